@@ -37,8 +37,9 @@ from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.launch import bind, kernel_of, launch
 from pyruntime.kernels.quick import quick_flag
-from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.template import params_of
 
 __all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "attend_fresh", "fits"]
 
@@ -106,7 +107,6 @@ def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors, rows:
     _, _, M, _, D, E = form.sizes
     split = FLASH_THREADS // rows
     bound = named(tensors)
-    types = {n: x.type.dtype for n, x in bound.items()}
     flags = flags_of(form, tensors)
 
     def of(rows: int, split: int) -> Kernel:
@@ -117,7 +117,7 @@ def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors, rows:
         while together > 1 and together * max(D, E) > _UNROLLED:
             together //= 2
         taken = {"ROWS": rows, "SPLIT": split, "KEYS": keys, "TOGETHER": together}
-        return template("attention_flash", types, DIM=D, DIM_V=E, **taken, **flags)
+        return kernel_of("attention_flash", bound, {"DIM": D, "DIM_V": E, **taken, **flags})
 
     kernel = of(rows, split)
     while kernel.module.workgroup_bytes > target.limits.workgroup_bytes and rows * split > 2:
@@ -125,8 +125,7 @@ def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors, rows:
         kernel = of(rows, split)
     tiles = -(-M // rows)
     params = params_of(kernel, **values_of(form, tensors.mask, form.y), tiles=tiles, jobs=tiles * form.heads)
-    operands = tuple(bound[b.name] for b in kernel.bindings)
-    return Dispatch(kernel, operands, target.fold(tiles * form.heads), params, flops=form.flops)
+    return Dispatch(kernel, bind(kernel, bound), target.fold(tiles * form.heads), params, flops=form.flops)
 
 
 def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile: Tile) -> tuple[Dispatch, ...]:
@@ -145,30 +144,19 @@ def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile:
     flags = flags_of(form, tensors, SPLIT=splits > 1, HALF=tile.half, HALF_Q=half_q)
     if splits > 1:
         flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
-    kernel = template(
-        "attention_tiled",
-        {name: operand.type.dtype for name, operand in bound.items()},
-        DIM=D,
-        DIM_V=E,
-        ROWS=tile.rows,
-        KEYS=tile.keys,
-        TALL=tile.tall,
-        **flags,
-        **quick_flag(target, form.flops, LIGHT=1),
-    )
+    defines = {"DIM": D, "DIM_V": E, "ROWS": tile.rows, "KEYS": tile.keys, "TALL": tile.tall, **flags}
+    defines |= quick_flag(target, form.flops, LIGHT=1)
     groups = tile.groups(form)
-    params = params_of(
-        kernel,
+    values = {
         **values_of(form, tensors.mask, view),
-        tiles=groups // form.heads,
-        jobs=groups * splits,
-        plane=groups,
-        steps=tile.steps(form),
-        splits=splits,
-        split_stride=math.prod(shape),
-    )
-    operands = tuple(bound[b.name] for b in kernel.bindings)
-    first = Dispatch(kernel, operands, target.fold(groups * splits), params, flops=form.flops)
+        "tiles": groups // form.heads,
+        "jobs": groups * splits,
+        "plane": groups,
+        "steps": tile.steps(form),
+        "splits": splits,
+        "split_stride": math.prod(shape),
+    }
+    first = launch("attention_tiled", bound, target.fold(groups * splits), defines, values, form.flops)
     if stats is None:
         return (first,)
     return first, merge(target, form, part, stats, tensors, splits)

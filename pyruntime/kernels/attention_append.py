@@ -10,7 +10,7 @@ from pyruntime.ir import DType
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import contiguous
-from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.launch import launch
 
 __all__ = ["Append", "Lengths", "Quantised", "Turn", "append"]
 
@@ -93,40 +93,32 @@ def append(
             *append(target, between, x, view, rows, size, turned),
             *append(target, y, between, packed, rows, size, placed),
         )
-    quantised, turn = made.quantised, made.turn
+    turn = made.turn
     flags = _flags(made, bound, size)
-    kernel = template(
-        "attention_append",
-        {name: operand.type.dtype for name, operand in bound.items()},
-        **{name: 1 for name, on in flags.items() if on},
-        **({"BITS": quantised.bits} if quantised is not None else {}),
-    )
     batch, heads, length = y.type.shape[:3]
     groups = -(-size // (8 if flags["NIBBLES"] else 4))
     jobs = batch * heads * (rows if made.into else length) * groups
     angles = turn.cosines.type.shape if turn is not None else (0, 0)
-    params = params_of(
-        kernel,
-        strides=view.strides,
-        base=view.base,
-        heads=heads,
-        rows=rows,
-        length=length,
-        past_heads=made.past_heads,
-        past_rows=made.past.type.shape[-2] if made.past is not None else 0,
-        size=size,
-        half=angles[1],
-        angle_rows=angles[0],
-        first=made.lengths.first,
-        head_bias=made.bias[1] if made.bias is not None else 0,
-        lacking=made.lengths.lacking,
-        queries=made.lengths.queries,
-        groups=groups,
-        jobs=jobs,
-        epsilon=made.norm[1] if made.norm is not None else 0.0,
-    )
-    operands = tuple(bound[b.name] for b in kernel.bindings)
-    return (Dispatch(kernel, operands, target.grid(jobs), params),)
+    values = {
+        "strides": view.strides,
+        "base": view.base,
+        "heads": heads,
+        "rows": rows,
+        "length": length,
+        "past_heads": made.past_heads,
+        "past_rows": made.past.type.shape[-2] if made.past is not None else 0,
+        "size": size,
+        "half": angles[1],
+        "angle_rows": angles[0],
+        "first": made.lengths.first,
+        "head_bias": made.bias[1] if made.bias is not None else 0,
+        "lacking": made.lengths.lacking,
+        "queries": made.lengths.queries,
+        "groups": groups,
+        "jobs": jobs,
+        "epsilon": made.norm[1] if made.norm is not None else 0.0,
+    }
+    return (launch("attention_append", bound, target.grid(jobs), flags, values),)
 
 
 def _bound(y: Operand, x: Operand, made: Append) -> dict[str, Operand]:
@@ -164,8 +156,9 @@ def _flags(made: Append, bound: Mapping[str, Operand], size: int) -> dict[str, A
         "POSITIONS": "positions" in bound,
         "BIAS": made.bias,
         "NORM": made.norm,
-        "ODD": quantised is None and size % 4,
+        "ODD": quantised is None and size % 4 != 0,
         "QUANTISED": quantised,
+        "BITS": quantised.bits if quantised is not None else None,
         "NIBBLES": quantised is not None and quantised.bits == 4,
         "CHANNELS": quantised is not None and quantised.channels,
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pyruntime.ir import DType, upper
@@ -27,8 +27,8 @@ from pyruntime.kernels.attention_fresh import FreshRow
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Limits, Operand, Shares, Target, scratch
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.kernels.lanes import shuffled
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.quick import quick_flag
-from pyruntime.kernels.template import params_of, template
 
 __all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "merge"]
 
@@ -130,37 +130,33 @@ def attend_few(
     flags = flags_of(form, tensors, SPLIT=splits > 1, **(fresh.flags(tensors) if fresh is not None else {}))
     if splits > 1:
         flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
-    kernel = template(
-        "attention_few_queries",
-        {name: operand.type.dtype for name, operand in bound.items()},
-        DIM=D,
-        DIM_V=E,
-        ROWS=made.rows,
-        KEYS=made.keys,
-        SHARE=made.share,
-        LANES=made.lanes,
-        TOGETHER=made.together,
-        FEW_QUADS=-(-D // (4 * made.share)) <= UNROLLED,
-        FEW_TURNS=made.keys * min(-(-E // 4), made.threads) <= UNROLLED * made.threads,
+    defines = {
+        "DIM": D,
+        "DIM_V": E,
+        "ROWS": made.rows,
+        "KEYS": made.keys,
+        "SHARE": made.share,
+        "LANES": made.lanes,
+        "TOGETHER": made.together,
+        "FEW_QUADS": int(-(-D // (4 * made.share)) <= UNROLLED),
+        "FEW_TURNS": int(made.keys * min(-(-E // 4), made.threads) <= UNROLLED * made.threads),
         **flags,
         # Where a row's lanes lie in several subgroups, workgroup memory takes them no more barriers.
         **(shuffled(target, made.lanes) if made.lanes <= target.subgroup else {}),
         **(quick_flag(target, form.flops, LIGHT=1) if fresh is None else {}),
-    )
+    }
     groups = made.groups(form)
-    params = params_of(
-        kernel,
+    values = {
         **values_of(form, tensors.mask, view),
-        blocks=made.blocks(form),
-        splits=splits,
-        plane=groups,
-        jobs=groups * splits,
-        rows=form.rows,
-        split_stride=math.prod(shape),
+        "blocks": made.blocks(form),
+        "splits": splits,
+        "plane": groups,
+        "jobs": groups * splits,
+        "rows": form.rows,
+        "split_stride": math.prod(shape),
         **(fresh.values if fresh is not None else {}),
-    )
-    operands = tuple(bound[b.name] for b in kernel.bindings)
-    first = Dispatch(kernel, operands, target.fold(groups * splits), params, flops=form.flops)
+    }
+    first = launch("attention_few_queries", bound, target.fold(groups * splits), defines, values, form.flops)
     if stats is None:
         return (first,)
     return first, merge(target, form, y, stats, tensors, splits)
@@ -172,42 +168,19 @@ def merge(
     """y from the shares `part`, [splits, batch, heads, queries, components], and their maxima and divisors."""
     _, heads, M, _, _, E = form.sizes
     bound = {"parts": part, "stats": stats, "sink": tensors.sink, "y": tensors.y}
-    given = {name: operand for name, operand in bound.items() if operand is not None}
-    flags = {"VEC": form.is_quads, "EMPTY_ZERO": form.empty_zero, "SINK": tensors.sink}
-    kernel = template(
-        "attention_merge",
-        {name: operand.type.dtype for name, operand in given.items()},
-        DIM_V=E,
-        **{name: 1 for name, on in flags.items() if on},
-    )
+    defines = {"DIM_V": E, "VEC": form.is_quads, "EMPTY_ZERO": form.empty_zero, "SINK": tensors.sink}
     jobs = form.rows * -(-E // 4)
-    params = params_of(
-        kernel,
-        y_strides=form.y.strides,
-        base=form.y.base,
-        queries=M,
-        heads=heads,
-        rows=form.rows,
-        splits=splits,
-        jobs=jobs,
-    )
+    counts = {"queries": M, "heads": heads, "rows": form.rows, "splits": splits, "jobs": jobs}
+    values = {"y_strides": form.y.strides, "base": form.y.base, **counts}
     rows = form.y == HeadView(0, (M * heads * E, E, heads * E, 1))
     shares = Shares(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
-    return Dispatch(kernel, tuple(given.values()), target.grid(jobs), params, shares=shares)
+    return replace(launch("attention_merge", bound, target.grid(jobs), defines, values), shares=shares)
 
 
 def attend_rows(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:
     """y by the kernel for adapters that run on a processor."""
     bound = named(tensors)
     workgroup = ROW_WORKGROUP if upper(form.rows) < 1024 else WORKGROUP
-    kernel = template(
-        "attention_rows",
-        {name: operand.type.dtype for name, operand in bound.items()},
-        DIM=form.sizes[4],
-        DIM_V=form.sizes[5],
-        WG=workgroup,
-        **flags_of(form, tensors),
-    )
-    params = params_of(kernel, **values_of(form, tensors.mask, form.y), rows=form.rows)
-    operands = tuple(bound[b.name] for b in kernel.bindings)
-    return Dispatch(kernel, operands, target.grid(form.rows, workgroup), params, flops=form.flops)
+    defines = {"DIM": form.sizes[4], "DIM_V": form.sizes[5], "WG": workgroup, **flags_of(form, tensors)}
+    values = {**values_of(form, tensors.mask, form.y), "rows": form.rows}
+    return launch("attention_rows", bound, target.grid(form.rows, workgroup), defines, values, form.flops)

@@ -237,7 +237,7 @@ def named(tensors: AttentionTensors, **others: Operand | None) -> dict[str, Oper
 
 
 def flags_of(form: AttentionForm, tensors: AttentionTensors, **others: object) -> dict[str, int]:
-    """Conditions that every attention shader has, and others."""
+    """Conditions that every attention shader has, and others: those that are met."""
     lengths = tensors.lengths
     flags = {
         "VEC": form.is_quads,

@@ -319,6 +319,10 @@ class Dispatch:
         pairs: Pairs = tuple((moved(read), moved(written)) for read, written in self.inplace)
         return (*self.operands[:at], *operands, *self.operands[at:]), pairs
 
+    def called(self, name: str) -> Dispatch:
+        """The dispatch with its kernel called `name` in profiles."""
+        return replace(self, kernel=replace(self.kernel, name=name))
+
     @property
     def is_empty(self) -> bool:
         """True where every written tensor has no elements: nothing to do."""

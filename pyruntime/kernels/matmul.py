@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.contract import Factor, contract
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue, attach
 from pyruntime.kernels.lanes import shuffled
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way, few_rows_shares
 from pyruntime.kernels.packed import Packed
 from pyruntime.kernels.product import Product, product_of
 from pyruntime.kernels.quick import quick_flag
-from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.tiling import SMALL, TILE_K, Tiling
 
 __all__ = [
@@ -167,28 +168,23 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     _, vec_b, vec_y = _vectors(p)
     # A vector is contiguous whichever way it is said to be stored.
     row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
-    flags = {
+    cols, shares = few_rows_shares(upper(p.k), p.trans_b)
+    defines = {
+        "M": p.m,
+        "COLS": cols,
+        "SHARES": shares,
         "TRANS_B": p.trans_b,
         "VEC_A": p.trans_b and step == 1 and multiple(p.k, 4),
         "VEC_B": vec_b,
         "VEC_Y": vec_y and not p.trans_b,
         "SWAPPED": swapped,
-    }
-    cols, shares = few_rows_shares(upper(p.k), p.trans_b)
-    kernel = template(
-        "matmul_few_rows",
-        {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype},
-        M=p.m,
-        COLS=cols,
-        SHARES=shares,
-        **{k: 1 for k, v in flags.items() if v},
         **shuffled(target, shares, 1 if p.trans_b else cols),
-    )
+    }
     blocks = -(-p.n // (cols if p.trans_b else 4 * cols))
     groups = blocks * p.batches
-    params = params_of(kernel, n=p.n, k=p.k, a_row=row, a_step=step, blocks=blocks, groups=groups, **_batch(p))
-    kernel = replace(kernel, name=_name("matmul_few_rows", p))
-    return Dispatch(kernel, (a, b, y), target.fold(groups), params, flops=p.flops)
+    values = {"n": p.n, "k": p.k, "a_row": row, "a_step": step, "blocks": blocks, "groups": groups, **_batch(p)}
+    made = launch("matmul_few_rows", {"a": a, "b": b, "y": y}, target.fold(groups), defines, values, p.flops)
+    return made.called(_name("matmul_few_rows", p))
 
 
 def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product, high: int) -> Dispatch:
@@ -200,13 +196,18 @@ def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product, high
     jobs = columns * rows * p.batches
     whole = multiple(p.n, 4)
     flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and whole, "VEC_Y": whole, "EIGHT": eight}
-    types = {"a": a.type.dtype, "b": b.type.dtype, "y": y.type.dtype}
-    kernel = template("matmul_direct", types, **{k: 1 for k, v in flags.items() if v})
-    params = params_of(
-        kernel, n=p.n, k=p.k, m=p.m, columns=columns, rows=rows, a_row=row, a_step=step, jobs=jobs, **_batch(p)
-    )
-    kernel = replace(kernel, name=_name(f"matmul_direct_{'eight' if eight else 'four'}", p))
-    return Dispatch(kernel, (a, b, y), target.grid(jobs), params, flops=p.flops)
+    values: dict[str, Any] = {
+        "n": p.n,
+        "k": p.k,
+        "m": p.m,
+        "columns": columns,
+        "rows": rows,
+        "a_row": row,
+        "a_step": step,
+    }
+    values |= {"jobs": jobs, **_batch(p)}
+    made = launch("matmul_direct", {"a": a, "b": b, "y": y}, target.grid(jobs), flags, values, p.flops)
+    return made.called(_name(f"matmul_direct_{'eight' if eight else 'four'}", p))
 
 
 def _name(kernel: str, p: Product, tiling: Tiling | None = None) -> str:
@@ -227,40 +228,37 @@ def _tiled(
     read = {"a": a, "b": b, **more}
     # Rows of a transposed matrix are read by fours.
     quick = quick_flag(target, p.flops, QUICK_ROWS=4 if p.trans_a else 1)
-    kernel = template(
-        "matmul_tiled",
-        {name: operand.type.dtype for name, operand in {**read, "y": target_y}.items()},
-        TILE_M=tiling.high,
-        TILE_N=tiling.wide,
-        ROWS=tiling.rows,
-        QUADS=tiling.quads,
-        SLICES=tiling.slices,
-        **_flags(target, p, tiling, more.keys()),
-        **({"QUANTIZED": 1, **packed.defines} if packed is not None else quick),
-    )
+    defines = {
+        **_defines(target, p, tiling, more.keys()),
+        **({"QUANTIZED": True, **packed.defines} if packed is not None else quick),
+    }
     groups = tiling.groups(p)
-    params = params_of(
-        kernel,
-        m=p.m,
-        n=p.n,
-        k=p.k,
-        steps=tiling.steps(p.k),
-        m_tiles=-(-p.m // tiling.high),
-        n_tiles=-(-p.n // tiling.wide),
-        batches=p.batches,
-        groups=groups,
+    values = {
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+        "steps": tiling.steps(p.k),
+        "m_tiles": -(-p.m // tiling.high),
+        "n_tiles": -(-p.n // tiling.wide),
+        "batches": p.batches,
+        "groups": groups,
         **_batch(p),
         **extras.params,
-    )
-    kernel = replace(kernel, name=_name(packed.name if packed is not None else "matmul", p, tiling))
-    product = Dispatch(kernel, (*read.values(), target_y), target.fold(groups), params, flops=p.flops)
+    }
+    product = launch("matmul_tiled", {**read, "y": target_y}, target.fold(groups), defines, values, p.flops)
+    product = product.called(_name(packed.name if packed is not None else "matmul", p, tiling))
     return (product, sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
 
 
-def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[str, int]:
+def _defines(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[str, object]:
     """What of `shaders/matmul_tiled.wgsl` is there; `more`: names of tensors besides a, b and y."""
     vec_a, vec_b, vec_y = _vectors(p)
-    flags = {
+    return {
+        "TILE_M": tiling.high,
+        "TILE_N": tiling.wide,
+        "ROWS": tiling.rows,
+        "QUADS": tiling.quads,
+        "SLICES": tiling.slices,
         "TRANS_A": p.trans_a,
         "TRANS_B": p.trans_b,
         "VEC_A": vec_a,
@@ -277,15 +275,11 @@ def _flags(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[s
         "ZERO_B": "b_zero" in more,
         "BIAS": "bias" in more,
     }
-    return {name: 1 for name, on in flags.items() if on}
 
 
 def sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:
     """`shaders/matmul_sum_splits.wgsl`."""
     vector = multiple(p.n, 4)
-    kernel = template(
-        "matmul_sum_splits", {"parts": parts.type.dtype, "y": y.type.dtype}, **({"VEC_Y": 1} if vector else {})
-    )
     size = p.batches * p.m * p.n
-    params = params_of(kernel, size=size, n=p.n, splits=splits)
-    return Dispatch(kernel, (parts, y), target.grid(-(-size // 4) if vector else size), params)
+    grid, values = target.grid(-(-size // 4) if vector else size), {"size": size, "n": p.n, "splits": splits}
+    return launch("matmul_sum_splits", {"parts": parts, "y": y}, grid, {"VEC_Y": vector}, values)

@@ -8,18 +8,18 @@ tiled      `kernels.matmul`: weights are unpacked into the tiles
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyruntime.ir import DType, upper
 from pyruntime.kernels.dispatch import Dispatch, Limits, Operand, Shares, Target
 from pyruntime.kernels.epilogue import attach, linear
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.matmul import packed_product
 from pyruntime.kernels.matmul_candidates import FEW_ROWS
 from pyruntime.kernels.packed import Packed, in_words
 from pyruntime.kernels.packed_dot import dot_product, takes_dots
 from pyruntime.kernels.pairing import Pairing, attach_pairing
 from pyruntime.kernels.product import Product
-from pyruntime.kernels.template import params_of, template
 
 __all__ = [
     "Experts",
@@ -268,8 +268,7 @@ class _Rows:
             return _Rows("few_normed_rows", given.x, {"gain": given.gain}, {"NORM": 1}, params)
         if isinstance(given, Shares):
             _, _, heads, queries, size = given.parts.type.shape
-            flags = {"HALF": half, "EMPTY_ZERO": given.empty_zero}
-            defines = {"SHARES": given.splits, "HEAD": size, **{name: 1 for name, on in flags.items() if on}}
+            defines = {"SHARES": given.splits, "HEAD": size, "HALF": half, "EMPTY_ZERO": given.empty_zero}
             params = {"heads": heads, "queries": queries}
             return _Rows("few_joined_rows", given.parts, {"stats": given.stats}, defines, params)
         if experts is not None:
@@ -295,45 +294,39 @@ def _few_rows(
     most = min(ROWS, upper(p.m)) if experts is None else 1
     rows, deal, steps = _staged(target, p, chunks, chunk, isinstance(given, Normed), most)
     strips, row_groups = -(-p.n // deal.wide), -(-p.m // rows)
-    flags = {
+    defines = {
         "VEC_A": p.k % 4 == 0,
         "VEC_Y": p.n % 4 == 0 and not paired,
         f"UNIT{unit}": unit > 1,
         "PAIRED": paired,
         "ONCE": steps * deal.lanes >= chunks,
         "SHUFFLE": _exchanging(target, deal) > 1,
-    }
-    read = {"a": rows_of.a, "b": in_words(b.operand, unit), **b.operands, **rows_of.others}
-    kernel = template(
-        "matmul_nbits_few_rows",
-        {name: o.type.dtype for name, o in {**read, "y": y}.items()},
-        **{k: 1 for k, v in flags.items() if v},
         **b.defines,
         **rows_of.defines,
-        UNIT=unit,
-        CHUNK=chunk,
-        LANES=deal.lanes,
-        THREADS=deal.threads,
-        COLS=deal.columns,
-        ROWS=rows,
-        STEPS=steps,
-        SUBGROUP=_exchanging(target, deal),
-    )
+        "UNIT": unit,
+        "CHUNK": chunk,
+        "LANES": deal.lanes,
+        "THREADS": deal.threads,
+        "COLS": deal.columns,
+        "ROWS": rows,
+        "STEPS": steps,
+        "SUBGROUP": _exchanging(target, deal),
+    }
+    read = {"a": rows_of.a, "b": in_words(b.operand, unit), **b.operands, **rows_of.others}
     groups = strips * row_groups
-    params = params_of(
-        kernel,
-        m=p.m,
-        n=p.n,
-        k=p.k,
-        chunks=chunks,
-        blocks=b.blocks,
-        zero_pitch=b.zero_pitch,
-        row_groups=row_groups,
-        groups=groups,
+    values = {
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+        "chunks": chunks,
+        "blocks": b.blocks,
+        "zero_pitch": b.zero_pitch,
+        "row_groups": row_groups,
+        "groups": groups,
         **rows_of.params,
-    )
-    kernel = replace(kernel, name=f"{b.name}_{rows_of.kind}_x{deal.lanes}")
-    return Dispatch(kernel, (*read.values(), y), target.fold(groups), params, flops=p.flops)
+    }
+    made = launch("matmul_nbits_few_rows", {**read, "y": y}, target.fold(groups), defines, values, p.flops)
+    return made.called(f"{b.name}_{rows_of.kind}_x{deal.lanes}")
 
 
 def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Deal, int]:
@@ -362,19 +355,10 @@ def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product, paire
     step = CHUNK if b.is_codes else b.block
     columns = -(-p.n // 4)
     jobs = columns * -(-p.m // rows)
-    flags = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0 and not paired, "PAIRED": paired}
-    types = {name: o.type.dtype for name, o in b.operands.items()}
-    kernel = template(
-        "matmul_nbits_direct",
-        {"a": a.type.dtype, "b": b.operand.type.dtype, "y": y.type.dtype, **types},
-        ROWS=rows,
-        **{k: 1 for k, v in flags.items() if v},
-        **b.defines,
-        STEP=step,
-    )
-    params = params_of(
-        kernel, m=p.m, n=p.n, k=p.k, blocks=-(-p.k // step), zero_pitch=b.zero_pitch, columns=columns, jobs=jobs
-    )
-    kernel = replace(kernel, name=f"{b.name}_direct_{rows}")
-    operands = (a, b.operand, *b.operands.values(), y)
-    return Dispatch(kernel, operands, target.grid(jobs), params, flops=p.flops)
+    defines = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0 and not paired, "PAIRED": paired, **b.defines}
+    defines |= {"ROWS": rows, "STEP": step}
+    tensors = {"a": a, "b": b.operand, **b.operands, "y": y}
+    values = {"m": p.m, "n": p.n, "k": p.k, "blocks": -(-p.k // step), "zero_pitch": b.zero_pitch}
+    values |= {"columns": columns, "jobs": jobs}
+    made = launch("matmul_nbits_direct", tensors, target.grid(jobs), defines, values, p.flops)
+    return made.called(f"{b.name}_direct_{rows}")

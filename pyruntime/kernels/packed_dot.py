@@ -15,11 +15,11 @@ from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.integer_matmul import PACKED_DOT
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.matmul import sum_splits
 from pyruntime.kernels.matmul_candidates import ProductProblem, sum_work
 from pyruntime.kernels.packed import Packed, in_words
 from pyruntime.kernels.product import Product
-from pyruntime.kernels.template import params_of, template
 
 __all__ = ["CHUNK", "DOTS", "Tile", "dot_product", "takes_dots"]
 
@@ -149,19 +149,26 @@ def dot_product(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -
 def _rounded(target: Target, rows: Operand, scales: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
     """`shaders/quantize_chunks.wgsl`."""
     chunks = -(-p.k // CHUNK)
-    vector = {"VEC": 1} if multiple(p.k, 4) else {}
-    types = {"a": a.type.dtype, "y": rows.type.dtype, "scales": scales.type.dtype}
     lanes = min(4, b.bits)  # an invocation has what a word of weights meets
-    kernel = template("quantize_chunks", types, BITS=b.bits, LANES=lanes, **vector)
     jobs = p.m * chunks * lanes
-    return Dispatch(kernel, (a, rows, scales), target.grid(jobs), params_of(kernel, k=p.k, chunks=chunks, jobs=jobs))
+    defines, values = (
+        {"BITS": b.bits, "LANES": lanes, "VEC": multiple(p.k, 4)},
+        {"k": p.k, "chunks": chunks, "jobs": jobs},
+    )
+    return launch("quantize_chunks", {"a": a, "y": rows, "scales": scales}, target.grid(jobs), defines, values)
 
 
 def _product(target: Target, y: Operand, rows: Operand, scales: Operand, b: Packed, p: Product, tile: Tile) -> Dispatch:
     """`shaders/matmul_packed_dot.wgsl`; y: [m, n], or the shares of it."""
     chunks = -(-p.k // CHUNK)
     words = tile.wide * b.bits // THREADS
-    flags = {
+    defines = {
+        "TILE_M": tile.high,
+        "TILE_N": tile.wide,
+        "ROWS": tile.high // 8,
+        "QUADS": tile.wide // 64,
+        "BITS": b.bits,
+        "BLOCK": b.block,
         "SPLIT": tile.splits > 1,
         "GUARD": bool(chunks % tile.splits),
         "FOURS": words % 4 == 0,
@@ -169,35 +176,19 @@ def _product(target: Target, y: Operand, rows: Operand, scales: Operand, b: Pack
         "ZEROS": "ZEROS" in b.defines,
         "VEC_Y": multiple(p.n, 4),
     }
-    weights = in_words(b.operand)
-    operands = {"a": rows, "b": weights, "scales": b.operands["scales"], "scales_a": scales}
-    if flags["ZEROS"]:
-        operands["zeros"] = b.operands["zeros"]
-    operands["y"] = y
-    kernel = template(
-        "matmul_packed_dot",
-        {name: operand.type.dtype for name, operand in operands.items()},
-        TILE_M=tile.high,
-        TILE_N=tile.wide,
-        ROWS=tile.high // 8,
-        QUADS=tile.wide // 64,
-        BITS=b.bits,
-        BLOCK=b.block,
-        **{name: 1 for name, on in flags.items() if on},
-    )
+    tensors = {"a": rows, "b": in_words(b.operand), "scales_a": scales, "y": y, **b.operands}
     m_tiles, n_tiles = -(-p.m // tile.high), -(-p.n // tile.wide)
     groups = m_tiles * n_tiles * tile.splits
-    params = params_of(
-        kernel,
-        m=p.m,
-        n=p.n,
-        chunks=chunks,
-        steps=tile.steps(p.k),
-        m_tiles=m_tiles,
-        n_tiles=n_tiles,
-        groups=groups,
-        blocks=b.blocks,
-        zero_pitch=b.zero_pitch,
-    )
-    kernel = replace(kernel, name=f"matmul_dot_{b.bits}bits_{tile.kernel}")
-    return Dispatch(kernel, tuple(operands.values()), target.fold(groups), params, flops=p.flops)
+    values = {
+        "m": p.m,
+        "n": p.n,
+        "chunks": chunks,
+        "steps": tile.steps(p.k),
+        "m_tiles": m_tiles,
+        "n_tiles": n_tiles,
+        "groups": groups,
+        "blocks": b.blocks,
+        "zero_pitch": b.zero_pitch,
+    }
+    made = launch("matmul_packed_dot", tensors, target.fold(groups), defines, values, p.flops)
+    return made.called(f"matmul_dot_{b.bits}bits_{tile.kernel}")

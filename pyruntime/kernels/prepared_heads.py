@@ -10,7 +10,7 @@ from pyruntime.ir import positive
 from pyruntime.kernels.attention_append import Lengths
 from pyruntime.kernels.attention_form import HeadView
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
-from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.launch import launch
 
 __all__ = ["MOST", "WIDEST", "Rows", "Tables", "prepare_heads"]
 
@@ -118,7 +118,7 @@ def _dispatch(
 ) -> Dispatch:
     bound = _bound(parts, tables, lengths)
     normed, turned = any(p.weight for p in parts), "cosines" in bound
-    flags = {
+    flags: dict[str, object] = {
         "INTO": into,
         "TURN": turned,
         "PAIRS": turned and tables is not None and tables.interleaved,
@@ -132,14 +132,11 @@ def _dispatch(
         flags |= {f"PAST{i}": part.past is not None, f"NORM{i}": part.weight is not None}
         if i:
             flags |= {f"PART{i}": True, f"OWN{i}": f"x{i}" in bound}
-    kernel = template(
-        "prepare_heads",
-        {name: operand.type.dtype for name, operand in bound.items()},
-        TURNED=_bits(p.angles is not None for p in parts),
-        NORMED=_bits(p.weight is not None for p in parts),
-        **({"PLACED": _bits(p.first is None for p in parts)} if lengths is not None else {}),
-        **{name: 1 for name, on in flags.items() if on},
-    )
+    flags |= {
+        "TURNED": _bits(p.angles is not None for p in parts),
+        "NORMED": _bits(p.weight is not None for p in parts),
+        "PLACED": _bits(p.first is None for p in parts) if lengths is not None else None,
+    }
     values: dict[str, Any] = {"half": tables.half if tables is not None else 0, "epsilon": epsilon}
     if lengths is not None:
         rows = tables.cosines.type.shape[0] if tables is not None else 0
@@ -156,8 +153,7 @@ def _dispatch(
         values[f"place_{i}"] = (part.view.base, first, jobs, groups)
         if i < len(parts):
             groups = groups + -(-jobs // (WORKGROUP // lanes))
-    operands = tuple(bound[b.name] for b in kernel.bindings)
-    return Dispatch(kernel, operands, target.fold(positive(groups)), params_of(kernel, **values))
+    return launch("prepare_heads", bound, target.fold(positive(groups)), flags, values)
 
 
 def _bits(flags: Iterable[bool]) -> int:
