@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from pyruntime.ir import DType, hint
-from pyruntime.kernels.dispatch import Operand
-from pyruntime.kernels.kernel import Kernel
-from pyruntime.kernels.template import template
+from pyruntime.ir import hint
+from pyruntime.kernels.dispatch import Dispatch, Operand
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.window import Window
 
 __all__ = ["Convolution"]
@@ -46,21 +47,13 @@ class Convolution:
         pixels = min((math.prod(o.type.shape[2:]) for o in (self.x, self.y)), key=hint)
         return 2 * self.x.type.shape[0] * pixels * self.rows * self.group * self.channels * self.window.taps
 
-    def operands(self, kernel: Kernel) -> tuple[Operand, ...]:
-        """The operands `kernel` binds, in its order."""
-        given = (getattr(self, b.name) for b in kernel.bindings)
-        return tuple(operand for operand in given if operand is not None)
-
-    def dtypes(self) -> dict[str, DType]:
-        """Element types by binding name."""
-        names = ("x", "w", "y", "bias", "x_zero_point", "w_zero_point")
-        return {n: o.type.dtype for n in names if (o := getattr(self, n)) is not None}
-
-    def kernel(self, name: str, **defines: int) -> Kernel:
-        """The template with the defines every convolution kernel has."""
+    def launch(
+        self, name: str, grid: tuple[int, int, int], defines: Mapping[str, object], params: Mapping[str, Any]
+    ) -> Dispatch:
+        """The dispatch of a template, with the conditions that every convolution kernel has."""
+        tensors = {n: getattr(self, n) for n in ("x", "w", "y", "bias", "x_zero_point", "w_zero_point")}
         flags = {"BIAS": self.bias, "ZERO_X": self.x_zero_point, "ZERO_W": self.w_zero_point}
-        defines |= {flag: 1 for flag, operand in flags.items() if operand is not None}
-        return template(name, self.dtypes(), **{k: v for k, v in defines.items() if v})
+        return launch(name, tensors, grid, {**flags, **defines}, params, self.flops)
 
     def sizes(self) -> dict[str, list[int] | int]:
         """The Params fields the GEMM and the direct kernel share."""

@@ -6,7 +6,9 @@ A transposed one is an implicit GEMM over the outputs that meet the same taps, o
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem, ConvWay
@@ -15,9 +17,9 @@ from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.indexing import collapse
 from pyruntime.kernels.integer_convolution import convolve_taps, integer_convolve, knows_bytes
 from pyruntime.kernels.integer_matmul import EXACT
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.matmul import Product, row_product
 from pyruntime.kernels.quick import quick_flag
-from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.tiling import MEDIUM, Tiling
 from pyruntime.kernels.window import Window
 
@@ -82,10 +84,10 @@ def _pointwise(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispa
     return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
 
 
-def _taps(window: Window) -> dict[str, int]:
+def _taps(window: Window) -> dict[str, int | bool]:
     """Kernel extents, and whether the depth axis is real."""
     depth = window.input[0] != 1 or window.output[0] != 1 or window.kernel[0] != 1 or window.begin[0] != 0
-    return dict(zip(("KD", "KH", "KW"), window.kernel, strict=True)) | {"VOLUME": int(depth)}
+    return dict(zip(("KD", "KH", "KW"), window.kernel, strict=True)) | {"VOLUME": depth}
 
 
 def _flat(window: Window) -> Window:
@@ -99,7 +101,7 @@ def _gemm(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispatch, 
         conv = replace(conv, window=_flat(conv.window))
     window = conv.window
     quad = multiple(window.pixels, 4)
-    flags = {"QUAD": int(quad), "POINTWISE": int(quad and window.is_pointwise), **_taps(window)}
+    flags = {"QUAD": quad, "POINTWISE": quad and window.is_pointwise, **_taps(window)}
     return _tiled(target, conv, tiling, window, flags, {}, 1)
 
 
@@ -108,8 +110,8 @@ def _tiled(
     conv: Convolution,
     tiling: Tiling,
     columns: Window,
-    flags: dict[str, int],
-    values: dict[str, list[int]],
+    flags: Mapping[str, int | bool],
+    values: Mapping[str, Any],
     phases: int,
 ) -> tuple[Dispatch, ...]:
     """The implicit GEMM of `phases` products, each over the taps and the pixels of `columns`."""
@@ -123,37 +125,34 @@ def _tiled(
     if splits > 1:
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
         part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
-    flags = {**flags, "ROLLED": int(target.long_tail and splits == 1)}
     little = {"QUICK_ROWS": 1} if flags.get("POINTWISE") or flags.get("TRANSPOSED") else {"LIGHT": 1}
-    flags |= {"SLICES": slices, "SLICED": int(slices > 1), **quick_flag(target, conv.flops, **little)}
-    kernel = part.kernel("conv_implicit_gemm", **flags)
-    params = params_of(
-        kernel,
+    flags = {
+        **flags,
+        "ROLLED": target.long_tail and splits == 1,
+        "SLICES": slices,
+        "SLICED": slices > 1,
+        **quick_flag(target, conv.flops, **little),
+    }
+    values = {
         **conv.sizes(),
         **values,
-        columns=count,
-        row_tiles=row_tiles,
-        column_tiles=column_tiles,
-        steps=tiling.steps(depth),
-        splits=splits,
-        size=y.type.size,
-    )
-    first = Dispatch(kernel, part.operands(kernel), target.fold(tiles * splits), params, flops=conv.flops)
+        "columns": count,
+        "row_tiles": row_tiles,
+        "column_tiles": column_tiles,
+        "steps": tiling.steps(depth),
+        "splits": splits,
+        "size": y.type.size,
+    }
+    made = part.launch("conv_implicit_gemm", target.fold(tiles * splits), flags, values)
+    first = replace(made, flops=conv.flops)
     return (first,) if splits == 1 else (first, _split_sum(target, conv, part.y, splits))
 
 
 def _split_sum(target: Target, conv: Convolution, partial: Operand, splits: int) -> Dispatch:
-    types = {"partial": partial.type.dtype, "y": conv.y.type.dtype}
-    given = {} if conv.bias is None else {"BIAS": 1}
-    if conv.bias is not None:
-        types["bias"] = conv.bias.type.dtype
-    kernel = template("conv_split_sum", types, **given)
-    size = conv.y.type.size
-    params = params_of(
-        kernel, size=size, splits=splits, pixels=math.prod(conv.y.type.shape[2:]), channels=conv.rows * conv.group
-    )
-    operands = (partial, *(() if conv.bias is None else (conv.bias,)), conv.y)
-    return Dispatch(kernel, operands, target.grid(-(-size // 4)), params)
+    size, pixels = conv.y.type.size, math.prod(conv.y.type.shape[2:])
+    values = {"size": size, "splits": splits, "pixels": pixels, "channels": conv.rows * conv.group}
+    tensors = {"partial": partial, "bias": conv.bias, "y": conv.y}
+    return launch("conv_split_sum", tensors, target.grid(-(-size // 4)), {"BIAS": conv.bias}, values)
 
 
 def _direct(target: Target, conv: Convolution, rows: int) -> tuple[Dispatch, ...]:
@@ -164,10 +163,9 @@ def _direct(target: Target, conv: Convolution, rows: int) -> tuple[Dispatch, ...
     quads = -(-window.pixels // 4)
     runs = conv.x.type.shape[0] * conv.group * quads
     blocks = -(-conv.rows // rows)
-    flags = {"QUAD": int(multiple(window.pixels, 4)), "FOUR": int(rows > 1), "EIGHT": int(rows == 8)}
-    kernel = conv.kernel("conv_direct", **_taps(window), **flags)
-    params = params_of(kernel, **conv.sizes(), quads=quads, blocks=blocks, jobs=runs * blocks)
-    return (Dispatch(kernel, conv.operands(kernel), target.grid(runs * blocks), params, flops=conv.flops),)
+    flags = {**_taps(window), "QUAD": multiple(window.pixels, 4), "FOUR": rows > 1, "EIGHT": rows == 8}
+    values = {**conv.sizes(), "quads": quads, "blocks": blocks, "jobs": runs * blocks}
+    return (conv.launch("conv_direct", target.grid(runs * blocks), flags, values),)
 
 
 def _depthwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
@@ -178,18 +176,16 @@ def _depthwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     maps = conv.rows * conv.group
     jobs = images * maps * height * quads
     _, KH, KW = window.kernel
-    flags = {"STRIDE": window.strides[2], "QUAD": int(multiple(width, 4)), **quick_flag(target)}
-    kernel = conv.kernel("conv_depthwise", KH=KH, KW=KW, **flags)
-    params = params_of(
-        kernel,
-        input=[*window.input[1:], channels, images],
-        output=[height, width, maps, quads],
-        pads=list(window.begin[1:]),
-        window=[KH, KW, *window.strides[1:]],
-        multiplier=conv.rows,
-        jobs=jobs,
-    )
-    return (Dispatch(kernel, conv.operands(kernel), target.grid(jobs), params, flops=conv.flops),)
+    flags = {"KH": KH, "KW": KW, "STRIDE": window.strides[2], "QUAD": multiple(width, 4), **quick_flag(target)}
+    values = {
+        "input": [*window.input[1:], channels, images],
+        "output": [height, width, maps, quads],
+        "pads": list(window.begin[1:]),
+        "window": [KH, KW, *window.strides[1:]],
+        "multiplier": conv.rows,
+        "jobs": jobs,
+    }
+    return (conv.launch("conv_depthwise", target.grid(jobs), flags, values),)
 
 
 def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
@@ -213,7 +209,7 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
         "gaps": gaps,
     }
     depth = window.input[0] != 1 or window.output[0] != 1 or window.kernel[0] != 1
-    flags = {"TRANSPOSED": 1, "VOLUME": int(depth)} | dict(zip(("KD", "KH", "KW"), kernel, strict=True))
+    flags = {"TRANSPOSED": True, "VOLUME": depth} | dict(zip(("KD", "KH", "KW"), kernel, strict=True))
     return _tiled(target, conv, tiling, replace(window, output=grid, kernel=kernel), flags, values, phases)
 
 
@@ -225,8 +221,7 @@ def _turned(window: Window) -> Window:
 def _transposed_direct(target: Target, conv: Convolution, grid: tuple[int, ...], phases: int) -> tuple[Dispatch, ...]:
     window = conv.window
     jobs = conv.x.type.shape[0] * conv.rows * conv.group * phases * math.prod(grid)
-    kernel = conv.kernel("conv_transpose", **dict(zip(("KD", "KH", "KW"), window.kernel, strict=True)))
-    sizes = conv.sizes()
-    del sizes["zero_stride"]
-    params = params_of(kernel, **sizes, grid=[*grid, math.prod(grid)], phases=phases, jobs=jobs)
-    return (Dispatch(kernel, conv.operands(kernel), target.grid(jobs), params, flops=conv.flops),)
+    values = {**conv.sizes(), "grid": [*grid, math.prod(grid)], "phases": phases, "jobs": jobs}
+    del values["zero_stride"]
+    defines = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
+    return (conv.launch("conv_transpose", target.grid(jobs), defines, values),)

@@ -10,7 +10,7 @@ from pyruntime.kernels.candidates import Candidate, Family
 from pyruntime.kernels.costs import Work
 from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
 from pyruntime.kernels.knowledge import DEPTHWISE_LAST_EFFICIENCY, DEPTHWISE_LAST_LOADS
-from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.window import Window
 
 __all__ = ["DEPTHWISE_LAST", "DepthwiseLast", "DepthwiseLastProblem", "convolve_last", "knows_last"]
@@ -76,26 +76,21 @@ def convolve_last(target: Target, conv: DepthwiseLast) -> tuple[Dispatch, ...]:
     _, height, width = window.output
     runs, fours = -(-width // pixels), channels // 4
     jobs = images * height * runs * fours
-    types = {"x": conv.x.type.dtype, "w": conv.w.type.dtype, "y": conv.y.type.dtype}
     defines = {"KH": window.kernel[1], "KW": window.kernel[2], "STRIDE": window.strides[2], "PIXELS": pixels}
     if window.dilations[2] > 1 and window.kernel[2] > 1:
         defines["DILATION"] = window.dilations[2]
-    if conv.bias is not None:
-        types["bias"], defines["BIAS"] = conv.bias.type.dtype, 1
-    defines["ROLLED"] = int(target.long_tail)
-    kernel = template("conv_depthwise_last", types, **defines)
-    params = params_of(
-        kernel,
-        input=[*window.input[1:], fours, images],
-        output=[height, width, runs, 0],
-        pads=[*window.begin[1:], 0, 0],
-        stride=window.strides[1],
-        dilation=window.dilations[1],
-        jobs=jobs,
-    )
-    operands = (conv.x, conv.w, *(() if conv.bias is None else (conv.bias,)), conv.y)
+    flags = {"BIAS": conv.bias, "ROLLED": int(target.long_tail)}
+    values = {
+        "input": [*window.input[1:], fours, images],
+        "output": [height, width, runs, 0],
+        "pads": [*window.begin[1:], 0, 0],
+        "stride": window.strides[1],
+        "dilation": window.dilations[1],
+        "jobs": jobs,
+    }
+    tensors = {"x": conv.x, "w": conv.w, "bias": conv.bias, "y": conv.y}
     flops = 2 * images * height * width * channels * window.taps
-    return (Dispatch(kernel, operands, target.grid(jobs), params, flops=flops),)
+    return (launch("conv_depthwise_last", tensors, target.grid(jobs), {**defines, **flags}, values, flops),)
 
 
 def _columns(window: Window, pixels: int) -> int:

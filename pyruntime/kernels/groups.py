@@ -9,13 +9,14 @@ Which of them runs, `kernels.groups_candidates` say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.groups_candidates import CHUNK, GROUP_NORMS, SHARES, GroupsProblem, shares_of
 from pyruntime.kernels.lanes import shuffled
-from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.launch import launch
 
 __all__ = ["Groups", "normalize_groups"]
 
@@ -43,12 +44,10 @@ class Groups:
 def normalize_groups(target: Target, y: Operand, x: Operand, form: Groups) -> tuple[Dispatch, ...]:
     """y = (x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias] over each row."""
     length = x.type.size // positive(form.rows)
-    types = {"x": x.type.dtype, "y": y.type.dtype}
-    if form.affine is not None:
-        types |= {"scale": form.affine[0].type.dtype, "bias": form.affine[1].type.dtype}
+    scale, bias = form.affine or (None, None)
+    tensors = {"x": x, "scale": scale, "bias": bias, "y": y}
     whole = form.affine is None or form.per_group or multiple(form.inner, 4)
     flags = {"AFFINE": form.affine is not None, "VEC": multiple(length, 4) and whole}
-    defines = {name: 1 for name, on in flags.items() if on}
     common = {
         "length": length,
         "inner": form.inner,
@@ -59,37 +58,35 @@ def normalize_groups(target: Target, y: Operand, x: Operand, form: Groups) -> tu
     problem = GroupsProblem(upper(form.rows), upper(length))
     way = GROUP_NORMS.choose(problem, target).way
     if way.dealt:
-        return _two_passes(target, y, x, form, shares_of(problem, target), types, defines, common)
-    kernel = template("normalize_groups", types, WG=way.wide, **defines, **shuffled(target, way.wide))
-    params = params_of(kernel, rows=form.rows, groups=form.groups, **common)
-    operands = (x, *(form.affine or ()), y)
-    return (Dispatch(kernel, operands, target.fold(positive(form.rows)), params, flops=8 * x.type.size),)
+        return _two_passes(target, tensors, form, shares_of(problem, target), flags, common)
+    defines = {"WG": way.wide, **flags, **shuffled(target, way.wide)}
+    values = {"rows": form.rows, "groups": form.groups, **common}
+    return (launch("normalize_groups", tensors, target.fold(positive(form.rows)), defines, values, 8 * x.type.size),)
 
 
 def _two_passes(
     target: Target,
-    y: Operand,
-    x: Operand,
+    tensors: Mapping[str, Operand | None],
     form: Groups,
     shares: int,
-    types: dict[str, DType],
-    defines: dict[str, int],
-    common: dict[str, int | float],
+    flags: Mapping[str, bool],
+    common: Mapping[str, int | float],
 ) -> tuple[Dispatch, ...]:
+    x = tensors["x"]
+    assert x is not None
     length = x.type.size // form.rows
     share = -(-upper(length) // (4 * shares)) * 4
     segments = -(-length // share)
     stats = scratch(DType.FLOAT, form.rows, segments, 4)
-    vector = {"VEC": 1} if multiple(length, 4) else {}
-    joins = shuffled(target, SHARES)
-    moments = template("normalize_moments", {"x": x.type.dtype}, **vector, **joins)
+    joins, flops = shuffled(target, SHARES), 4 * x.type.size
     groups = form.rows * segments
-    params = params_of(moments, groups=groups, length=length, segments=segments, share=share)
-    first = Dispatch(moments, (x, stats), target.fold(groups), params, flops=4 * x.type.size)
+    defines = {"VEC": multiple(length, 4), **joins}
+    values = {"groups": groups, "length": length, "segments": segments, "share": share}
+    first = launch("normalize_moments", {"x": x, "stats": stats}, target.fold(groups), defines, values, flops)
     chunks = -(-length // CHUNK)
-    spread = template("normalize_spread", types, **defines, **joins)
     groups = form.rows * chunks
-    params = params_of(spread, groups=groups, segments=segments, chunks=chunks, chunk=CHUNK, rows=form.groups, **common)
-    operands = (x, stats, *(form.affine or ()), y)
-    inplace = ((0, len(operands) - 1),) if spread.can_share(0, len(operands) - 1) else ()
-    return first, Dispatch(spread, operands, target.fold(groups), params, inplace, flops=4 * x.type.size)
+    spread = {"groups": groups, "segments": segments, "chunks": chunks, "chunk": CHUNK, "rows": form.groups}
+    bound = {**tensors, "stats": stats}
+    second = launch("normalize_spread", bound, target.fold(groups), {**flags, **joins}, {**spread, **common}, flops)
+    last = len(second.operands) - 1
+    return first, replace(second, inplace=((0, last),)) if second.kernel.can_share(0, last) else second

@@ -16,7 +16,6 @@ from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.integer_matmul import BYTES, EXACT, ZeroPoint, integer_matmul, tiled_integer_matmul, zero_point
 from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
-from pyruntime.kernels.template import params_of
 
 __all__ = ["convolve_taps", "integer_convolve", "knows_bytes"]
 
@@ -63,14 +62,14 @@ def convolve_taps(target: Target, conv: Convolution, volume: bool, rows: int) ->
         "SIGNED_X": conv.x.type.dtype is DType.INT8,
         "SIGNED_W": conv.w.type.dtype is DType.INT8,
     }
-    defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **{n: 1 for n, on in flags.items() if on}}
+    defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **flags}
     bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
-    kernel = bound.kernel("conv_taps_direct", **defines)
     chunks = -(-words // (EXACT // 4))
     shape = {"taps": [*window.kernel, window.taps]}
     counts = {"words": words, "chunks": chunks, "turns": chunks * window.taps, "quads": quads, "blocks": blocks}
-    params = params_of(kernel, **conv.sizes(), **shape, **counts, jobs=jobs)
-    return (Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops),)
+    values = {**conv.sizes(), **shape, **counts, "jobs": jobs}
+    made = bound.launch("conv_taps_direct", target.grid(jobs, workgroup), defines, values)
+    return (replace(made, flops=conv.flops),)
 
 
 def _depthwise(target: Target, conv: Convolution) -> Dispatch:
@@ -89,18 +88,17 @@ def _depthwise(target: Target, conv: Convolution) -> Dispatch:
     sizes = {"KH": window.kernel[1], "KW": window.kernel[2], "STRIDE": window.strides[2], "WG": workgroup}
     sizes |= {"PAD": pad, "BEFORE": -(-pad // 4)} if flags["EVEN"] else {}
     bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
-    kernel = bound.kernel("conv_depthwise_bytes", **sizes, **{n: 1 for n, on in flags.items() if on})
-    params = params_of(
-        kernel,
-        input=[*window.input[1:], channels, images],
-        output=[height, width, maps, quads],
-        stride=window.strides[1],
-        pads=list(window.begin[1:]),
-        multiplier=conv.rows,
-        jobs=jobs,
-        zero_stride=conv.sizes()["zero_stride"],
-    )
-    return Dispatch(kernel, bound.operands(kernel), target.grid(jobs, workgroup), params, flops=conv.flops)
+    values = {
+        "input": [*window.input[1:], channels, images],
+        "output": [height, width, maps, quads],
+        "stride": window.strides[1],
+        "pads": list(window.begin[1:]),
+        "multiplier": conv.rows,
+        "jobs": jobs,
+        "zero_stride": conv.sizes()["zero_stride"],
+    }
+    made = bound.launch("conv_depthwise_bytes", target.grid(jobs, workgroup), {**sizes, **flags}, values)
+    return replace(made, flops=conv.flops)
 
 
 def _as_product(conv: Convolution) -> tuple[Product, Operand, tuple[ZeroPoint, ZeroPoint]]:

@@ -10,16 +10,17 @@ taken off the sums, by the sums of rows and columns, which the product makes on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.matmul import MAX_BATCH_RANK
+from pyruntime.kernels.launch import launch
+from pyruntime.kernels.matmul import MAX_BATCH_RANK, batch_params
 from pyruntime.kernels.matmul_candidates import EIGHT_JOBS, FEW_ROWS
 from pyruntime.kernels.packed import in_words
 from pyruntime.kernels.product import Product
 from pyruntime.kernels.quick import quick_flag
-from pyruntime.kernels.template import params_of, template
 from pyruntime.kernels.window import Window
 
 __all__ = ["BYTES", "EXACT", "PACKED_DOT", "ZeroPoint", "integer_matmul", "tiled_integer_matmul", "zero_point"]
@@ -133,7 +134,7 @@ class _Form:
         return self._dispatch(
             "matmul_integer_tiled",
             f"matmul_integer_{'m' if tile == 64 else 's'}{slices}",
-            defines | ({"SLICED": 1} if slices > 1 else {}) | quick_flag(self.target),
+            {**defines, "SLICED": slices > 1, **quick_flag(self.target)},
             self.target.fold(groups),
             words_b=window is None,
             **seen,
@@ -180,7 +181,7 @@ class _Form:
         return self._dispatch(
             "matmul_integer_direct",
             f"matmul_integer_direct_{rows}",
-            {"ROWS": rows, "WG": workgroup, **{n: 1 for n, on in flags.items() if on}},
+            {"ROWS": rows, "WG": workgroup, **flags},
             self.target.grid(jobs, workgroup),
             m=p.m,
             words=-(-p.k // 4),
@@ -193,7 +194,7 @@ class _Form:
         self,
         shader: str,
         name: str,
-        defines: dict[str, int],
+        defines: Mapping[str, object],
         grid: tuple[int, int, int],
         words_b: bool = True,
         **values: int | list[int],
@@ -209,35 +210,31 @@ class _Form:
             "VEC_Y": multiple(p.n, 4),
             "UNSIGNED_A": self.a.type.dtype is DType.UINT8,
             "UNSIGNED_B": self.b.type.dtype is DType.UINT8,
-            "ZERO_A": self.a_zero.operand is not None,
-            "ZERO_B": self.b_zero.operand is not None,
+            "ZERO_A": self.a_zero.operand,
+            "ZERO_B": self.b_zero.operand,
         }
         if shader != "matmul_integer_direct":
             flags["CENTRED_A"] = _is_centred(self.a, self.a_zero)
             flags["CENTRED_B"] = _is_centred(self.b, self.b_zero)
-        operands = {"a": in_words(self.a) if words_a else self.a, "b": in_words(self.b) if words_b else self.b}
-        zeros = {"a_zero": self.a_zero.operand, "b_zero": self.b_zero.operand}
-        operands |= {n: o for n, o in zeros.items() if o is not None}
-        operands["y"] = self.y
-        kernel = template(
-            shader, {n: o.type.dtype for n, o in operands.items()}, **defines, **{n: 1 for n, on in flags.items() if on}
-        )
-        pad = MAX_BATCH_RANK - len(p.batch)
-        params = params_of(
-            kernel,
-            n=p.n,
-            k=p.k,
-            a_zero_stride=self.a_zero.stride,
-            b_zero_stride=self.b_zero.stride,
-            offset_a=self.a_zero.number,
-            offset_b=self.b_zero.number,
-            batch=[1] * pad + list(p.batch),
-            a_strides=[0] * pad + list(p.a_strides),
-            b_strides=[0] * pad + list(p.b_strides),
+        tensors = {
+            "a": in_words(self.a) if words_a else self.a,
+            "b": in_words(self.b) if words_b else self.b,
+            "a_zero": self.a_zero.operand,
+            "b_zero": self.b_zero.operand,
+            "y": self.y,
+        }
+        params = {
+            "n": p.n,
+            "k": p.k,
+            "a_zero_stride": self.a_zero.stride,
+            "b_zero_stride": self.b_zero.stride,
+            "offset_a": self.a_zero.number,
+            "offset_b": self.b_zero.number,
+            **batch_params(p),
             **values,
-        )
-        kernel = replace(kernel, name=f"{name}_n{'t' if p.trans_b else 'n'}")
-        return Dispatch(kernel, tuple(operands.values()), grid, params, flops=p.flops)
+        }
+        made = launch(shader, tensors, grid, {**defines, **flags}, params, p.flops)
+        return made.called(f"{name}_n{'t' if p.trans_b else 'n'}")
 
 
 def _is_centred(x: Operand, zero: ZeroPoint) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "Extras",
     "Product",
     "Tiling",
+    "batch_params",
     "matmul",
     "packed_product",
     "product_of",
@@ -146,7 +147,7 @@ def _swapped(p: Product) -> Product:
     return Product(1, p.m, p.k, p.batch, p.b_strides, p.a_strides, not p.trans_b, not p.trans_a)
 
 
-def _batch(product: Product) -> dict[str, list[int]]:
+def batch_params(product: Product) -> dict[str, list[int]]:
     """The Params fields that step through batches: dimensions and strides, right-aligned in four."""
     pad = MAX_BATCH_RANK - len(product.batch)
     return {
@@ -182,7 +183,7 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     }
     blocks = -(-p.n // (cols if p.trans_b else 4 * cols))
     groups = blocks * p.batches
-    values = {"n": p.n, "k": p.k, "a_row": row, "a_step": step, "blocks": blocks, "groups": groups, **_batch(p)}
+    values = {"n": p.n, "k": p.k, "a_row": row, "a_step": step, "blocks": blocks, "groups": groups, **batch_params(p)}
     made = launch("matmul_few_rows", {"a": a, "b": b, "y": y}, target.fold(groups), defines, values, p.flops)
     return made.called(_name("matmul_few_rows", p))
 
@@ -205,7 +206,7 @@ def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product, high
         "a_row": row,
         "a_step": step,
     }
-    values |= {"jobs": jobs, **_batch(p)}
+    values |= {"jobs": jobs, **batch_params(p)}
     made = launch("matmul_direct", {"a": a, "b": b, "y": y}, target.grid(jobs), flags, values, p.flops)
     return made.called(_name(f"matmul_direct_{'eight' if eight else 'four'}", p))
 
@@ -242,7 +243,7 @@ def _tiled(
         "n_tiles": -(-p.n // tiling.wide),
         "batches": p.batches,
         "groups": groups,
-        **_batch(p),
+        **batch_params(p),
         **extras.params,
     }
     product = launch("matmul_tiled", {**read, "y": target_y}, target.fold(groups), defines, values, p.flops)

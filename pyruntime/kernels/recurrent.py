@@ -15,10 +15,11 @@ from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.epilogue import Epilogue
 from pyruntime.kernels.integer_matmul import PACKED_DOT
 from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.launch import bind, kernel_of
 from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.matmul import Product, matmul
 from pyruntime.kernels.packed import in_words
-from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.template import params_of
 
 __all__ = ["Bytes", "Layer", "recurrent"]
 
@@ -230,7 +231,9 @@ def _state_values(layer: Layer) -> dict[str, int]:
     }
 
 
-def _kernel(target: Target, layer: Layer, looped: bool, is_direct: bool, types: Mapping[str, DType]) -> Kernel:
+def _kernel(
+    target: Target, layer: Layer, looped: bool, is_direct: bool, tensors: Mapping[str, Operand | None]
+) -> Kernel:
     """The template with this layer's functions."""
     units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
     flags = {
@@ -252,7 +255,7 @@ def _kernel(target: Target, layer: Layer, looped: bool, is_direct: bool, types: 
         sizes["QUADS"] = layer.r.type.shape[2] // 16
         flags |= {"BYTES": True, "UNSIGNED": layer.r.type.dtype is DType.UINT8, "ZEROS": layer.rounded.has_zeros}
         flags["PACKED_DOT"] = PACKED_DOT in target.features
-    kernel = template("recurrent_steps", types, **sizes, **{k: 1 for k, v in flags.items() if v})
+    kernel = kernel_of("recurrent_steps", tensors, {**sizes, **flags})
     module = kernel.module
     for place, letter in enumerate("fgh"[: len(layer.functions[0])]):
         first, last = layer.functions[0][place], layer.functions[-1][place]
@@ -281,9 +284,8 @@ def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[D
         "update": scratch(DType.FLOAT, D, B, H),
         "reset": scratch(DType.FLOAT, D, B, H),
     }
-    types = {name: o.type.dtype for name, o in operands.items() if o is not None}
-    kernel = _kernel(target, layer, looped, states.is_direct, types)
-    bound = tuple(o for b in kernel.bindings if (o := operands[b.name]) is not None)
+    kernel = _kernel(target, layer, looped, states.is_direct, operands)
+    bound = bind(kernel, operands)
     blocks = -(-H // (SOFTWARE_UNITS if target.is_software else UNITS))
     groups = D * B if looped else D * B * blocks
     stride = max(1, min(layer.times, LONGEST // max(1, work))) if looped else 1

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyruntime.ir import multiple, positive, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.kernel import Kernel
 from pyruntime.kernels.lanes import shuffled, workgroup_of
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem, lanes_of
-from pyruntime.kernels.template import params_of, template
 
 __all__ = ["Norm", "Rows", "Scan", "normalize_rows", "rows_of", "scan_rows", "softmax_rows"]
 
@@ -48,8 +47,7 @@ class Rows:
     def defines(self, target: Target, lanes: int) -> dict[str, int]:
         """WG, LANES, SHARED and VEC of the row templates, and how lanes join their shares."""
         flags = {"SHARED": lanes > 1, "VEC": self.vector}
-        shape = {"WG": workgroup_of(lanes), "LANES": lanes, **{k: 1 for k, v in flags.items() if v}}
-        return {**shape, **shuffled(target, lanes)}
+        return {"WG": workgroup_of(lanes), "LANES": lanes, **flags, **shuffled(target, lanes)}
 
 
 def rows_of(shape: Sequence[int], axis: int, flatten: bool = False) -> Rows:
@@ -64,17 +62,11 @@ def softmax_rows(
 ) -> Dispatch:
     """y = softmax of x along rows, or its logarithm; `masked`: rows of -inf alone give 0."""
     lanes = lanes_of(SOFTMAX, rows.problem, target)
-    flags = {"LOG": log, "MASKED": masked}
-    kernel: Kernel = template(
-        "softmax_rows",
-        {"x": x.type.dtype, "y": y.type.dtype},
-        **rows.defines(target, lanes),
-        **{k: 1 for k, v in flags.items() if v},
-    )
-    params = params_of(kernel, rows=rows.count, length=rows.length, inner=positive(rows.inner))
-    # Nobody knows a row's sum before all of it is read; then an invocation rereads only what it writes.
-    inplace = ((0, 1),) if kernel.can_share(0, 1) else ()
-    return Dispatch(kernel, (x, y), rows.grid(target, lanes), params, inplace, flops=5 * x.type.size)
+    defines = {"LOG": log, "MASKED": masked, **rows.defines(target, lanes)}
+    values = {"rows": rows.count, "length": rows.length, "inner": positive(rows.inner)}
+    made = launch("softmax_rows", {"x": x, "y": y}, rows.grid(target, lanes), defines, values, 5 * x.type.size)
+    # A row's sum is known when all of it is read; then an invocation rereads only what it writes.
+    return replace(made, inplace=((0, 1),)) if made.kernel.can_share(0, 1) else made
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +87,11 @@ def scan_rows(target: Target, y: Operand, x: Operand, rows: Rows, scan: Scan) ->
         "EXCLUSIVE": scan.exclusive,
         "REVERSE": scan.reverse,
         "WIDE": x.type.dtype.is_wide,
+        "WG": workgroup_of(lanes),
     }
-    kernel = template("scan_rows", x.type.dtype, WG=workgroup_of(lanes), **{k: 1 for k, v in flags.items() if v})
     run = -(-rows.length // lanes)
-    params = params_of(kernel, rows=rows.count, length=rows.length, inner=max(1, rows.inner), run=run)
-    return Dispatch(kernel, (x, y), rows.grid(target, lanes), params, flops=2 * x.type.size)
+    values = {"rows": rows.count, "length": rows.length, "inner": max(1, rows.inner), "run": run}
+    return launch("scan_rows", {"x": x, "y": y}, rows.grid(target, lanes), flags, values, 2 * x.type.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +132,12 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
     reads = {"x": x, "skip": norm.skip, "offset": norm.offset, "scale": norm.scale, "bias": norm.bias}
     reads |= {"order": norm.order, "places": norm.places}
     writes = {"y": y, "joined": norm.sum, "mean": norm.mean, "inv": norm.inv}
-    bound = {name: operand for name, operand in {**reads, **writes}.items() if operand is not None}
+    bound = {**reads, **writes}
     lanes = lanes_of(NORMS, rows.problem, target)
     parts = ("skip", "offset", "scale", "bias", "joined", "mean", "inv", "order", "places")
-    flags = {"RMS": norm.rms, "SCALES": norm.scales != 1, **{name.upper(): name in bound for name in parts}}
-    kernel = template(
-        "normalize_rows",
-        {name: operand.type.dtype for name, operand in bound.items()},
-        **rows.defines(target, lanes),
-        **{k: 1 for k, v in flags.items() if v},
-        **(quick_flag(target) if lanes > 1 and upper(rows.length) <= _ALONE else {}),
-    )
+    flags = {"RMS": norm.rms, "SCALES": norm.scales != 1, **{name.upper(): bound[name] for name in parts}}
+    quick = quick_flag(target) if lanes > 1 and upper(rows.length) <= _ALONE else {}
+    defines = {**flags, **rows.defines(target, lanes), **quick}
     period = norm.skip.type.size if norm.skip is not None else 0
     values = {"rows": rows.count, "length": rows.length, "period": positive(period), "epsilon": norm.epsilon}
     moved = norm.order is not None or norm.places is not None
@@ -158,8 +145,6 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
         values["piece"] = rows.count * rows.length // norm.order.type.size
     if norm.scales != 1:
         values["scales"] = positive(norm.scales)
-    params = params_of(kernel, **values)
-    operands = tuple(bound[b.name] for b in kernel.bindings)
-    place = operands.index(y)
-    inplace = ((0, place),) if not moved and kernel.can_share(0, place) else ()
-    return Dispatch(kernel, operands, rows.grid(target, lanes), params, inplace, flops=8 * x.type.size)
+    made = launch("normalize_rows", bound, rows.grid(target, lanes), defines, values, 8 * x.type.size)
+    place = made.operands.index(y)
+    return replace(made, inplace=((0, place),)) if not moved and made.kernel.can_share(0, place) else made

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target
 from pyruntime.kernels.lanes import shuffled
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.quick import quick_flag
 from pyruntime.kernels.rows import Norm
-from pyruntime.kernels.template import params_of, template
 
 __all__ = ["sum_and_normalize"]
 
@@ -35,23 +33,8 @@ def sum_and_normalize(
     quads = n // 4
     wide = 64 if quads <= 256 else 128 if quads <= 512 else 256
     bound = {"parts": parts, "scale": norm.scale, "bias": norm.bias, "places": norm.places, "y": y, "p": p}
-    given = {name: operand for name, operand in bound.items() if operand is not None}
-    flags = {"RMS": norm.rms, "BIAS": norm.bias is not None, "KEEP": p is not None}
-    flags["PLACES"] = norm.places is not None
-    kernel = template(
-        "matmul_sum_norm",
-        {name: operand.type.dtype for name, operand in given.items()},
-        WG=wide,
-        QUADS=-(-quads // wide),
-        **{name: 1 for name, on in flags.items() if on},
-        **shuffled(target, wide),
-        **quick_flag(target),
-    )
-    rows = y.type.size // n
-    splits = parts.type.shape[0]
-    params = params_of(kernel, size=y.type.size, n=n, splits=splits, rows=rows, epsilon=norm.epsilon)
-    operands = tuple(given[b.name] for b in kernel.bindings)
-    joined = replace(
-        last, kernel=kernel, operands=operands, grid=target.fold(rows), params=params, flops=8 * y.type.size
-    )
-    return (*made[:-1], joined)
+    flags = {"RMS": norm.rms, "BIAS": norm.bias, "KEEP": p, "PLACES": norm.places}
+    defines = {"WG": wide, "QUADS": -(-quads // wide), **flags, **shuffled(target, wide), **quick_flag(target)}
+    rows, size = y.type.size // n, y.type.size
+    values = {"size": size, "n": n, "splits": parts.type.shape[0], "rows": rows, "epsilon": norm.epsilon}
+    return (*made[:-1], launch("matmul_sum_norm", bound, target.fold(rows), defines, values, 8 * size))

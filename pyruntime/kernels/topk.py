@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pyruntime.ir import DType
 from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.launch import launch
 from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.rows import Rows
-from pyruntime.kernels.template import params_of, template
 
 __all__ = ["sorted_indices"]
 
@@ -52,21 +52,10 @@ def sorted_indices(
         keep = min(k, block)
         top_keys = scratch(keys.type.dtype, rows.count, blocks * keep)
         top_indices = scratch(DType.UINT32, rows.count, blocks * keep)
-        kernel = template(
-            "topk_block",
-            {
-                "keys": keys.type.dtype,
-                "top_keys": keys.type.dtype,
-                "indices": DType.UINT32,
-                "top_indices": DType.UINT32,
-            },
-            BLOCK=block,
-            THREADS=min(256, block // 2),
-            **({"WIDE": 1} if wide else {}),
-        )
-        params = params_of(kernel, rows=rows.count, length=width, blocks=blocks, keep=keep)
-        operands = (keys, indices, top_keys, top_indices)
-        made.append(Dispatch(kernel, operands, target.fold(max(1, rows.count * blocks)), params))
+        tensors = {"keys": keys, "indices": indices, "top_keys": top_keys, "top_indices": top_indices}
+        defines = {"BLOCK": block, "THREADS": min(256, block // 2), "WIDE": wide}
+        values = {"rows": rows.count, "length": width, "blocks": blocks, "keep": keep}
+        made.append(launch("topk_block", tensors, target.fold(max(1, rows.count * blocks)), defines, values))
         keys, indices, width = top_keys, top_indices, blocks * keep
         if blocks == 1:
             return made, indices, width
@@ -96,17 +85,15 @@ def _prepare(target: Target, keys: Operand, indices: Operand, x: Operand, rows: 
 
 def _sort(target: Target, keys: Operand, indices: Operand, rows: int, width: int) -> list[Dispatch]:
     """All steps of the network over rows of `width` pairs."""
-    wide = keys.type.dtype.is_wide
-    types = {"keys": keys.type.dtype, "indices": DType.UINT32}
-    kernel = template("sort_step", types, **({"WIDE": 1} if wide else {}))
+    tensors, flags = {"keys": keys, "indices": indices}, {"WIDE": keys.type.dtype.is_wide}
     pairs = rows * width // 2
     made = []
     size = 2
     while size <= width:
         step = size // 2
         while step:
-            params = params_of(kernel, pairs=pairs, half=width // 2, size=size, step=step)
-            made.append(Dispatch(kernel, (keys, indices), target.grid(pairs), params))
+            values = {"pairs": pairs, "half": width // 2, "size": size, "step": step}
+            made.append(launch("sort_step", tensors, target.grid(pairs), flags, values))
             step //= 2
         size *= 2
     return made
