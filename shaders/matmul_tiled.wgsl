@@ -3,9 +3,8 @@
 // Each step of TILE_K is staged in workgroup memory while the next one is already on its way into registers: MOVES_A and
 // MOVES_B vec4s of the operands an invocation. 32 invocations in a row make 4 x 8 places of a tile, which takes fewer reads
 // of workgroup memory than 2 x 16.
-// SLICES groups of THREADS invocations take every SLICES-th step and are summed at the end, with STAGED by halves, which
-// takes less memory; with SPLIT the steps are
-// also dealt out over workgroups, and y holds the partial sums [split, batch, m, n].
+// SLICES groups of THREADS invocations take every SLICES-th step and are summed at the end (STAGED: two groups of many
+// results); with SPLIT the steps are also dealt out over workgroups, and y holds the partial sums [split, batch, m, n].
 //
 // TRANS_A: a is [k, m]. TRANS_B: b is [n, k]. VEC_A, VEC_B, VEC_Y: rows are whole vec4s. GUARD_K: the last step is
 // not whole. K_MAJOR: the staged tile of a is transposed, which pays with many rows an invocation. UNROLL: the
@@ -88,11 +87,7 @@ fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
 //#if QUICK
 // <whole>
 //#endif
-//#if STAGED
-var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, SLICES / 2u * THREADS * RESULTS)>;
-//#else
 var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, (SLICES - 1u) * THREADS * RESULTS)>;
-//#endif
 var<workgroup> tile_b: array<vec4<T>, B_SIZE * SLICES>;
 
 // Where the vec4 number `e` of a staged tile comes from: (row of a or column of b, k).
@@ -238,25 +233,19 @@ fn stage_b(slice: u32, at: vec2<u32>, v: vec4<T>) {
   }
 
 //#if STAGED
-  for (var half = SLICES / 2u; half > 0u; half >>= 1u) {
-    if (slice >= half && slice < 2u * half) {
-      //#unroll
-      for (var i = 0u; i < RESULTS; i++) {
-        tile_a[((slice - half) * RESULTS + i) * THREADS + t] = sums[i];
-      }
+  if (slice > 0u) {
+    //#unroll
+    for (var i = 0u; i < RESULTS; i++) {
+      tile_a[i * THREADS + t] = sums[i];
     }
-    workgroupBarrier();
-    if (slice < half) {
-      //#unroll
-      for (var i = 0u; i < RESULTS; i++) {
-        sums[i] += tile_a[(slice * RESULTS + i) * THREADS + t];
-      }
-    }
-    workgroupBarrier();
   }
+  workgroupBarrier();
   if (slice > 0u) { return; }
-//#endif
-//#if SLICED
+  //#unroll
+  for (var i = 0u; i < RESULTS; i++) {
+    sums[i] += tile_a[i * THREADS + t];
+  }
+//#elif SLICED
   if (slice > 0u) {
     for (var i = 0u; i < RESULTS; i++) { tile_a[((slice - 1u) * RESULTS + i) * THREADS + t] = sums[i]; }
   }

@@ -2,11 +2,10 @@
 
 few     few rows share keys, as in decoding, or heads are too wide for flash and tiled. few_x4: keys are dealt out until
         each unit of the device has four workgroups, and a second dispatch joins the shares
-flash   a few invocations share a query row: 1, 4 or 16 rows a workgroup
+flash   a few invocations share a query row: 4 or 16 rows a workgroup
 tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups. tiled_32x64: steps
-        of 64 keys, not 32, over up to 2. tiled_64_half: float16 stays it in workgroup memory: in 32 KiB fit heads of
-        64 components in tiles of 64, and of 128 in tiles of 32, which as float32 do not; with queries of float16 in
-        16 KiB those of 64 in tiles of 32
+        of 64 keys, not 32, over up to 2. tiled_32_half: float16 stays it in workgroup memory: heads of 128 components
+        fit in 32 KiB, which as float32 do not; with queries of float16 those of 64 in 16 KiB
 rows    an invocation makes a row, as adapters that run on a processor want it up to some hundred keys
 """
 
@@ -237,8 +236,6 @@ def _flash_candidate(rows: int) -> Candidate[AttentionProblem, AttentionWay]:
     def refuses(p: AttentionProblem, target: Target) -> str:
         if _is_wide(p):
             return f"heads of more than {WIDEST_HEAD} components take more registers than there are"
-        if rows == 1 and p.queries > 1:
-            return "for one query"
         return _left_to_few(p, target)
 
     def work(p: AttentionProblem, target: Target) -> tuple[Work, ...]:
@@ -326,10 +323,11 @@ ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(
     "attention",
     (
         *map(_few_candidate, (0, 1, 2, 4, 8)),
-        *(_tile_candidate(replace(t, splits=z)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
-        *(_tile_candidate(replace(t, splits=z, half=True)) for t in (LARGE, SMALL) for z in (1, 2, 4, 8)),
-        *(_tile_candidate(replace(WIDE, splits=z, half=half)) for half in (False, True) for z in (1, 2)),
-        *map(_flash_candidate, (16, 4, 1)),
+        *(_tile_candidate(replace(LARGE, splits=z)) for z in (1, 4, 8)),
+        *(_tile_candidate(replace(SMALL, splits=z)) for z in (1, 2, 4, 8)),
+        *(_tile_candidate(replace(SMALL, splits=z, half=True)) for z in (1, 2, 4)),
+        *map(_tile_candidate, (WIDE, replace(WIDE, splits=2), replace(WIDE, half=True))),
+        *map(_flash_candidate, (16, 4)),
         Candidate("rows", AttentionWay("rows"), lambda p, target: "", _rows_work),
     ),
     MappingProxyType(

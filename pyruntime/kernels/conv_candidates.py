@@ -309,10 +309,12 @@ def _bytes_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
 
 
 _GEMMS = (
-    *(replace(SMALL, slices=s, splits=z) for z in (1, 2, 4, 8) for s in (1, 2, 4)),
+    *(replace(SMALL, slices=s) for s in (1, 2, 4)),
+    *(replace(SMALL, slices=s, splits=2) for s in (2, 4)),
+    *(replace(SMALL, slices=s, splits=z) for z in (4, 8) for s in (1, 2, 4)),
     MEDIUM,
 )
-_MATMULS = (*(replace(MEDIUM, slices=s) for s in (1, 2, 4)), LARGE)
+_MATMULS = (MEDIUM, replace(MEDIUM, slices=2), LARGE)
 
 CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
     "convolution",

@@ -162,8 +162,10 @@ def _tile_switches(tiling: Tiling) -> tuple[str, ...]:
 
 
 TILINGS = (
-    *(replace(SMALL, slices=s, splits=z) for z in (1, 2, 4, 8) for s in (1, 2, 4)),
-    *(replace(MEDIUM, slices=s) for s in (1, 2, 4)),
+    *(replace(SMALL, slices=s) for s in (1, 2, 4)),
+    *(replace(SMALL, splits=z) for z in (2, 4)),
+    *(replace(SMALL, slices=s, splits=8) for s in (1, 2, 4)),
+    *(replace(MEDIUM, slices=s) for s in (1, 2)),
     *(replace(MEDIUM, splits=z) for z in (2, 4, 8)),
     *(replace(LARGE, splits=z) for z in (1, 2, 4)),
 )

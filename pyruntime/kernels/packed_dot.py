@@ -105,7 +105,10 @@ def _candidate(tile: Tile) -> Candidate[ProductProblem, Tile]:
 
 DOTS: Family[ProductProblem, Tile] = Family(
     "packed_dot",
-    tuple(_candidate(Tile(high, wide, z)) for high, wide in EFFICIENCY for z in (1, 2, 4, 8)),
+    (
+        *(_candidate(Tile(high, wide, z)) for high, wide in EFFICIENCY for z in (1, 4, 8)),
+        _candidate(Tile(64, 128, 2)),
+    ),
     MappingProxyType(
         {"packed_dot": "packed weights by rows of 8 bits where accuracy_level permits it; without: by rows of floats"}
     ),

@@ -154,7 +154,7 @@ def test_rank__attention__reasons_of_those_that_do_not_apply() -> None:
     assert "components" in reasons["tiled_32"]
     bert = {c.name: c.reason for c in ATTENTIONS.rank(AttentionProblem.of(form_of("1x12x128x128x64")), GPU).others}
     assert "16 queries" in bert["few"]
-    assert "too short" in bert["tiled_64_split2"]
+    assert "too short" in bert["tiled_64_split4"]
     off = Target(GPU.limits, vendor="nvidia", disabled=frozenset({"attention_tiled"}))
     whisper = {c.name: c.reason for c in ATTENTIONS.rank(AttentionProblem.of(form_of("1x6x1500x1500x64")), off).others}
     assert whisper["tiled_64_split4"] == "attention_tiled is switched off"

@@ -25,7 +25,7 @@ def test_matmul__slices_switched_off__something_else() -> None:
     product = Product(192, 1536, 256)
     assert [d.kernel.name for d in matmul(NVIDIA, y, a, b, product)] == ["matmul_m2_nn"]
     off = replace(NVIDIA, disabled=frozenset({"matmul_slices"}))
-    assert not matmul(off, y, a, b, product)[0].kernel.name.startswith(("matmul_m2", "matmul_m4"))
+    assert not matmul(off, y, a, b, product)[0].kernel.name.startswith("matmul_m2")
 
 
 def test_matmul__split_switched_off__one_dispatch() -> None:
