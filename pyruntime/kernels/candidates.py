@@ -10,17 +10,15 @@ family lowers. `Family.choose` ranks them; a winner that was measured for that v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyruntime.kernels.costs import ERROR, Work, microseconds
-from pyruntime.kernels.dispatch import Target
+from pyruntime.kernels.dispatch import NodeFacts, Target
 
-__all__ = ["Candidate", "Choice", "Considered", "Family", "Kernels", "Noted", "Problem", "forget", "noting"]
+__all__ = ["Candidate", "Choice", "Choices", "Considered", "Family", "Kernels", "Noted", "Problem", "forget"]
 
 SHARED = 0.5
 """Part of its cost that a dispatch may take longer with a kernel that the plan has: making one takes 20 to 300 ms."""
@@ -151,19 +149,12 @@ class Family(Generic[P, W]):
         Raises:
             LookupError: none applies; with the reasons.
         """
-        choice = _ranked(self, problem, target)
-        notes = _notes.get()
-        if notes is None:
-            return self._by_name[choice.chosen]
-        name = choice.chosen
-        if notes.kernels is not None:
-            name = notes.kernels.preferred(choice, notes.user, notes.times, lambda n: self._by_name[n].text_of(problem))
-        notes.problems[Noted(self, problem, name)] = None
-        return self._by_name[name]
+        choice, choices = self.rank(problem, target), target.node.choices
+        return self._by_name[choice.chosen if choices is None else choices.take(self, problem, choice)]
 
     def rank(self, problem: P, target: Target) -> Choice:
         """The choice with all that was considered."""
-        return _ranked(self, problem, target)
+        return _ranked(self, problem, replace(target, node=_NO_NODE) if target.node.choices is not None else target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,39 +226,37 @@ class Kernels:
         return chosen.name
 
 
-@dataclass(slots=True)
-class _Notes:
-    """What is chosen for, each problem once, in order; and what a plan has already."""
+@dataclass(slots=True, eq=False)
+class Choices:
+    """What is chosen for a node.
 
-    problems: dict[Noted, None]
-    kernels: Kernels | None
-    user: str
-    times: int
+    Attributes:
+        kernels: those of the plan. None: the cheapest ones are chosen.
+        user: what is done to results before they are stored.
+        times: how many nodes have these problems.
+        problems: what was chosen for, each problem once, in order.
+    """
+
+    kernels: Kernels | None = None
+    user: str = ""
+    times: int = 1
+    problems: dict[Noted, None] = field(default_factory=dict)
+
+    def take(self, family: Family[P, Any], problem: P, choice: Choice) -> str:
+        """The name of the candidate to run for a problem."""
+        name = choice.chosen
+        if self.kernels is not None:
+            name = self.kernels.preferred(choice, self.user, self.times, lambda n: family.named(n).text_of(problem))
+        self.problems[Noted(family, problem, name)] = None
+        return name
 
 
-_notes: ContextVar[_Notes | None] = ContextVar("_notes", default=None)
+_NO_NODE = NodeFacts()
 
 
 def forget() -> None:
     """Forget what was ranked; it is found again."""
     _ranked.cache_clear()
-
-
-@contextmanager
-def noting(kernels: Kernels | None = None, user: str = "", times: int = 1) -> Iterator[dict[Noted, None]]:
-    """What is chosen for inside, each problem once, in order.
-
-    Args:
-        kernels: those of the plan. None: the cheapest ones are chosen.
-        user: what is done to results before they are stored.
-        times: how many nodes have these problems.
-    """
-    notes = _Notes({}, kernels, user, times)
-    token = _notes.set(notes)
-    try:
-        yield notes.problems
-    finally:
-        _notes.reset(token)
 
 
 @lru_cache(maxsize=4096)

@@ -128,7 +128,7 @@ def _tiled(
     little = {"QUICK_ROWS": 1} if flags.get("POINTWISE") or flags.get("TRANSPOSED") else {"LIGHT": 1}
     flags = {
         **flags,
-        "ROLLED": target.long_tail and splits == 1,
+        "ROLLED": target.node.long_tail and splits == 1,
         "SLICES": slices,
         "SLICED": slices > 1,
         **quick_flag(target, conv.flops, **little),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pyruntime.ir import Constant, DType, TensorType, positive
 from pyruntime.kernels.costs import H200, SWIFTSHADER, Rates
@@ -20,6 +20,7 @@ __all__ = [
     "WORKGROUP",
     "Dispatch",
     "Limits",
+    "NodeFacts",
     "Operand",
     "Role",
     "Shares",
@@ -92,9 +93,33 @@ SOFTWARE_ADAPTER = "software_adapter"
 """What a device is known by that is a processor and of no vendor: `GPUAdapterInfo.isFallbackAdapter`."""
 
 
+class Chooser(Protocol):
+    """What decides which of the kernels that a family ranked runs (`kernels.candidates.Choices`)."""
+
+    def take(self, family: Any, problem: Any, choice: Any) -> str:
+        """The name of the candidate to run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the kernels of a node depend on besides the device and the node's operands.
+
+    Attributes:
+        norm_follows: the rows of what is lowered are normalised next, which the last of its dispatches may do.
+        long_tail: what is done to each result next is long: kernels of many results an invocation have it once, in a
+            loop, and not once for each, which drivers take long to compile. No kernel is chosen by it.
+        choices: records what is chosen, and prefers kernels that the plan has; None: the cheapest are chosen.
+    """
+
+    norm_follows: bool = False
+    long_tail: bool = False
+    choices: Chooser | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The device kernels are generated for.
+    """The device kernels are generated for, and the node that they are generated for.
 
     Attributes:
         features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), `SUBGROUP_SIZE`
@@ -104,9 +129,7 @@ class Target:
         disabled: names of passes and kernel variants switched off by session config entries.
         rates: what was measured on the device; None: what is known of its kind.
         winners: kernels that were measured to be the best for a problem on the device.
-        norm_follows: the rows of what is lowered are normalised next, which the last of its dispatches may do.
-        long_tail: what is done to each result next is long: kernels of many results an invocation have it once, in a
-            loop, and not once for each, which drivers take long to compile. No kernel is chosen by it.
+        node: facts of the node. Two targets are equal where their devices are.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -115,8 +138,11 @@ class Target:
     disabled: frozenset[str] = frozenset()
     rates: Rates | None = None
     winners: Winners = NOBODY
-    norm_follows: bool = False
-    long_tail: bool = field(default=False, compare=False)
+    node: NodeFacts = field(default=NodeFacts(), compare=False)
+
+    def for_node(self, **facts: Any) -> Target:
+        """The target with these facts of the node."""
+        return replace(self, node=replace(self.node, **facts))
 
     @property
     def speed(self) -> Rates:

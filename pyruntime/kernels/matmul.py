@@ -271,7 +271,7 @@ def _defines(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict
         "STAGED": tiling.slices > 1 and tiling.tile != SMALL.tile,
         "K_MAJOR": p.trans_a or tiling.tile != SMALL.tile,
         "UNROLL": not target.is_software,
-        "ROLLED": target.long_tail and tiling.splits == 1,
+        "ROLLED": target.node.long_tail and tiling.splits == 1,
         "ZERO_A": "a_zero" in more,
         "ZERO_B": "b_zero" in more,
         "BIAS": "bias" in more,

@@ -83,7 +83,7 @@ class ProductProblem:
     def of(product: Product, target: Target) -> ProductProblem:
         """The problem of a product."""
         most, known = product.most(), isinstance(product.m, int)
-        follows = target.norm_follows and target.allows("matmul_norm")
+        follows = target.node.norm_follows and target.allows("matmul_norm")
         return ProductProblem(most.m, most.n, most.k, most.batches, product.trans_b, known, 32, follows)
 
     @property

@@ -40,7 +40,7 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
     """
     family, problem = noted.family, noted.problem
     chooser = PRODUCTS if family is TILES else family
-    forced = replace(target, winners=Winners({(chooser.name, problem.key): candidate}), norm_follows=False)
+    forced = replace(target, winners=Winners({(chooser.name, problem.key): candidate}))
     if family in (PRODUCTS, TILES) and isinstance(problem, ProductProblem):
         return legalize(target, _product(forced, problem, family.named(candidate).way.tiling))
     if family is DOTS and isinstance(problem, ProductProblem):
@@ -64,7 +64,7 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     stack = (p.batches,) if p.batches > 1 else ()
     b_shape = (p.n, p.k) if p.trans_b else (p.k, p.n)
     y, a, b = (TensorType(DType.FLOAT, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
-    forced = replace(target, norm_follows=p.norm_follows)
+    forced = target.for_node(norm_follows=p.norm_follows)
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
     made = matmul(forced, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
     return _with_norm(forced, made, y) if p.norm_follows else made

@@ -64,7 +64,7 @@ class WithNorm(Op):
         shift = bias if len(weights) > 1 else None
         places = inp(len(inputs) - 1, inputs[-1]) if self.moves else None
         norm = Norm(form.epsilon, self.norm.op_type == "RMSNormalization", scale, shift, places=places)
-        ahead = replace(target, norm_follows=True)
+        ahead = target.for_node(norm_follows=True)
         joined = self.base.attached(ahead, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
         if joined is not None:
             # What a tail reads at a row may not be overwritten by another one that is written there.

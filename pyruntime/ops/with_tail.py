@@ -7,7 +7,6 @@ Where the operator's kernel has no hook, a second dispatch applies the chain.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
@@ -68,8 +67,7 @@ class WithTail(Op):
         """
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
-        long = is_long(chain.helpers)
-        ahead = target if target.long_tail == long else replace(target, long_tail=long)
+        ahead = target.for_node(long_tail=is_long(chain.helpers))
         dispatches = self.base.lower(ahead, *inputs[: self.count])
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
         tail = self._tail(chain, operands, result) if adapted else None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pyruntime.ir import DType, TensorType, upper
 from pyruntime.kernels import Dispatch, Role, Target
-from pyruntime.kernels.candidates import Kernels, Noted, noting
+from pyruntime.kernels.candidates import Choices, Kernels, Noted
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op
 
@@ -81,11 +81,11 @@ class Lowerings:
         return found
 
     def _lower(self, op: Op, types: Sequence[TensorType | None], times: int) -> Lowered:
-        with noting(self._kernels, op.title, times) as notes:
-            dispatches = legalize(self.target, op.lower(self.target, *types))
+        choices = Choices(self._kernels, op.title, times)
+        dispatches = legalize(self.target, op.lower(self.target.for_node(choices=choices), *types))
         made = tuple(d for d in dispatches if not d.is_empty)
         reads = dict.fromkeys(o.index for d in made for o in d.operands if o.role is Role.INPUT)
-        return Lowered(made, tuple(notes), tuple(reads), _over_limit(made, self.target))
+        return Lowered(made, tuple(choices.problems), tuple(reads), _over_limit(made, self.target))
 
 
 def exact(value: Any) -> Hashable:

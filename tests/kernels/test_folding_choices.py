@@ -9,7 +9,7 @@ import pytest
 
 from pyruntime.ir import DType
 from pyruntime.kernels import Target
-from pyruntime.kernels.candidates import Family, Noted, Problem, noting
+from pyruntime.kernels.candidates import Choices, Family, Noted, Problem
 from pyruntime.kernels.costs import H200
 from pyruntime.kernels.groups_candidates import GROUP_NORMS, GroupsProblem
 from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem, strategy_of
@@ -66,9 +66,9 @@ def test_sample__folding__runs_the_candidate(family: Family[Any, Any], problem: 
     made = {}
     for candidate in family.rank(problem, target).others:
         if candidate.cost is not None:
-            with noting() as notes:
-                made[candidate.name] = sample(Noted(family, problem), candidate.name, target)
-            assert next(iter(notes)).problem == problem
+            choices = Choices()
+            made[candidate.name] = sample(Noted(family, problem), candidate.name, target.for_node(choices=choices))
+            assert next(iter(choices.problems)).problem == problem
             assert len(made[candidate.name]) == candidate.dispatches
     assert len({tuple((d.kernel.name, d.grid) for d in m) for m in made.values()}) == len(made) > 1
 
