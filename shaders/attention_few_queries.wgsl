@@ -142,22 +142,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
 //#endif
   }
 //#if FRESH
-  // The last invocations, which have no queries: the newest row, as the caches have it.
-  let sets = split == 0u && row0 == 0u && newest >= 0 && newest < i32(params.keys);
-  for (var i = THREADS - 1u - t; i < QUADS + QUADS_V; i += THREADS) {
-    let part = select(2u, 1u, i < QUADS);
-    let d = select(i - QUADS, i, i < QUADS);
-    let strides = select(params.fresh_strides.zw, params.fresh_strides.xy, i < QUADS);
-    let base = select(params.value_base, params.key_base, i < QUADS) + dot(vec2<u32>(batch, kv_head), strides);
-    let x = fresh_quad(part, base, d, angles);
-    if (i < QUADS) {
-      fresh_k[d] = as_kept(x);
-      if (sets) { store4_k(((k_base + u32(newest) * params.k_strides.z) >> 2u) + d, x[0], x[1], x[2], x[3]); }
-    } else {
-      fresh_v[d] = as_kept(x);
-      if (sets) { store4_v(((v_base + u32(newest) * params.v_strides.z) >> 2u) + d, x[0], x[1], x[2], x[3]); }
-    }
-  }
+//#include attention_fresh_row
 //#endif
   if (t < ROWS) {
 //#if RANGE

@@ -372,23 +372,7 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
     let share = vec4<f32>(1.0);
     let base = params.bases.w + split * params.split_stride + dot(at, params.y_strides.xy);
 //#else
-    var whole = vec4<f32>();
-    //#unroll
-    for (var n = 0u; n < GROUPS; n++) {
-      whole += part[n * ROW_QUADS + g * TY + ty];
-    }
-    var share = vec4<f32>(1.0);
-//#if SINK
-    let sink = load_sink(at.y);
-    let highest = max(decay[g * TY + ty], vec4<f32>(sink));
-    share = exp(decay[g * TY + ty] - highest);
-    whole = whole * share + exp(vec4<f32>(sink) - highest);
-//#endif
-//#if EMPTY_ZERO
-    share *= select(1.0 / whole, vec4<f32>(), whole == vec4<f32>());
-//#else
-    share /= whole;
-//#endif
+//#include attention_tiled_share
     let base = params.bases.w + dot(at, params.y_strides.xy);
 //#endif
     //#unroll
