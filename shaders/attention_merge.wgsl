@@ -54,11 +54,5 @@ struct Params {
   x *= 1.0 / sum;
 //#endif
   let base = params.base + dot(place, params.y_strides.xyz);
-//#if VEC
-  store4_y((base >> 2u) + d, x[0], x[1], x[2], x[3]);
-//#else
-  for (var c = 0u; c < 4u; c++) {
-    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, x[c]); }
-  }
-//#endif
+//#include attention_put
 }

@@ -35,13 +35,7 @@ struct Four {
 }
 
 fn four_of(job: u32) -> Four {
-  let line = job / params.output.w;
-  let first = (job - line * params.output.w) * 4u;
-  let map = line / params.output.x;
-  let oh = line - map * params.output.x;
-  let image = map / params.output.z;
-  let m = map - image * params.output.z;
-  let plane = (image * params.input.z + m / params.multiplier) * params.input.x;
+//#include depthwise_place
   let h0 = i32(oh * params.window.z) - params.pads.x;
   return Four(line, first, m, plane, h0, i32(first * params.window.w) - params.pads.y);
 }

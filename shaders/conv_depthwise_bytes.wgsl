@@ -66,13 +66,7 @@ fn low_w(word: u32) -> f32 {
 
 @compute @workgroup_size(WG)
 //#include invocation job=job size=WG jobs=jobs
-  let line = job / params.output.w;
-  let first = (job - line * params.output.w) * 4u;
-  let map = line / params.output.x;
-  let oh = line - map * params.output.x;
-  let image = map / params.output.z;
-  let m = map - image * params.output.z;
-  let plane = (image * params.input.z + m / params.multiplier) * params.input.x;
+//#include depthwise_place
   let beside = x_zero() * 0x01010101u;
   let zero = top_x(beside);
   let offset = w_zero(m);

@@ -23,9 +23,7 @@ struct Params {
   jobs: u32,            // images * height * runs * channels in fours
 }
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 @compute @workgroup_size(64)
 //#include invocation job=job size=64u jobs=jobs

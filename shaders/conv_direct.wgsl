@@ -39,14 +39,7 @@ fn quad_of(first: u32, x_at: u32) -> Quad {
   let p = vec4<u32>(first, first + 1u, first + 2u, first + 3u);
   let oh = p / params.output.z;
   quad.x_at = x_at;
-  quad.w = vec4<i32>(p - oh * params.output.z) * params.strides.z - params.pads.z;
-//#if VOLUME
-  let od = oh / params.output.y;
-  quad.h = vec4<i32>(oh - od * params.output.y) * params.strides.y - params.pads.y;
-  quad.d = vec4<i32>(od) * params.strides.x - params.pads.x;
-//#else
-  quad.h = vec4<i32>(oh) * params.strides.y - params.pads.y;
-//#endif
+//#include windows_of_quad
   return quad;
 }
 

@@ -142,14 +142,7 @@ fn columns4(column: u32, group: u32, phase: u32) -> Quad {
   let p = j - image * params.output.w;
   quad.y_at = image * (params.groups * params.rows * params.output.w) + p;
   let oh = p / params.output.z;
-  quad.w = vec4<i32>(p - oh * params.output.z) * params.strides.z - params.pads.z;
-//#if VOLUME
-  let od = oh / params.output.y;
-  quad.h = vec4<i32>(oh - od * params.output.y) * params.strides.y - params.pads.y;
-  quad.d = vec4<i32>(od) * params.strides.x - params.pads.x;
-//#else
-  quad.h = vec4<i32>(oh) * params.strides.y - params.pads.y;
-//#endif
+//#include windows_of_quad
   let plane = image * params.input.w + group * params.channels;
   quad.x_at = vec4<u32>((quad.d + vec4<i32>(plane * params.input.x)) * i32(params.input.y) + quad.h);
   quad.x_at = quad.x_at * params.input.z + vec4<u32>(quad.w);

@@ -41,10 +41,7 @@ fn channel_of(i: u32) -> u32 {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let g = global_index(gid, nwg, 64u);
-  if (g * 4u >= params.size) { return; }
-  let i = group_of_four(g, params.size);
+//#include invocation_of_four
   let sum = elements(i);
   let y0 = finish(sum.x, channel_of(i.x), i.x);
   let y1 = finish(sum.y, channel_of(i.y), i.y);

@@ -14,14 +14,10 @@ struct Params {
   a_row: u32,
   a_step: u32,
   jobs: u32,
-  batch: vec4<u32>,
-  a_strides: vec4<u32>,
-  b_strides: vec4<u32>,
+//#include batch_fields
 }
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 //#include batch_base
 

@@ -19,9 +19,7 @@ struct Params {
   groups: u32,
   pad0: u32,
   pad1: u32,
-  batch: vec4<u32>,
-  a_strides: vec4<u32>,
-  b_strides: vec4<u32>,
+//#include batch_fields
 }
 
 //#if SUBGROUP
@@ -42,9 +40,7 @@ var<workgroup> parts: array<T, COLS * SHARES>;
 var<workgroup> parts: array<vec4<T>, COLS * SHARES>;
 //#endif
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 //#include batch_base
 

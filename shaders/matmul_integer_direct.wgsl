@@ -21,18 +21,14 @@ struct Params {
   rows: u32,
   jobs: u32,
   a_zero_stride: u32,
-  batch: vec4<u32>,
-  a_strides: vec4<u32>,
-  b_strides: vec4<u32>,
+//#include batch_fields
   offset_a: i32,
   offset_b: i32,
   b_zero_stride: u32,
   pad2: u32,
 }
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 //#include integer_operands
 // Bytes of a word as unsigned ones: of signed ones 128 more, as it is of their zero points.

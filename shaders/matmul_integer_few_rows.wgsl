@@ -21,16 +21,12 @@ struct Params {
   offset_a: i32,
   offset_b: i32,
   b_zero_stride: u32,
-  batch: vec4<u32>,
-  a_strides: vec4<u32>,
-  b_strides: vec4<u32>,
+//#include batch_fields
 }
 
 var<workgroup> parts: array<vec4<i32>, COLS * SHARES>;
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 //#include integer_operands
 fn put(row: u32, col: u32, sum: vec4<T>) {

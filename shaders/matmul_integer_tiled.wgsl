@@ -40,9 +40,7 @@ struct Params {
   m_tiles: u32,
   n_tiles: u32,
   groups: u32,
-  batch: vec4<u32>,
-  a_strides: vec4<u32>,
-  b_strides: vec4<u32>,
+//#include batch_fields
   a_zero_stride: u32,
   offset_a: i32,
   offset_b: i32,
@@ -57,9 +55,7 @@ struct Params {
 }
 
 // What becomes of four results of row `row` (counted over batches) from column `col` on.
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 //#include integer_operands
 // Which tile of the results a workgroup has, in tiles of `size` rows and columns: its batch, first row and first column.

@@ -24,9 +24,7 @@ struct Params {
   pad0: u32,
 }
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 // a[row, k .. k + 3], zero past the end.
 fn quad_a(row: u32, k: u32) -> vec4<T> {

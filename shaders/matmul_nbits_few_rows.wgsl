@@ -86,9 +86,7 @@ var<workgroup> shares: array<T, (SUMS + MEANS) * SIDES>;
 var<workgroup> squares: array<T, STAGED>;
 //#endif
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 //#if PAIRED
 fn pair(in0: f32, in1: f32) -> f32 {

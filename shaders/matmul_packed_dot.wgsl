@@ -46,9 +46,7 @@ struct Params {
 }
 
 //#if !SPLIT
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 //#endif
 
 var<workgroup> tile_a: array<vec4<u32>, WORDS * A_PITCH>;

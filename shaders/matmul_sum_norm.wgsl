@@ -22,9 +22,7 @@ struct Params {
   epsilon: f32,
 }
 
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 
 fn put(row: u32, col: u32, normal: vec4<f32>) {
   var v = normal * load4_scale(col >> 2u);

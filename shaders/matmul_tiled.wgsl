@@ -53,9 +53,7 @@ struct Params {
   n_tiles: u32,
   batches: u32,
   groups: u32,
-  batch: vec4<u32>,
-  a_strides: vec4<u32>,
-  b_strides: vec4<u32>,
+//#include batch_fields
   a_zero_stride: u32,
   b_zero_stride: u32,
   channels: u32,
@@ -70,9 +68,7 @@ struct Params {
 
 //#if !SPLIT
 // What becomes of four results of row `row` (counted over batches) from column `col` on.
-fn finish(value: vec4<T>, row: u32, col: u32) -> vec4<T> {
-  return value;
-}
+//#include finish_quad
 //#endif
 
 //#include batch_base

@@ -44,9 +44,6 @@ fn element(i: u32) -> f32 {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let g = global_index(gid, nwg, 64u);
-  if (g * 4u >= params.size) { return; }
-  let i = group_of_four(g, params.size);
+//#include invocation_of_four
   store4_y(g, element(i.x), element(i.y), element(i.z), element(i.w));
 }

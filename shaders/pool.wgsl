@@ -132,10 +132,7 @@ fn element(i: u32) -> T {
 }
 
 @compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let g = global_index(gid, nwg, 64u);
-  if (g * 4u >= params.size) { return; }
-  let i = group_of_four(g, params.size);
+//#include invocation_of_four
   var v = vec4<T>();
   for (var k = 0u; k < 4u; k++) { v[k] = element(i[k]); } // one copy of the code: software adapters compile it slowly
   store4_y(g, v.x, v.y, v.z, v.w);

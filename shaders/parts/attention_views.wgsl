@@ -9,13 +9,7 @@
 // Vec4 `d` of the components of a result that begins at `base`.
 fn put(base: u32, d: u32, x: vec4<f32>) {
   if (d >= QUADS_V) { return; }
-//#if VEC
-  store4_y((base >> 2u) + d, x[0], x[1], x[2], x[3]);
-//#else
-  for (var c = 0u; c < 4u; c++) {
-    if (4u * d + c < DIM_V) { store_y(base + (4u * d + c) * params.y_strides.w, x[c]); }
-  }
-//#endif
+//#include attention_put
 }
 
 //#if RANGE
