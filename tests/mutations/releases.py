@@ -47,14 +47,14 @@ RELEASE_MUTATIONS = (
     Mutation(
         "weights of a stage that cannot be made",
         "pyruntime/session/planning.py",
-        "            self.weights.drop(keys)\n            self.weights.sweep()\n            raise\n",
+        "            cache.weights.drop(keys)\n            cache.weights.sweep()\n            raise\n",
         "            raise\n",
         (RELEASED + "test_stage__cannot_be_made__leaves_no_weights",),
     ),
     Mutation(
         "computed weights of a stage that is released",
         "pyruntime/session/planning.py",
-        "        stage.on_release.append(partial(self.weights.drop, keys))\n",
+        "        stage.on_release.append(partial(cache.weights.drop, keys))\n",
         "",
         (RELEASED + "test_stages__all_forgotten__leave_no_weights",),
     ),

@@ -17,7 +17,6 @@ from pyruntime.device.base import Raw, Read, Write
 from pyruntime.errors import Fail, OrtError
 from pyruntime.onnx.source import MemorySource
 from pyruntime.session import InferenceSession, RunOptions, SessionOptions
-from pyruntime.session.stages import forget_oldest
 from tests.session import models
 from tests.session.doubles import FaultyDevice, on_device
 
@@ -248,7 +247,7 @@ def test_stage__cannot_be_made__leaves_no_weights() -> None:
             await session.run_async(None, {"x": np.ones((2, 160), np.float32)})
         except OrtError:
             program = session._program
-            assert program is not None and (program.roots or not program.weights.nbytes), f"call {place}"
+            assert program is not None and (program.roots or not program.cache.weights.nbytes), f"call {place}"
             return True
         finally:
             session.release()
@@ -267,11 +266,10 @@ def test_stages__all_forgotten__leave_no_weights() -> None:
         for rows in (2, 3):
             await session.run_async(None, {"x": np.ones((rows, 160), np.float32)})
         program = session._program
-        assert program is not None and program.weights.nbytes
-        while forget_oldest(program.roots):
-            pass
-        program.weights.sweep()
-        assert not program.weights.nbytes
+        assert program is not None and program.cache.weights.nbytes
+        program.cache.trim(0)
+        program.cache.weights.sweep()
+        assert not program.cache.weights.nbytes
         session.release()
         assert device.ledger.live == {}
 
