@@ -179,6 +179,7 @@ class Parser:
     ) -> int:
         """As `_fields`; `_at` is where the field begins in which it raises."""
         actions = message.actions
+        unread = self._unread.setdefault(message.name, set())
         while pos < end:
             start = self._at = pos
             tag = buffer[pos]
@@ -187,7 +188,10 @@ class Parser:
                 tag, pos = varint(buffer, start, end)
             known = actions.get(tag)
             if known is None:
-                pos = self._pass_over(message, tag, buffer, start, pos, end)
+                if tag not in unread:
+                    self._unknown(message, tag, self._base + start)
+                    unread.add(tag)
+                pos = skip(buffer, pos, end, tag & 7)
                 continue
             action, slot, extra = known
             if tag & 7 == LENGTH:
@@ -213,8 +217,14 @@ class Parser:
                 elif action == MESSAGE:
                     child = self._merge(values, slot, extra, depth + 1)
                     self._fields(extra[0], child, buffer, pos, stop, False, depth + 1)
+                elif action == SPAN:
+                    values[slot] = (self._base + pos, size)
+                elif action == MANY_BYTES:
+                    _begun(values, slot, Texts).append(bytes(buffer[pos:stop]))
+                    if end - stop > STRETCH and buffer[stop] == tag:
+                        stop = taken(action, values[slot], buffer, stop, end)
                 else:
-                    stop = self._bulk(values, known, buffer, start, pos, stop, end)
+                    self._bulk(values, known, buffer, start, pos, stop)
                 pos = stop
             elif action == INT64 or action == MANY_INT64:  # noqa: SIM109 (a tuple would be built for every field)
                 if pos < end and buffer[pos] < 0x80:
@@ -234,17 +244,11 @@ class Parser:
         return pos
 
     def _bulk(
-        self, values: list[Any], known: tuple[int, int, Any], buffer: Buffer, start: int, pos: int, stop: int, end: int
-    ) -> int:
-        """Take the rarer length-delimited fields, bytes, packed numbers, tensor data; returns the position after."""
+        self, values: list[Any], known: tuple[int, int, Any], buffer: Buffer, start: int, pos: int, stop: int
+    ) -> None:
+        """Take the rarer length-delimited fields: bytes, packed numbers, tensor data."""
         action, slot, extra = known
-        if action == SPAN:
-            values[slot] = (self._base + pos, stop - pos)
-        elif action == MANY_BYTES:
-            _begun(values, slot, Texts).append(bytes(buffer[pos:stop]))
-            if end - stop > STRETCH and buffer[stop] == buffer[start]:
-                return taken(action, values[slot], buffer, stop, end)
-        elif action == BYTES:
+        if action == BYTES:
             values[slot] = bytes(buffer[pos:stop])
         elif action == PACKED_INT64:
             packed_ints(buffer, pos, stop, _begun(values, slot, _ints))
@@ -256,7 +260,6 @@ class Parser:
             self._add_run(values, slot, Run(extra, self._base + pos, stop - pos, True))
         else:
             self._add_run(values, slot, Run(extra, self._base + start, stop - start, False))
-        return stop
 
     def _scalar(
         self, values: list[Any], known: tuple[int, int, Any], buffer: Buffer, start: int, pos: int, end: int
@@ -303,14 +306,6 @@ class Parser:
             return
         self._spend()
         runs.append(run)
-
-    def _pass_over(self, message: Message, tag: int, buffer: Buffer, start: int, pos: int, end: int) -> int:
-        """Skip a field that is not read, whose tag is checked once; returns the position after it."""
-        checked = self._unread.setdefault(message.name, set())
-        if tag not in checked:
-            self._unknown(message, tag, self._base + start)
-            checked.add(tag)
-        return skip(buffer, pos, end, tag & 7)
 
     def _unknown(self, message: Message, tag: int, offset: int) -> None:
         """Check the tag of a field that is not read."""
