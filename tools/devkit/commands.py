@@ -135,6 +135,7 @@ def lint(*, fix: bool) -> int:
         ("import-linter", [bin_folder / "lint-imports"]),
         ("import cycles of web/", [python(), "-m", "tools.devkit.cycles"]),
         ("exceptions", [python(), "-m", "tools.devkit.boundaries"]),
+        ("sizes", [python(), "-m", "tools.devkit.code_limits"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),

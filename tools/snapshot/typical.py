@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,9 +41,10 @@ class _Zeros:
 
 
 class Sketch:
-    """A graph that is written node by node; values are names."""
+    """A graph that is written node by node; values are names. `bias`: whether convolutions have one."""
 
-    def __init__(self, **inputs: tuple[int, ...]) -> None:
+    def __init__(self, bias: bool = True, **inputs: tuple[int, ...]) -> None:
+        self.bias = bias
         self.graph = Graph()
         self.inputs = {name: TensorType(DType.FLOAT, shape) for name, shape in inputs.items()}
         self._source = _Zeros()
@@ -150,7 +150,7 @@ class Sketch:
         turned = self.add("Transpose", x, perm=(0, 2, 1))
         return self.add("Reshape", turned, self.fixed([1, width, side, side], np.int64))
 
-    def head(self, stages: list[str], widths: tuple[int, ...], side: int, bias: bool) -> str:
+    def head(self, stages: list[str], widths: tuple[int, ...], side: int) -> str:
         """All stages with as many channels and the size of the first, side by side, as segmentation has them."""
         wide, least = 256, side
         alike = []
@@ -160,7 +160,7 @@ class Sketch:
             sizes = self.fixed([1.0, 1.0, times, times])
             alike.append(self.add("Resize", x, "", sizes, mode="linear") if times > 1 else x)
         x = self.add("Concat", *alike, axis=1)
-        return self.conv(self.conv(x, 4 * wide, wide, bias=bias), wide, 150, act="", bias=bias)
+        return self.conv(self.conv(x, 4 * wide, wide), wide, 150, act="")
 
     def conv(
         self,
@@ -172,10 +172,9 @@ class Sketch:
         group: int = 1,
         act: str = "Relu",
         skip: str = "",
-        bias: bool = True,
     ) -> str:
         pad = size // 2 if size > stride else 0
-        weights = self.weight(made, given // group, size, size), *((self.weight(made),) if bias else ())
+        weights = self.weight(made, given // group, size, size), *((self.weight(made),) if self.bias else ())
         form = {"kernel_shape": (size,) * 2, "strides": (stride,) * 2, "pads": (pad,) * 4, "group": group}
         y = self.add("Conv", x, *weights, **form)
         return self.activation(self.add("Add", y, skip) if skip else y, act)
@@ -185,17 +184,21 @@ def _encoder(
     rows: int,
     heads: int,
     size: int,
-    wide: int,
     act: str = "gelu",
     masked: bool = False,
     after: bool = False,
     scaled: bool = False,
     turned: bool = False,
 ) -> Sketch:
-    """Two of a transformer's blocks, and a classifier on the first row; `wide`: how much wider the layers between are;
-    `after`: norms come behind additions; `scaled`: attention by torch's function; `turned`: what is added
-    to comes first, and the classifier has no bias."""
-    width = heads * size
+    """Two of a transformer's blocks, and a classifier on the first row.
+
+    Args:
+        after: norms follow additions.
+        scaled: attention by torch's function.
+        turned: as in MobileViT: what is added to comes first, the classifier has no bias, and the layers between are twice
+            as wide instead of four times.
+    """
+    width, wide = heads * size, 2 if turned else 4
     s = Sketch(x=(1, rows, width), mask=(1, 1, rows, rows))
     mask = "mask" if masked else ""
     x = "x" if after else s.add("Add", "x", s.weight(1, rows, width))
@@ -219,8 +222,8 @@ def _stages(
 
     `bias`: where norms were folded into convolutions, these have one, unless it is 0.
     """
-    s = Sketch(x=(1, 3, side, side))
-    conv = partial(s.conv, bias=bias)
+    s = Sketch(bias, x=(1, 3, side, side))
+    conv = s.conv
     x, given, side = conv("x", 3, widths[0], 3 if expand else 7, 2, act=act), widths[0], side // 2
     for width in widths:
         inner = width // 4 if bottleneck else width * max(expand, 1)
@@ -243,29 +246,29 @@ def _stages(
 
 def _plain(widths: tuple[int, ...], side: int, act: str, bias: bool) -> Sketch:
     """3 x 3 convolutions of all channels, a step down for each width and up again, as detectors and segmenters have."""
-    s = Sketch(x=(1, 3, side, side))
+    s = Sketch(bias, x=(1, 3, side, side))
     x, given = "x", 3
     for width in widths:
-        x, given = s.conv(x, given, width, 3, 2, act=act, bias=bias), width
-        inner = s.conv(s.conv(x, width, width // 2, 1, act=act, bias=bias), width // 2, width, 3, act=act, bias=bias)
-        x = s.add("Add", x, s.conv(inner, width, width, 3, act="", bias=bias))
+        x, given = s.conv(x, given, width, 3, 2, act=act), width
+        inner = s.conv(s.conv(x, width, width // 2, 1, act=act), width // 2, width, 3, act=act)
+        x = s.add("Add", x, s.conv(inner, width, width, 3, act=""))
     for width in widths[-2::-1]:
         sizes = s.fixed([1.0, 1.0, 2.0, 2.0])
         x = s.add("Resize", x, "", sizes, mode="linear", coordinate_transformation_mode="half_pixel")
-        x, given = s.conv(x, given, width, 3, act=act, bias=bias), width
+        x, given = s.conv(x, given, width, 3, act=act), width
     s.conv(x, given, 1, 1, act="Sigmoid")
     return s
 
 
 def _modern(widths: tuple[int, ...], side: int, bias: bool, act: str = "gelu") -> Sketch:
     """A convolution net whose blocks are depthwise, with a norm and two products where channels are last."""
-    s = Sketch(x=(1, 3, side, side))
+    s = Sketch(bias, x=(1, 3, side, side))
     x, given, step = "x", 3, 4
     for width in widths:
-        x, side = s.conv(x, given, width, step, step, act="", bias=bias), side // step
-        inner = s.add("Transpose", s.conv(x, width, width, 7, 1, width, act="", bias=bias), perm=(0, 2, 3, 1))
-        inner = s.activation(s.linear(s.norm(inner, width), width, 4 * width), act)
-        inner = s.linear(inner, 4 * width, width)
+        x, side = s.conv(x, given, width, step, step, act=""), side // step
+        inner = s.add("Transpose", s.conv(x, width, width, 7, 1, width, act=""), perm=(0, 2, 3, 1))
+        inner = s.activation(s.linear(s.norm(inner, width), width, wide * width), act)
+        inner = s.linear(inner, wide * width, width)
         x = s.add("Add", x, s.add("Transpose", s.add("Mul", inner, s.weight(width)), perm=(0, 3, 1, 2)))
         x = s.add("Transpose", s.norm(s.add("Transpose", x, perm=(0, 2, 3, 1)), width), perm=(0, 3, 1, 2))
         given, step = width, 2
@@ -286,51 +289,51 @@ def _pyramid(
     `turned`: what is added to comes first. `mixed`: patches overlap, a depthwise convolution is between the products of
     each layer, and a head has all stages.
     """
-    s = Sketch(x=(1, 3, side, side))
+    s = Sketch(bias, x=(1, 3, side, side))
     x, given, step, ratio, stages = "x", 3, 4, 8, list[str]()
     for width, count in zip(widths, heads, strict=True):
         side //= step
         patch = 2 * step - 1 if mixed else step
-        x, rows = s.norm(s.rows(s.conv(x, given, width, patch, step, act="", bias=bias), width, side), width), side**2
+        x, rows = s.norm(s.rows(s.conv(x, given, width, patch, step, act=""), width, side), width), side**2
         for _ in range(2):
             inner, keys = s.norm(x, width), ("", 0)
             if ratio > 1:
-                less = s.conv(s.image(inner, width, side), width, width, ratio, ratio, act="", bias=bias)
+                less = s.conv(s.image(inner, width, side), width, width, ratio, ratio, act="")
                 keys = s.norm(s.rows(less, width, side // ratio), width), (side // ratio) ** 2
             attended = s.attention(inner, rows, count, width // count, keys=keys, scaled=mixed)
             x = s.sum(attended, x, turned)
             wide = 4 * width
             inner = s.linear(s.norm(x, width), width, wide)
             if mixed:
-                near = s.conv(s.image(inner, wide, side), wide, wide, 3, 1, wide, act="", bias=bias)
+                near = s.conv(s.image(inner, wide, side), wide, wide, 3, 1, wide, act="")
                 inner = s.rows(near, wide, side)
             x = s.sum(s.linear(s.activation(inner, act), wide, width), x, turned)
         x, given, step, ratio = s.image(s.norm(x, width), width, side), width, 2, ratio // 2
         stages.append(x)
     if mixed:
-        s.head(stages, widths, side, bias)
+        s.head(stages, widths, side)
     return s
 
 
 def sketches() -> Iterator[Sketch]:
     """The graphs."""
-    yield _encoder(128, 12, 64, 4, masked=True, after=True)
-    yield _encoder(128, 12, 32, 4, masked=True, after=True)
-    yield _encoder(197, 12, 64, 4)
-    yield _encoder(50, 12, 64, 4, "silu")
-    yield _encoder(1500, 6, 64, 4)
-    yield _encoder(128, 12, 64, 4, "halved_gelu", masked=True, after=True)
-    yield _encoder(197, 12, 64, 4, "halved_gelu", masked=True, scaled=True)
-    yield _encoder(197, 12, 64, 4, "halved_gelu", scaled=True)
-    yield _encoder(1500, 6, 64, 4, "halved_gelu", scaled=True)
-    yield _encoder(77, 8, 64, 4, masked=True)
-    yield _encoder(64, 8, 64, 4, "Relu", masked=True)
+    yield _encoder(128, 12, 64, masked=True, after=True)
+    yield _encoder(128, 12, 32, masked=True, after=True)
+    yield _encoder(197, 12, 64)
+    yield _encoder(50, 12, 64, "silu")
+    yield _encoder(1500, 6, 64)
+    yield _encoder(128, 12, 64, "halved_gelu", masked=True, after=True)
+    yield _encoder(197, 12, 64, "halved_gelu", masked=True, scaled=True)
+    yield _encoder(197, 12, 64, "halved_gelu", scaled=True)
+    yield _encoder(1500, 6, 64, "halved_gelu", scaled=True)
+    yield _encoder(77, 8, 64, masked=True)
+    yield _encoder(64, 8, 64, "Relu", masked=True)
     for rows, heads, size in ((1024, 4, 36), (256, 4, 48), (64, 4, 60), (256, 4, 64)):
-        yield _encoder(rows, heads, size, 2, "silu", turned=True)
+        yield _encoder(rows, heads, size, "silu", turned=True)
     for rows, heads in ((3136, 1), (784, 2), (196, 5), (49, 8)):
-        yield _encoder(rows, heads, 32, 4)
+        yield _encoder(rows, heads, 32)
     for rows, heads in ((3136, 3), (784, 6), (196, 12), (49, 24)):
-        yield _encoder(rows, heads, 32, 4)
+        yield _encoder(rows, heads, 32)
     for bias in (True, False):
         yield _stages((64, 256, 512, 1024, 2048), 224, "Relu", 0, 3, True, bias)
         yield _stages((16, 24, 40, 80, 112, 320), 224, "silu", 6, 5, False, bias)
