@@ -195,7 +195,7 @@ def _encoder(
     Args:
         after: norms follow additions.
         scaled: attention by torch's function.
-        turned: as in MobileViT: what is added to comes first, the classifier has no bias, and the layers between are twice
+        turned: as in MobileViT: what is added to comes first, no bias of the classifier, and the layers between twice
             as wide instead of four times.
     """
     width, wide = heads * size, 2 if turned else 4
@@ -267,8 +267,8 @@ def _modern(widths: tuple[int, ...], side: int, bias: bool, act: str = "gelu") -
     for width in widths:
         x, side = s.conv(x, given, width, step, step, act=""), side // step
         inner = s.add("Transpose", s.conv(x, width, width, 7, 1, width, act=""), perm=(0, 2, 3, 1))
-        inner = s.activation(s.linear(s.norm(inner, width), width, wide * width), act)
-        inner = s.linear(inner, wide * width, width)
+        inner = s.activation(s.linear(s.norm(inner, width), width, 4 * width), act)
+        inner = s.linear(inner, 4 * width, width)
         x = s.add("Add", x, s.add("Transpose", s.add("Mul", inner, s.weight(width)), perm=(0, 3, 1, 2)))
         x = s.add("Transpose", s.norm(s.add("Transpose", x, perm=(0, 2, 3, 1)), width), perm=(0, 3, 1, 2))
         given, step = width, 2
