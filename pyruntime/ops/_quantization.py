@@ -13,7 +13,7 @@ from pyruntime.kernels import Dispatch, Operand, Source, Target, elementwise, ga
 from pyruntime.kernels.indexing import contiguous
 from pyruntime.ops.base import Op
 
-__all__ = ["RANGES", "Granularity", "granularity", "quantized"]
+__all__ = ["RANGES", "Granularity", "ScaledOp", "quantized"]
 
 RANGES = {
     DType.UINT8: (0, 255),
@@ -95,22 +95,30 @@ class Granularity:
         )
 
 
-def granularity(op: Op, x: TensorType, scale: TensorType, axis: int, block_size: int) -> Granularity:
-    """How `scale` covers `x`. Raises InvalidGraph where it does not."""
-    if scale.size == 1 and scale.rank <= 1:
-        return Granularity((1, 1, x.size), 1, True)
-    axis = 0 if x.rank == 1 else op.axis_of(axis, x.rank)
-    shape = (math.prod(x.shape[:axis]), x.shape[axis] if x.rank else 1, math.prod(x.shape[axis + 1 :]))
-    if scale.rank == 1 and not block_size:
-        if scale.size != shape[1]:
-            op.fail(f"{shape[1]} scales, as dimension {axis} of {list(x.shape)}", scale.size)
-        return Granularity(shape, 1, True)
-    if block_size <= 0:
-        op.fail("a scalar scale, one scale per index of the axis, or a positive block_size", list(scale.shape))
-    expected = (*x.shape[:axis], -(-shape[1] // block_size), *x.shape[axis + 1 :])
-    if scale.shape != expected:
-        op.fail(f"scales of shape {list(expected)} for blocks of {block_size}", list(scale.shape))
-    return Granularity(shape, block_size, False)
+class ScaledOp(Op):
+    """An operator on elements that share scales."""
+
+    axis: int
+    block_size: int
+
+    def layout(self, x: TensorType, scale: TensorType) -> Granularity:
+        """How `scale` covers `x`. Raises InvalidGraph where it does not."""
+        if self.opsets.stop <= 13 and scale.size != 1:
+            self.fail("one scale", list(scale.shape))
+        if scale.size == 1 and scale.rank <= 1:
+            return Granularity((1, 1, x.size), 1, True)
+        axis = 0 if x.rank == 1 else self.axis_of(self.axis, x.rank)
+        shape = (math.prod(x.shape[:axis]), x.shape[axis] if x.rank else 1, math.prod(x.shape[axis + 1 :]))
+        if scale.rank == 1 and not self.block_size:
+            if scale.size != shape[1]:
+                self.fail(f"{shape[1]} scales, as dimension {axis} of {list(x.shape)}", scale.size)
+            return Granularity(shape, 1, True)
+        if self.block_size <= 0:
+            self.fail("a scalar scale, one scale per index of the axis, or a positive block_size", list(scale.shape))
+        expected = (*x.shape[:axis], -(-shape[1] // self.block_size), *x.shape[axis + 1 :])
+        if scale.shape != expected:
+            self.fail(f"scales of shape {list(expected)} for blocks of {self.block_size}", list(scale.shape))
+        return Granularity(shape, self.block_size, False)
 
 
 def quantized(code: str, zero: str, to: DType) -> str:

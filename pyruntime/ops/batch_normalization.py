@@ -161,15 +161,10 @@ class BatchNormalization9(_BatchNormalization):
 
 
 @op("BatchNormalization", opsets=range(7, 9))
-class BatchNormalization7(_BatchNormalization):
+class BatchNormalization7(BatchNormalization9):
     """As opset 9; with spatial 0 every activation has statistics of its own."""
 
-    saved = 2
     spatial: int = 1
-
-    @property
-    def training(self) -> bool:
-        return any(self.present[1:])
 
     @property
     def per_activation(self) -> bool:
@@ -177,18 +172,12 @@ class BatchNormalization7(_BatchNormalization):
 
 
 @op("BatchNormalization", opsets=range(1, 7))
-class BatchNormalization1(_BatchNormalization):
+class BatchNormalization1(BatchNormalization7):
     """As opset 7, but training is what `is_test` does not rule out."""
 
-    saved = 2
     consumed_inputs: tuple[int, ...] | None = None
     is_test: int = 0
-    spatial: int = 1
 
     @property
     def training(self) -> bool:
         return not self.is_test
-
-    @property
-    def per_activation(self) -> bool:
-        return not self.spatial

@@ -6,8 +6,8 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out
-from pyruntime.ops._quantization import Granularity, granularity
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops._quantization import ScaledOp
+from pyruntime.ops.base import LATEST, Unsupported, op
 from pyruntime.ops.elementwise import compute_class
 from pyruntime.ops.quantize_linear import PRECISIONS, TARGETS
 
@@ -21,7 +21,7 @@ from pyruntime.ops.quantize_linear import PRECISIONS, TARGETS
         range(10, 13): "output_dtype block_size axis",
     },
 )
-class DequantizeLinear(Op):
+class DequantizeLinear(ScaledOp):
     """y = (x - zero point) scale; one scale for all before opset 13."""
 
     axis: int = 1
@@ -31,12 +31,6 @@ class DequantizeLinear(Op):
     def to(self, scale: TensorType) -> DType:
         """The type dequantized to."""
         return DType.from_code(self.output_dtype) if self.output_dtype else scale.dtype
-
-    def layout(self, x: TensorType, scale: TensorType) -> Granularity:
-        """Which elements share a scale."""
-        if self.opsets.stop <= 13 and scale.size != 1:
-            self.fail("one scale", list(scale.shape))
-        return granularity(self, x, scale, self.axis, self.block_size)
 
     def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:
         to = self.to(scale)

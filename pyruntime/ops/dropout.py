@@ -54,12 +54,10 @@ class Dropout10(_Dropout):
 
 
 @op("Dropout", opsets=range(7, 10))
-class Dropout7(_Dropout):
+class Dropout7(Dropout10):
     """Inference only; a mask of the type of x, 0 as in onnxruntime: ONNX does not say what is in it."""
 
     mask_is_bool = False
-    kept = False
-    ratio: float = 0.5
 
 
 @op("Dropout", opsets=range(12, LATEST + 1))

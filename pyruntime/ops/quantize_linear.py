@@ -12,8 +12,8 @@ from pyruntime.ir import Array, DType, TensorType, ValueType
 from pyruntime.ir.encoding import round_to
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out
 from pyruntime.kernels.storage import rounded
-from pyruntime.ops._quantization import RANGES, Granularity, granularity, quantized
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops._quantization import RANGES, ScaledOp, quantized
+from pyruntime.ops.base import LATEST, Unsupported, op
 from pyruntime.ops.cast import LARGEST_8
 from pyruntime.ops.elementwise import compute_class
 
@@ -37,7 +37,7 @@ TARGETS = frozenset(RANGES) | frozenset(LARGEST_8) | SMALL_FLOATS
         range(10, 13): "precision block_size output_dtype saturate axis",
     },
 )
-class QuantizeLinear(Op):
+class QuantizeLinear(ScaledOp):
     """y = saturate(round(x / scale) + zero point); one scale for all before opset 13."""
 
     axis: int = 1
@@ -58,12 +58,6 @@ class QuantizeLinear(Op):
         if self.precision:
             return DType.from_code(self.precision)
         return scale.dtype if scale.dtype in PRECISIONS else DType.FLOAT
-
-    def layout(self, x: TensorType, scale: TensorType) -> Granularity:
-        """Which elements share a scale."""
-        if self.opsets.stop <= 13 and scale.size != 1:
-            self.fail("one scale", list(scale.shape))
-        return granularity(self, x, scale, self.axis, self.block_size)
 
     def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:
         to = self.to(zero)
