@@ -32,6 +32,11 @@ UNVARIED: dict[str, str] = {
             "state_update_capacity",
         )
     },
+    "VarlenCausalConvWithState.state_update_capacity": "refused: for engines that take tokens back",
+    "VarlenCausalConvWithState.delta_offset": "of onnxruntime's CUDA provider",
+    "VarlenCausalConvWithState.group_size": "of onnxruntime's CUDA provider",
+    "GatedDeltaNet.state_update_capacity": "refused: for engines that take tokens back",
+    "GatedDeltaNet.chunk_size": "a hint for other kernels, without a meaning for results",
     "CausalConvWithState.ndim": "refused other than 1: the specification does not say how more are padded",
 }
 """Attributes that are drawn with no two values, with the reason."""
@@ -43,11 +48,14 @@ ALWAYS: dict[str, str] = {
 """Optional inputs that are always given."""
 
 NEVER: dict[str, str] = {
-    f"QMoE.{name}": "of floats of 4 and 8 bits"
-    for name in (
-        *(f"fc{i}_global_scale" for i in (1, 2)),
-        *(f"fc{i}_act{part}_scale" for i in (1, 2) for part in ("", "_block")),
-    )
+    "MoEGroupRouter.projection_weight": "onnxruntime wants widths of 256 there, see test_moe_group_router",
+    **{
+        f"QMoE.{name}": "of floats of 4 and 8 bits"
+        for name in (
+            *(f"fc{i}_global_scale" for i in (1, 2)),
+            *(f"fc{i}_act{part}_scale" for i in (1, 2) for part in ("", "_block")),
+        )
+    },
 }
 """Optional inputs that are never given."""
 

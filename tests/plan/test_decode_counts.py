@@ -100,7 +100,7 @@ class Decoder:
         return names[3], names[0]
 
     def model(self) -> bytes:
-        angles = np.arange(128)[:, None] / 10000 ** (np.arange(0, SIZE, 2) / SIZE)
+        angles = np.arange(4096)[:, None] / 10000 ** (np.arange(0, SIZE, 2) / SIZE)
         self.weights += [numpy_helper.from_array(f(angles).astype(np.float32), f.__name__) for f in (np.cos, np.sin)]
         total = self.add("Gather", self.given(self.rng.standard_normal((WORDS, WIDTH)).astype(np.float32)), "ids")
         inner = self.add("SimplifiedLayerNormalization", total, self.scale(), axis=-1, epsilon=1e-6, stash_type=1)

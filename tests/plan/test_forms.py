@@ -125,7 +125,11 @@ def test_forms__of_every_kind__destroy_nothing_that_is_still_read(size: Shape, t
 
 def test_forms__kernels_with_an_epilogue__are_all_among_them(found: Found) -> None:
     """Where not all of the tests above ran, forms are planned until there is none missing."""
-    hooked = {p.stem for p in (ROOT / "shaders").glob("*.wgsl") if re.search(r"^fn finish\(", p.read_text(), re.M)}
+    hooked = {
+        p.stem
+        for p in (ROOT / "shaders").glob("*.wgsl")
+        if re.search(r"^(fn finish\(|//#include finish_quad)", p.read_text(), re.M)
+    }
     assert hooked == HOOKS.keys() | BYTES
     for size, target in product(SIZES, TARGETS):
         if (size, target) not in found and missing(found):
