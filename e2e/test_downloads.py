@@ -21,12 +21,12 @@ OPEN = """
     const brought = (opened) => new Promise((resolve) => {
         const parts = [];
         opened.into({ handed: (part) => { parts.push(part); }, graph() {}, failed: (error) => resolve({ error }),
-            ended: (segments, agrees) => resolve({ parts, agrees }) }, () => {});
+            ended: (segments, agrees) => resolve({ parts, agrees }) });
     });
     const inPieces = (opened, onProgress) => new Promise((resolve, reject) => {
         const parts = [];
         const came = (part) => { parts.push(part); };
-        opened.pieces({ came, failed: reject, ended: () => resolve(parts) }, onProgress);
+        opened.pieces({ came, failed: reject, ended: () => resolve(parts), progress: onProgress });
     });
     const sum = async (blob) => new Uint8Array(await crypto.subtle.digest('SHA-256', await blob.arrayBuffer())).join();
 """
@@ -140,7 +140,7 @@ def test_open__no_worker__downloads_in_this_thread(
         downloads.start(new Promise(() => {}), (port) => makeDownloader(port, (message) => downloads.failed(message)));
         const opened = await downloads.open('/m/data', false, new AbortController().signal);
         const parts = [], came = (part) => { parts.push(part); };
-        await new Promise((ended, failed) => { opened.pieces({ came, ended, failed }, () => {}); });
+        await new Promise((ended, failed) => { opened.pieces({ came, ended, failed }); });
         return [opened.isElsewhere, new Blob(parts).size];
         }"""
     )

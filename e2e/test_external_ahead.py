@@ -285,7 +285,7 @@ try {
     failed: (error) => file.failed(error),
   };
   const download = new Download('/m', size, receiver, requests);
-  const taken = download.take(chunks(), () => {});
+  const taken = download.take(chunks());
   await new Promise((resolve) => { setTimeout(resolve, 400); });
   const found = await file.ahead(wanted);
   const parts = wanted.map(([at, end]) => file.partNow(at, end - at));

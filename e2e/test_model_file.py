@@ -11,7 +11,7 @@ LOST = """async (failures) => {
     const file = new ModelFile('/m.onnx', { size: 20 << 20, isExact: true });
     const chunk = (n) => new Uint8Array(1 << 20).fill(n);
     const chunks = async function* () { for (let n = 0; n < 20; n++) yield chunk(n); };
-    await new Download('/m.onnx', file.size, file).take(chunks(), () => {});
+    await new Download('/m.onnx', file.size, file).take(chunks());
     const stream = Blob.prototype.stream;
     Blob.prototype.stream = function () {
         return failures-- > 0 ? new ReadableStream({ type: 'bytes', pull() { throw new TypeError('network error'); } })
@@ -44,7 +44,7 @@ def test_model_file__target_that_went_away__is_not_tried_again(page: Page, site_
             const { Download } = await import('/web/loading/download.js');
             const file = new ModelFile('/m.onnx', { size: 1 << 20, isExact: true });
             const chunks = async function* () { yield new Uint8Array(1 << 20); };
-            await new Download('/m.onnx', file.size, file).take(chunks(), () => {});
+            await new Download('/m.onnx', file.size, file).take(chunks());
             const target = new Uint8Array(100);
             const began = performance.now();
             const done = file.copyInto(0, target);

@@ -230,7 +230,7 @@ def test_model_file__given_out_by_a_size_that_was_wrong__was_misread(script: Scr
         };
         const { Download } = await import('/web/loading/download.js');
         const file = new ModelFile('m', { size: 100, isExact: false });
-        const taken = new Download('m', 100, file, null, new Scanner()).take(chunks(), () => {});
+        const taken = new Download('m', 100, file, null, new Scanner()).take(chunks());
         await file.readable();
         let isCertain = false;
         const certain = file.certain().then(() => { isCertain = true; });

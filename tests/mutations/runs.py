@@ -90,7 +90,7 @@ DEVICE_MUTATIONS = (
     Mutation(
         "the wait for what an error was read from, where that is a hint",
         "web/loading/file.js",
-        "    if (this.#isGiven && !this.#isVouchedFor && (this.#isAhead || !this.#isExact)) await this.complete();\n",
+        "    if (this.#isGiven && !this.#isVouchedFor && (this.#isAhead || !this.isExact)) await this.complete();\n",
         "",
         (AHEAD + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[graph-None-8]",),
     ),
@@ -104,8 +104,8 @@ DEVICE_MUTATIONS = (
     Mutation(
         "the files beside a model, where its session is made again",
         "web/loading/loading.js",
-        "asked.get(href) ?? this.data(href)",
-        "this.data(href)",
+        "asked.get(href) ?? this.#held(href, false)",
+        "this.#held(href, false)",
         (EXTERNAL + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[here-other-None]",),
     ),
     Mutation(

@@ -39,7 +39,7 @@ export class ReadAhead {
   #isUnderWay = false;
   #isOver = false;
   #isFound = false;
-  #onFound;
+  #receiver;
   /** Whether bytes were computed from the file's end that nobody has sent yet. */
   #isComputed = false;
   /** Where the stream is. */
@@ -49,18 +49,24 @@ export class ReadAhead {
 
   /**
    * @param {import('./requests.js').Requests | null} requests null: none are made
-   * @param {Scanner | null} [scanner] of a model
-   * @param {(isAhead: boolean) => void} [onFound] hears when that has seen all of it that it looks at ahead of the stream, or no model
+   * @param {Scanner | null} scanner of a model
+   * @param {import('./download.js').Receiver} receiver hears when that has seen all of it that it looks at, or no model
    */
-  constructor(requests, scanner = null, onFound = () => {}) {
+  constructor(requests, scanner, receiver) {
     this.#requests = requests;
     this.#scanner = scanner;
-    this.#onFound = onFound;
+    this.#receiver = receiver;
   }
 
   /** Whether the server says of all that was read ahead that it is of the file that the stream brings. */
-  get isVouchedFor() {
+  get #isVouchedFor() {
     return (this.#requests?.areOfOneFile ?? false) && !this.#isComputed;
+  }
+
+  /** @param {Scanner} scanner @param {boolean} isAhead */
+  #tellGraph(scanner, isAhead) {
+    this.#isFound = true;
+    this.#receiver.graph?.(scanner.segments, isAhead, this.#isVouchedFor);
   }
 
   /** The stream brings these. @param {Uint8Array<ArrayBuffer>} chunk */
@@ -71,10 +77,7 @@ export class ReadAhead {
     this.at += chunk.length;
     if (!scanner || this.#isFound) return;
     if (from < chunk.length) scanner.push(from > 0 ? chunk.subarray(from) : chunk);
-    if (scanner.isSenseless && !this.#parts.length) {
-      this.#isFound = true;
-      this.#onFound(false);
-    }
+    if (scanner.isSenseless && !this.#parts.length) this.#tellGraph(scanner, false);
     if (this.#isOver || this.#isUnderWay || !this.#requests || scanner.passing < FAR) return;
     this.#isUnderWay = true;
     this.#jump(scanner, this.#requests).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
@@ -90,7 +93,7 @@ export class ReadAhead {
    * Read these parts ahead, where the stream has not brought them: what is asked for first is what is read. Null where it cannot be
    * had; else also where the stream has brought the others.
    * @param {readonly Range[]} wanted ascending, apart
-   * @returns {Promise<{from: number, segments: Segment[]} | null>}
+   * @returns {Promise<import('./download.js').Ahead | null>}
    */
   async read(wanted) {
     const requests = this.#requests;
@@ -98,13 +101,13 @@ export class ReadAhead {
     const begun = wanted.findLast(([begin]) => begin < this.at);
     const left = joined(wanted.filter(([begin]) => begin >= this.at), requests.size);
     if (!left) return null;
-    let from = Math.max(this.at, begun ? begun[1] : 0);
+    const streamed = Math.max(this.at, begun ? begun[1] : 0);
     try {
-      await this.#ask(requests, left, (part) => this.#add(part), (end) => { from = Math.max(from, end); });
+      const late = await this.#ask(requests, left, (part) => this.#add(part));
+      return { from: Math.max(streamed, late), segments: [...this.#parts], isVouchedFor: this.#isVouchedFor };
     } catch {
       return null;
     }
-    return { from, segments: [...this.#parts] };
   }
 
   /**
@@ -113,14 +116,15 @@ export class ReadAhead {
    * @param {import('./requests.js').Requests} requests
    * @param {Range[]} left
    * @param {(part: Segment) => void} came hears of those that came before the stream
-   * @param {(end: number) => void} late hears of the others
+   * @returns {Promise<number>} where the last of the others ends
    */
-  async #ask(requests, left, came, late) {
+  async #ask(requests, left, came) {
+    let late = 0;
     const next = async () => {
       const [begin, end] = /** @type {Range} */ (left.pop());
       const bytes = begin >= this.at ? await requests.bytes(begin, end) : null;
       if (bytes && begin >= this.at) came({ at: begin, bytes });
-      else late(end);
+      else late = Math.max(late, end);
     };
     const several = async () => {
       while (left.length && !this.#isOver) await next();
@@ -128,6 +132,7 @@ export class ReadAhead {
     try {
       if (left.length) await next();
       await Promise.all(Array.from({ length: AT_ONCE }, several));
+      return late;
     } finally {
       left.length = 0; // where one failed the others end
     }
@@ -173,10 +178,10 @@ export class ReadAhead {
     }
     scanner.end();
     const isWhole = scanner.at === size && !scanner.isBroken;
-    const isNoModel = (scanner.at > size || scanner.isSenseless) && this.isVouchedFor;
+    const isNoModel = (scanner.at > size || scanner.isSenseless) && this.#isVouchedFor;
     this.#isFound = true;
     this.#isOver = true;
-    if (isWhole || isNoModel) this.#onFound(true);
+    if (isWhole || isNoModel) this.#tellGraph(scanner, true);
   }
 
   /**
@@ -199,7 +204,7 @@ export class ReadAhead {
       else if (this.at <= place.at) wanted.push([place.at, Math.min(place.end, tail.at)]);
     }
     this.#isComputed ||= found.length > 0;
-    await this.#ask(requests, joined(wanted, size) ?? [], (part) => found.push(part), () => {});
+    await this.#ask(requests, joined(wanted, size) ?? [], (part) => found.push(part));
     return [...found, tail].sort((a, b) => a.at - b.at);
   }
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Bytes that arrive one behind the other, and who waits for them. */
+/** A file whose bytes arrive one after the other, and those who wait for them. */
 
 /** @typedef {{end: number, resolve: () => void, reject: (error: unknown) => void}} Waiting */
 
@@ -10,8 +10,34 @@ export class Arrival {
   isComplete = false;
   /** What ended it early. @type {{error: unknown} | null} */
   failure = null;
+  /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
+  wasMisread = false;
+  /** Whether it came from the browser's cache. */
+  isCached = true;
+  /** Hears how many bytes have come, and of how many. @type {(loaded: number, total: number | undefined) => void} */
+  progress = () => {};
   /** @type {Waiting[]} */
   #waiting = [];
+
+  /**
+   * @param {string} url where it comes from
+   * @param {number | undefined} size in bytes, as far as that is known before the end
+   * @param {boolean} isExact whether that counts the bytes that arrive
+   */
+  constructor(url, size, isExact) {
+    this.url = url;
+    this.size = size;
+    this.isExact = isExact;
+  }
+
+  /** All has come. @param {boolean} wasMisread @param {boolean} isCached */
+  finish(wasMisread, isCached) {
+    this.wasMisread = wasMisread;
+    this.isCached = isCached;
+    this.size = this.arrived;
+    this.isComplete = true;
+    this.wake();
+  }
 
   /** No more comes. @param {unknown} error */
   failed(error) {
@@ -24,17 +50,18 @@ export class Arrival {
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const one of waiting) {
-      if (this.failure) one.reject(this.failure.error);
-      else if (this.isComplete || one.end <= this.arrived) one.resolve();
+      if (this.isComplete || one.end <= this.arrived) one.resolve();
+      else if (this.failure) one.reject(this.failure.error);
       else this.#waiting.push(one);
     }
   }
 
   /** Fulfilled when the bytes before `end` have come, or the file is at its end. @param {number} end @returns {Promise<void>} */
   there(end) {
-    if (this.isComplete || end <= this.arrived) return Promise.resolve();
-    if (this.failure) return Promise.reject(this.failure.error);
-    return new Promise((resolve, reject) => { this.#waiting.push({ end, resolve, reject }); });
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ end, resolve, reject });
+      this.wake();
+    });
   }
 
   /** Fulfilled when everything has come. */

@@ -2,33 +2,16 @@
 /** A small file in memory while it arrives: what has come can be read, and a reader of a model's graph follows it. */
 
 import { Arrival } from './arrival.js';
-import { indexOf, partOf } from './segments.js';
+import { around, partOf } from './segments.js';
 
 /** Who waits hears of bytes in steps of so many, or at the end: it may read much more than it waits for. */
 const STEP = 1 << 20;
 
 export class ArrivingBuffer extends Arrival {
-  /** Whether it was given out with a size that was of another form of it. */
-  wasMisread = false;
-  /** Whether it came from the browser's cache. */
-  isCached = true;
   /** Nothing is read ahead of the stream. */
   isReadAhead = false;
   /** What has come. @type {import('./scanner.js').Segment[]} */
   #pieces = [];
-  #isExact;
-
-  /**
-   * @param {string} url where it comes from
-   * @param {number | undefined} size in bytes, as far as that is known before the end
-   * @param {boolean} [isExact] whether that counts the bytes that arrive
-   */
-  constructor(url, size, isExact = true) {
-    super();
-    this.url = url;
-    this.size = size;
-    this.#isExact = isExact;
-  }
 
   /** All bytes in one buffer, once they are there. @returns {ArrayBuffer} */
   get buffer() {
@@ -48,13 +31,9 @@ export class ArrivingBuffer extends Arrival {
     this.wake();
   }
 
-  /** All has come. @param {boolean} [isCached] */
-  ended(isCached = false) {
-    this.wasMisread = (this.size ?? this.arrived) !== this.arrived;
-    this.isCached = isCached;
-    this.size = this.arrived;
-    this.isComplete = true;
-    this.wake();
+  /** All has come. @param {import('./scanner.js').Segment[]} _segments @param {boolean} _agrees @param {boolean} isCached */
+  ended(_segments, _agrees, isCached) {
+    this.finish((this.size ?? this.arrived) !== this.arrived, isCached);
   }
 
   /** @param {number} end @override */
@@ -89,8 +68,8 @@ export class ArrivingBuffer extends Arrival {
 
   /** Copy the bytes at `at`, which are there, into `target`. @param {number} at @param {Uint8Array} target */
   copyNow(at, target) {
-    for (let index = indexOf(this.#pieces, at), to = 0; to < target.length; index++) {
-      const piece = this.#pieces[index];
+    for (let to = 0; to < target.length;) {
+      const piece = /** @type {import('./scanner.js').Segment} */ (around(this.#pieces, at + to));
       const start = at + to - piece.at;
       const part = piece.bytes.subarray(start, start + target.length - to);
       target.set(part, to);
@@ -105,6 +84,6 @@ export class ArrivingBuffer extends Arrival {
 
   /** Fulfilled when it is certain that its size is right. */
   async certain() {
-    if (!this.#isExact) await this.complete();
+    if (!this.isExact) await this.complete();
   }
 }

@@ -5,9 +5,9 @@
  */
 
 import { ReadAhead } from './ahead.js';
-import { noRoom, partOf } from './parts.js';
 import { Requests } from './requests.js';
 import { Scanner } from './scanner.js';
+import { blobOf, noRoom } from '../blobs.js';
 import { openStream } from '../stream.js';
 import { Buffers } from '../reading.js';
 import { strongTag } from '../tags.js';
@@ -19,7 +19,6 @@ const BLOCK = 8 << 20;
 const PIECE = 1 << 18;
 
 /** @typedef {import('./scanner.js').Segment} Segment */
-/** @typedef {(loaded: number, total: number | undefined) => void} OnProgress */
 
 /**
  * Parts of a file that were read ahead of the stream, where that has come to `from`; and whether the server says that they are of
@@ -30,6 +29,7 @@ const PIECE = 1 << 18;
 /**
  * Who follows a download. Calls come in the order of the file; `ended` or `failed` is the last.
  * @typedef {object} Receiver
+ * @property {(loaded: number, total: number | undefined) => void} [progress] bytes that have come, and all as far as that is known
  * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] the next bytes of a file in memory
  * @property {(part: Blob) => void} [handed] the browser has the next bytes
  * @property {(segments: Segment[], isAhead: boolean, isVouchedFor: boolean) => void} [graph] all that a reader of the graph looks at,
@@ -46,8 +46,8 @@ const PIECE = 1 << 18;
  * @property {boolean} isExact whether that counts the bytes that arrive
  * @property {string} tag its strong ETag; '' where it has none
  * @property {string} validator what changes with the file; '' where the server gives nothing
- * @property {(receiver: Receiver, onProgress: OnProgress) => void} pieces brings it piece by piece, which are the receiver's
- * @property {(receiver: Receiver, onProgress: OnProgress) => void} into brings it to the browser
+ * @property {(receiver: Receiver) => void} pieces brings it piece by piece, which are the receiver's
+ * @property {(receiver: Receiver) => void} into brings it to the browser
  * @property {(wanted: readonly import('./ahead.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights ahead,
  * once; null where that cannot be
  * @property {boolean} isElsewhere whether another thread carries it
@@ -71,23 +71,23 @@ export async function openFile(url, isModel, signal, cache) {
     isExact,
     tag,
     validator,
-    async pieces({ came, ended, failed }, onProgress) {
+    async pieces(receiver) {
       let loaded = 0;
       try {
         for await (const chunk of chunks(new Buffers(PIECE))) {
           loaded += chunk.length;
-          onProgress(loaded, size);
-          came?.(chunk);
+          receiver.progress?.(loaded, size);
+          receiver.came?.(chunk);
         }
-        ended([], true, isModel && await isCached());
+        receiver.ended([], true, isModel && await isCached());
       } catch (error) {
-        failed(error);
+        receiver.failed(error);
       }
     },
-    into(receiver, onProgress) {
+    into(receiver) {
       const requests = size === undefined ? null : new Requests(response.url || url, { size, isExact, tag }, signal);
       download = new Download(url, size, receiver, requests, isModel ? new Scanner(isExact ? size : undefined) : null);
-      download.take(chunks(download.buffers), onProgress, isModel ? isCached : undefined);
+      download.take(chunks(download.buffers), isModel ? isCached : undefined);
     },
     ahead: async (wanted) => download?.readAhead(wanted) ?? null,
     isElsewhere: false,
@@ -119,25 +119,22 @@ export class Download {
     this.size = size;
     this.receiver = receiver;
     this.scanner = scanner;
-    const ahead = new ReadAhead(requests, scanner, (isAhead) => (
-      receiver.graph?.(scanner?.segments ?? [], isAhead, ahead.isVouchedFor)));
-    this.#ahead = ahead;
+    this.#ahead = new ReadAhead(requests, scanner, receiver);
   }
 
   /**
    * Take what arrives, to the end.
    * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
-   * @param {OnProgress} onProgress
    * @param {() => Promise<boolean>} [isCached]
    */
-  async take(chunks, onProgress, isCached = async () => false) {
+  async take(chunks, isCached = async () => false) {
     try {
       for await (const chunk of chunks) {
         this.#pending.push(chunk);
         this.#pendingBytes += chunk.length;
         this.#loaded += chunk.length;
         this.#ahead.push(chunk);
-        onProgress(this.#loaded, this.size);
+        this.receiver.progress?.(this.#loaded, this.size);
         if (this.#pendingBytes >= BLOCK) await this.#handedOver;
         if (this.#pendingBytes >= BLOCK || this.#loaded >= this.#due) this.#flush();
       }
@@ -163,7 +160,7 @@ export class Download {
     if (!found) return null;
     if (found.from <= this.#loaded) this.#flush();
     else this.#due = found.from;
-    return { ...found, isVouchedFor: this.#ahead.isVouchedFor };
+    return found;
   }
 
   /** Give the browser what has come, when it has taken what it was given before. */
@@ -179,7 +176,7 @@ export class Download {
   /** @param {Uint8Array<ArrayBuffer>[]} chunks */
   async #handOver(chunks) {
     if (!chunks.length) return;
-    const part = await partOf(chunks).catch((error) => { throw noRoom(this.url, this.#loaded, error); });
+    const part = await blobOf(chunks).catch((error) => { throw noRoom(this.url, this.#loaded, error); });
     this.receiver.handed?.(part);
     for (const { buffer } of chunks) this.buffers.give(buffer);
   }

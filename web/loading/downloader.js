@@ -28,23 +28,19 @@ function fail(file, error) {
 
 /** Sends on what is said of a file. @param {number} file @returns {import('./download.js').Receiver} */
 function receiver(file) {
+  let last = -Infinity;
   return {
+    progress(loaded, total) {
+      const now = performance.now();
+      if (now - last < REPORTED_MS && loaded !== total) return;
+      last = now;
+      tell(file, 'progress', [loaded, total]);
+    },
     came: (chunk) => tell(file, 'came', [chunk], [chunk.buffer]),
     handed: (part) => tell(file, 'handed', [part]),
     graph: (...told) => tell(file, 'graph', told),
     ended: (...told) => tell(file, 'ended', told),
     failed: (error) => fail(file, error),
-  };
-}
-
-/** @param {number} file @returns {import('./download.js').OnProgress} */
-function progress(file) {
-  let last = -Infinity;
-  return (loaded, total) => {
-    const now = performance.now();
-    if (now - last < REPORTED_MS && loaded !== total) return;
-    last = now;
-    tell(file, 'progress', [loaded, total]);
   };
 }
 
@@ -63,9 +59,9 @@ const methods = {
     }
   },
 
-  pieces: (file) => files.get(file)?.opened?.pieces(receiver(file), progress(file)),
+  pieces: (file) => files.get(file)?.opened?.pieces(receiver(file)),
 
-  into: (file) => files.get(file)?.opened?.into(receiver(file), progress(file)),
+  into: (file) => files.get(file)?.opened?.into(receiver(file)),
 
   async ahead(file, wanted) {
     tell(file, 'ahead', [await files.get(file)?.opened?.ahead(wanted) ?? null]);

@@ -11,7 +11,6 @@ import { withResolvers } from '../resolvers.js';
 /**
  * @typedef {import('./download.js').Ahead} Ahead
  * @typedef {import('./download.js').Opened} Opened
- * @typedef {import('./download.js').OnProgress} OnProgress
  * @typedef {import('./download.js').Receiver} Receiver
  */
 
@@ -25,18 +24,10 @@ const portsCopy = /Firefox\//.test(globalThis.navigator?.userAgent ?? '');
 
 /** One file, as the other thread tells of it. */
 class Elsewhere {
-  isElsewhere = true;
-  /** @type {number | undefined} */
-  size;
-  isExact = false;
-  tag = '';
-  validator = '';
   #send;
   #signal;
   /** @type {Receiver | null} */
   #receiver = null;
-  /** @type {OnProgress} */
-  #onProgress = () => {};
   /** What the server said. */
   #answer = withResolvers();
   #ahead = withResolvers();
@@ -59,29 +50,23 @@ class Elsewhere {
   /** @param {string} url @param {boolean} isModel @param {RequestCache} [cache] @returns {Promise<Opened>} */
   async open(url, isModel, cache) {
     this.#send('open', url, isModel, cache);
-    Object.assign(this, await this.#answer.promise);
-    return this;
+    return {
+      ...await this.#answer.promise,
+      pieces: (receiver) => this.#follow('pieces', receiver),
+      into: (receiver) => this.#follow('into', receiver),
+      ahead: (wanted) => this.#readAhead(wanted),
+      isElsewhere: true,
+    };
   }
 
-  /** @param {Receiver} receiver @param {OnProgress} onProgress */
-  pieces(receiver, onProgress) {
-    this.#follow('pieces', receiver, onProgress);
-  }
-
-  /** @param {Receiver} receiver @param {OnProgress} onProgress */
-  into(receiver, onProgress) {
-    this.#follow('into', receiver, onProgress);
-  }
-
-  /** @param {string} method @param {Receiver} receiver @param {OnProgress} onProgress */
-  #follow(method, receiver, onProgress) {
-    this.#onProgress = onProgress;
+  /** @param {string} method @param {Receiver} receiver */
+  #follow(method, receiver) {
     this.#receiver = receiver;
     this.#send(method);
   }
 
   /** @param {readonly import('./ahead.js').Range[]} wanted @returns {Promise<Ahead | null>} */
-  ahead(wanted) {
+  #readAhead(wanted) {
     if (!this.#isOver) this.#send('ahead', wanted);
     return this.#ahead.promise;
   }
@@ -90,7 +75,6 @@ class Elsewhere {
   hear(what, args) {
     if (this.#isOver) return;
     if (what === 'opened') this.#answer.resolve(args[0]);
-    else if (what === 'progress') this.#onProgress(args[0], args[1]);
     else if (what === 'ahead') this.#ahead.resolve(args[0]);
     else if (what === 'failed') this.#fail(Object.assign(new Error(args[0].message), args[0]));
     else /** @type {any} */ (this.#receiver)?.[what]?.(...args);

@@ -5,20 +5,16 @@
  * Python does: in workers.
  */
 
-import { BlobReader, Unreadable, partWith } from '../blobs.js';
+import { BlobReader, Unreadable, again, noRoom, partWith } from '../blobs.js';
 import { Arrival } from './arrival.js';
-import { Parts, again, noRoom } from './parts.js';
 import { around, partOf } from './segments.js';
+import { withResolvers } from '../resolvers.js';
 
 /** @typedef {import('./scanner.js').Segment} Segment */
 
 export class ModelFile extends Arrival {
-  /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
-  wasMisread = false;
-  /** Whether it came from the browser's cache. */
-  isCached = true;
-  #parts = new Parts();
-  #isExact;
+  /** What the browser has. @type {Blob[]} */
+  #parts = [];
   #download;
   /** What a reader of the graph looks at, once it is known. @type {Segment[]} */
   #kept = [];
@@ -27,10 +23,9 @@ export class ModelFile extends Arrival {
   #isVouchedFor = false;
   /** Whether it was given out before all had come. */
   #isGiven = false;
-  #tellReadable = () => {};
-  /** Fulfilled when a reader of the graph finds what it looks at, or something that is no model. @type {Promise<void>} */
-  #hasGraph = new Promise((resolve) => { this.#tellReadable = resolve; });
-  #reader = new BlobReader(this.#parts.list);
+  /** Fulfilled when a reader of the graph finds what it looks at, or something that is no model. */
+  #readable = withResolvers();
+  #reader = new BlobReader(this.#parts);
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
 
   /**
@@ -40,17 +35,14 @@ export class ModelFile extends Arrival {
    * @param {Pick<import('./download.js').Opened, 'ahead'>} [download] what brings it
    */
   constructor(url, { size, isExact }, download = { ahead: async () => null }) {
-    super();
-    this.url = url;
-    this.size = size;
-    this.#isExact = isExact;
+    super(url, size, isExact);
     this.#download = download;
   }
 
   /** The browser has the next bytes. @param {Blob} part */
   handed(part) {
     this.#parts.push(part);
-    this.arrived = this.#parts.nbytes;
+    this.arrived += part.size;
     this.wake();
   }
 
@@ -64,7 +56,7 @@ export class ModelFile extends Arrival {
     this.#kept = segments;
     this.#isAhead = isAhead;
     this.#isVouchedFor = isVouchedFor;
-    this.#tellReadable();
+    this.#readable.resolve(undefined);
   }
 
   /**
@@ -75,11 +67,7 @@ export class ModelFile extends Arrival {
    */
   ended(segments, agrees, isCached) {
     this.#kept = segments;
-    this.wasMisread = this.#isGiven && !agrees;
-    this.isCached = isCached;
-    this.size = this.arrived;
-    this.isComplete = true;
-    this.wake();
+    this.finish(this.#isGiven && !agrees, isCached);
   }
 
   /** Whether somebody reads what has not come with the stream. */
@@ -89,7 +77,7 @@ export class ModelFile extends Arrival {
 
   /** Fulfilled when everything has come that a reader of the graph looks at, or what it may refuse; or everything has come. */
   async readable() {
-    await Promise.race([this.complete(), this.#hasGraph]);
+    await Promise.race([this.complete(), this.#readable.promise]);
     this.#isGiven = !this.isComplete;
   }
 
@@ -98,7 +86,7 @@ export class ModelFile extends Arrival {
    * the server says so. At the latest when everything has come.
    */
   async certain() {
-    if (this.#isGiven && !this.#isVouchedFor && (this.#isAhead || !this.#isExact)) await this.complete();
+    if (this.#isGiven && !this.#isVouchedFor && (this.#isAhead || !this.isExact)) await this.complete();
   }
 
   /**
@@ -128,7 +116,16 @@ export class ModelFile extends Arrival {
       return;
     }
     await this.there(at + target.length);
-    await this.#fromParts(at, target.subarray()); // fails where its memory has gone away meanwhile
+    const place = target.subarray(); // fails where its memory has gone away meanwhile
+    for (let attempt = 0; ; attempt++) {
+      try {
+        await this.#reader.copyInto(at, place);
+        return;
+      } catch (error) {
+        if (!(error instanceof Unreadable)) throw error;
+        if (!(await again(attempt))) throw noRoom(this.url, this.arrived, error);
+      }
+    }
   }
 
   /**
@@ -158,24 +155,11 @@ export class ModelFile extends Arrival {
     return bytes.buffer;
   }
 
-  /** @param {number} at @param {Uint8Array} target */
-  async #fromParts(at, target) {
-    for (let attempt = 0; ; attempt++) {
-      try {
-        await this.#reader.copyInto(at, target);
-        return;
-      } catch (error) {
-        if (!(error instanceof Unreadable)) throw error;
-        if (!(await again(attempt))) throw noRoom(this.url, this.arrived, error);
-      }
-    }
-  }
-
   /** Copy without waiting, of a part no more than is asked for. @param {number} at @param {Uint8Array} target */
   #fromPartsNow(at, target) {
-    let { index, start } = partWith(this.#parts.list, at);
+    let { index, start } = partWith(this.#parts, at);
     for (let to = 0; to < target.length; index++) {
-      const part = this.#parts.list[index];
+      const part = this.#parts[index];
       const from = at + to - start;
       const bytes = this.#syncRead(part, from, Math.min(part.size, from + target.length - to));
       target.set(bytes, to);

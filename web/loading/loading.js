@@ -58,7 +58,7 @@ export class Loading {
   open(model, others) {
     return new Promise((resolve, reject) => {
       timed(this.#report, 'model', async () => {
-        resolve(await Promise.all([this.model(model), ...others.map((other) => this.data(other))]));
+        resolve(await Promise.all([this.#held(model, true), ...others.map((other) => this.#held(other, false))]));
         if (others.some((other) => typeof other === 'string')) await this.#confirm();
         await this.#inMemory();
       }).catch(reject);
@@ -66,25 +66,17 @@ export class Loading {
   }
 
   /**
-   * The model file, as far as a reader of its graph looks at it: large tensors may still arrive.
+   * A file, which may still arrive: of a model what a reader of the graph looks at is there, of weights the size is known.
    * @param {string | Blob | ArrayBuffer} source
+   * @param {boolean} isModel
    * @returns {Promise<Held>}
    */
-  async model(source) {
+  async #held(source, isModel) {
     if (typeof source !== 'string') return inPlace(source);
-    const file = await this.#open(source, true);
-    if (!(file instanceof ModelFile)) return file;
+    const file = await this.#open(source, isModel);
+    if (!isModel || !(file instanceof ModelFile)) return file;
     await file.readable();
     return file.isComplete && file.arrived < BIG ? file.whole() : file;
-  }
-
-  /**
-   * A file of weights, which may still arrive.
-   * @param {string | Blob | ArrayBuffer} source
-   * @returns {Promise<Held>}
-   */
-  async data(source) {
-    return typeof source === 'string' ? this.#open(source, false) : inPlace(source);
   }
 
   /**
@@ -99,7 +91,7 @@ export class Loading {
     return async (/** @type {string} */ path) => {
       const { href } = new URL(path, folder);
       if (!href.startsWith(folder)) throw new TypeError(`${path} is not in ${folder}`);
-      const held = asked.get(href) ?? this.data(href);
+      const held = asked.get(href) ?? this.#held(href, false);
       asked.set(href, held);
       await this.#confirm();
       return held;
@@ -177,40 +169,19 @@ export class Loading {
    */
   async #open(url, isModel) {
     const download = await downloads.open(url, isModel, this.#signal, this.#cache);
-    const { size, isExact } = download;
-    this.tags[url] = download.tag;
-    const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => this.#progress(url, loaded, total);
-    if (!readsBlobs || (size ?? Infinity) < BIG) return this.#intoMemory(url, download, isModel, onProgress);
-    const file = new ModelFile(url, { size, isExact }, download);
-    this.#add(file, isModel, download);
-    download.into(file, onProgress);
-    if (size === undefined) await file.complete();
-    return file;
-  }
-
-  /**
-   * @param {string} url
-   * @param {import('./download.js').Opened} download
-   * @param {boolean} isModel
-   * @param {import('./download.js').OnProgress} onProgress
-   */
-  async #intoMemory(url, download, isModel, onProgress) {
-    const file = new ArrivingBuffer(url, (download.size ?? Infinity) < BIG ? download.size : undefined, download.isExact);
-    this.#add(file, isModel, download);
-    download.pieces({
-      came: (chunk) => file.came(chunk),
-      ended: (_, __, isCached) => file.ended(isCached),
-      failed: (error) => file.failed(error),
-    }, onProgress);
-    if (file.size !== undefined && file.size >= LONG) return file;
-    await file.complete();
-    return file.buffer;
-  }
-
-  /** @param {ArrivingBuffer | ModelFile} file @param {boolean} isModel @param {import('./download.js').Opened} download */
-  #add(file, isModel, { validator }) {
+    const { size, isExact, tag, validator } = download;
+    this.tags[url] = tag;
+    const isSmall = size !== undefined && size < BIG;
+    const file = isSmall || !readsBlobs
+      ? new ArrivingBuffer(url, isSmall ? size : undefined, isExact)
+      : new ModelFile(url, { size, isExact }, download);
     this.#files.push(file);
     if (isModel) this.#model = { file, validator };
+    file.progress = (loaded, total) => this.#progress(url, loaded, total);
+    if (file instanceof ModelFile) download.into(file);
+    else download.pieces(file);
+    if (file.size === undefined || file.size < LONG) await file.complete();
+    return file instanceof ArrivingBuffer && file.isComplete ? file.buffer : file;
   }
 
   /** @param {string} url @param {number} loaded @param {number | undefined} total */

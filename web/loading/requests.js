@@ -36,12 +36,8 @@ export class Requests {
   constructor(url, known, signal) {
     this.#url = url;
     this.#known = known;
+    this.size = known.size; // bytes of the file
     this.#signal = signal;
-  }
-
-  /** Bytes of the file. */
-  get size() {
-    return this.#known.size;
   }
 
   /** Whether the server says of all that was read that it is of the file that the stream brings, and how long that is. */

@@ -59,7 +59,12 @@ export class Scanner {
   segments = [];
   /** Bytes kept. */
   nbytes = 0;
-  #at = 0;
+  /** The place of the next byte. */
+  at = 0;
+  /** Whether no more of it is kept, of whatever comes. */
+  isBroken = false;
+  /** Whether that is because what came is no part of a model. */
+  isSenseless = false;
   /** Bytes to come that are kept, then bytes that are not, before the next field. */
   #keep = 0;
   #pass = 0;
@@ -72,8 +77,6 @@ export class Scanner {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   #parts = [];
   #begin = 0;
-  #broken = false;
-  #senseless = false;
   /** Whether all nodes of the graph have been seen, as far as they stand in front of its tensors, where writers put them. */
   hasAllNodes = false;
   /** The graph, once it is known where that ends; `tensors` is the place of its first tensor. @type {{end: number, tensors: number} | null} */
@@ -86,13 +89,13 @@ export class Scanner {
 
   /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
   push(chunk) {
-    if (this.#broken) {
-      this.#at += chunk.length;
+    if (this.isBroken) {
+      this.at += chunk.length;
       return;
     }
     let from = 0;
     let at = 0;
-    while (at < chunk.length && !this.#broken) {
+    while (at < chunk.length && !this.isBroken) {
       if (this.#keep) {
         const step = Math.min(this.#keep, chunk.length - at);
         this.#keep -= step;
@@ -103,43 +106,28 @@ export class Scanner {
         this.#pass -= step;
         at += step;
         from = at;
-        this.#begin = this.#at + at;
+        this.#begin = this.at + at;
       } else {
         at = this.#elements(chunk, at);
         if (at < chunk.length) at += this.#field(chunk, at);
       }
     }
-    if (this.#broken) this.#close(chunk.subarray(from), chunk.length);
+    if (this.isBroken) this.#close(chunk.subarray(from), chunk.length);
     else if (at > from) this.#parts.push(chunk.slice(from, at));
-    this.#at += chunk.length;
-  }
-
-  /** The place of the next byte. */
-  get at() {
-    return this.#at;
+    this.at += chunk.length;
   }
 
   /** How many of the next bytes are not looked at; 0 where what comes cannot be read either. */
   get passing() {
-    return this.#broken || this.#keep ? 0 : this.#pass;
-  }
-
-  /** Whether no more of it is kept, of whatever comes. */
-  get isBroken() {
-    return this.#broken;
-  }
-
-  /** Whether that is because what came is no part of a model. */
-  get isSenseless() {
-    return this.#senseless;
+    return this.isBroken || this.#keep ? 0 : this.#pass;
   }
 
   /** Go on behind the bytes that are not looked at. */
   skip() {
     this.#close(NOTHING, 0);
-    this.#at += this.#pass;
+    this.at += this.#pass;
     this.#pass = 0;
-    this.#begin = this.#at;
+    this.#begin = this.at;
   }
 
   /** What is kept so far, also of a segment that goes on. @returns {Segment[]} */
@@ -162,8 +150,8 @@ export class Scanner {
   #elements(chunk, at) {
     const { kind, end: last } = this.#within[this.#within.length - 1];
     const tag = chunk[at];
-    if (kind !== KINDS.attribute || this.#rest.length || this.#at + at >= last) return at;
-    const end = Math.min(chunk.length, last - this.#at, this.#begin - this.#at + MOST - this.nbytes);
+    if (kind !== KINDS.attribute || this.#rest.length || this.at + at >= last) return at;
+    const end = Math.min(chunk.length, last - this.at, this.#begin - this.at + MOST - this.nbytes);
     if (tag === ELEMENT_FLOAT) {
       while (at + 5 <= end && chunk[at] === tag) at += 5;
     } else if (tag === ELEMENT_INT) {
@@ -194,7 +182,7 @@ export class Scanner {
     if (!found && head.length >= LONGEST) this.#break();
     if (found) this.#rest = NOTHING;
     else this.#rest = head.slice();
-    if (found) this.#enter(found, this.#at + at + taken);
+    if (found) this.#enter(found, this.at + at + taken);
     return taken;
   }
 
@@ -225,7 +213,7 @@ export class Scanner {
     } else {
       if (kind === KINDS.tensor && field === TYPE) message.type = value;
       this.#keep = size;
-      if (this.nbytes + begin + size - this.#begin > MOST) this.#broken = true;
+      if (this.nbytes + begin + size - this.#begin > MOST) this.isBroken = true;
     }
   }
 
@@ -242,8 +230,8 @@ export class Scanner {
   }
 
   #break() {
-    this.#broken = true;
-    this.#senseless = true;
+    this.isBroken = true;
+    this.isSenseless = true;
   }
 
   /** End a segment with `last`, bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
@@ -253,7 +241,7 @@ export class Scanner {
     if (!bytes.length) return;
     this.segments.push({ at: this.#begin, bytes });
     this.nbytes += bytes.length;
-    this.#begin = this.#at + at;
+    this.#begin = this.at + at;
   }
 }
 

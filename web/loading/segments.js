@@ -3,19 +3,6 @@
 
 /** @typedef {import('./scanner.js').Segment} Segment */
 
-/** Where in `segments` the one is that has the byte `at`; -1 where there is none. @param {Segment[]} segments @param {number} at */
-export function indexOf(segments, at) {
-  let [low, high] = [0, segments.length - 1];
-  while (low <= high) {
-    const middle = (low + high) >> 1;
-    const segment = segments[middle];
-    if (at < segment.at) high = middle - 1;
-    else if (at >= segment.at + segment.bytes.length) low = middle + 1;
-    else return middle;
-  }
-  return -1;
-}
-
 /**
  * The segment around `at`; null where it is in none.
  * @param {Segment[]} segments ascending, apart
@@ -23,7 +10,15 @@ export function indexOf(segments, at) {
  * @returns {Segment | null}
  */
 export function around(segments, at) {
-  return segments[indexOf(segments, at)] ?? null;
+  let [low, high] = [0, segments.length - 1];
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const segment = segments[middle];
+    if (at < segment.at) high = middle - 1;
+    else if (at >= segment.at + segment.bytes.length) low = middle + 1;
+    else return segment;
+  }
+  return null;
 }
 
 /**

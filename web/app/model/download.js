@@ -1,7 +1,7 @@
 // @ts-check
 /** Files from this site, kept for the next visit, with progress as they come. */
 
-import { Parts, noRoom, partOf } from '../../loading/parts.js';
+import { blobOf, noRoom } from '../../blobs.js';
 import { anew, openStream } from '../../stream.js';
 import * as store from './store.js';
 
@@ -68,17 +68,20 @@ export async function download(url, options) {
  */
 async function fetched(url, { signal, onProgress, onChunk }, cache = 'no-cache') {
   const { response, size: total = 0, chunks } = await openStream(url.href, signal, cache);
-  const [pace, parts] = [new Pace(), new Parts()];
+  const pace = new Pace();
+  /** @type {Blob[]} */
+  const parts = [];
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const pending = [];
-  let loaded = 0;
+  let [loaded, handed] = [0, 0];
   const handOver = async () => {
-    if (pending.length) parts.push(await partOf(pending.splice(0)).catch((error) => { throw noRoom(url.href, loaded, error); }));
+    if (pending.length) parts.push(await blobOf(pending.splice(0)).catch((error) => { throw noRoom(url.href, loaded, error); }));
+    handed = loaded;
   };
   for await (const chunk of chunks()) {
     pending.push(chunk);
     loaded += chunk.length;
-    if (loaded - parts.nbytes >= BLOCK) await handOver();
+    if (loaded - handed >= BLOCK) await handOver();
     onProgress?.(pace.mark(loaded, total));
     const before = performance.now();
     await onChunk?.(chunk, loaded, total);
@@ -86,7 +89,7 @@ async function fetched(url, { signal, onProgress, onChunk }, cache = 'no-cache')
     signal.throwIfAborted();
   }
   await handOver();
-  const { blob } = parts;
+  const blob = new Blob(parts);
   const stamp = store.stampOf(response);
   const isOnDisk = await store.add(url.href, stamp, blob) === 'disk';
   return { blob: (isOnDisk && await store.find(url.href, stamp)) || blob, kept: false };
