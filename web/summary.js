@@ -5,8 +5,7 @@
  * Source: onnx.proto3.
  */
 
-import { headerOf, Scanner } from './loading/scanner.js';
-import { around, partOf } from './loading/segments.js';
+import { around, headerOf, partOf, Scanner } from './loading/scanner.js';
 
 /** @typedef {{field: number, begin: number, end: number}} Field of a message: where its content is */
 

@@ -7,7 +7,7 @@
 
 import { placesOf } from './places.js';
 import { MOST, NEAR, SHARE } from './requests.js';
-import { around } from './segments.js';
+import { around } from './scanner.js';
 
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;

@@ -1,8 +1,6 @@
 // @ts-check
 /** A file whose bytes arrive one after the other, and those who wait for them. */
 
-/** @typedef {{end: number, resolve: () => void, reject: (error: unknown) => void}} Waiting */
-
 export class Arrival {
   /** Bytes that have come. */
   arrived = 0;
@@ -16,7 +14,7 @@ export class Arrival {
   isCached = true;
   /** Hears how many bytes have come, and of how many. @type {(loaded: number, total: number | undefined) => void} */
   progress = () => {};
-  /** @type {Waiting[]} */
+  /** @type {{end: number, resolve: () => void, reject: (error: unknown) => void}[]} */
   #waiting = [];
 
   /**

@@ -2,7 +2,7 @@
 /** A small file in memory while it arrives: what has come can be read, and a reader of a model's graph follows it. */
 
 import { Arrival } from './arrival.js';
-import { around, partOf } from './segments.js';
+import { around, partOf } from './scanner.js';
 
 /** Who waits hears of bytes in steps of so many, or at the end: it may read much more than it waits for. */
 const STEP = 1 << 20;

@@ -100,7 +100,6 @@ export class Download {
   /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
   #pending = [];
   #pendingBytes = 0;
-  #loaded = 0;
   /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
   #handedOver = Promise.resolve();
   /** Bytes that somebody waits for, who has them when the browser has. */
@@ -132,18 +131,17 @@ export class Download {
       for await (const chunk of chunks) {
         this.#pending.push(chunk);
         this.#pendingBytes += chunk.length;
-        this.#loaded += chunk.length;
         this.#ahead.push(chunk);
-        this.receiver.progress?.(this.#loaded, this.size);
+        this.receiver.progress?.(this.#ahead.at, this.size);
         if (this.#pendingBytes >= BLOCK) await this.#handedOver;
-        if (this.#pendingBytes >= BLOCK || this.#loaded >= this.#due) this.#flush();
+        if (this.#pendingBytes >= BLOCK || this.#ahead.at >= this.#due) this.#flush();
       }
       this.#flush();
       await this.#handedOver;
       this.#ahead.end();
       const { agrees } = this.#ahead;
       const segments = agrees ? this.scanner?.segments ?? [] : [];
-      this.receiver.ended(segments, agrees && this.size === this.#loaded, await isCached());
+      this.receiver.ended(segments, agrees && this.size === this.#ahead.at, await isCached());
     } catch (error) {
       this.#ahead.end();
       this.receiver.failed(error);
@@ -158,7 +156,7 @@ export class Download {
   async readAhead(wanted) {
     const found = await this.#ahead.read(wanted);
     if (!found) return null;
-    if (found.from <= this.#loaded) this.#flush();
+    if (found.from <= this.#ahead.at) this.#flush();
     else this.#due = found.from;
     return found;
   }
@@ -168,16 +166,13 @@ export class Download {
     const chunks = this.#pending;
     this.#pending = [];
     this.#pendingBytes = 0;
-    this.#due = this.#loaded >= this.#due ? Infinity : this.#due;
-    this.#handedOver = this.#handedOver.then(() => this.#handOver(chunks));
+    this.#due = this.#ahead.at >= this.#due ? Infinity : this.#due;
+    this.#handedOver = this.#handedOver.then(async () => {
+      if (!chunks.length) return;
+      const part = await blobOf(chunks).catch((error) => { throw noRoom(this.url, this.#ahead.at, error); });
+      this.receiver.handed?.(part);
+      for (const { buffer } of chunks) this.buffers.give(buffer);
+    });
     this.#handedOver.catch(() => {}); // awaited before the next, and at the end
-  }
-
-  /** @param {Uint8Array<ArrayBuffer>[]} chunks */
-  async #handOver(chunks) {
-    if (!chunks.length) return;
-    const part = await blobOf(chunks).catch((error) => { throw noRoom(this.url, this.#loaded, error); });
-    this.receiver.handed?.(part);
-    for (const { buffer } of chunks) this.buffers.give(buffer);
   }
 }

@@ -3,15 +3,13 @@
 
 import { openFile } from './download.js';
 
-/** @typedef {import('./download.js').Opened} Opened */
-
 /** Milliseconds between two reports of one file's progress. */
 const REPORTED_MS = 50;
 
 /** Bytes of a page of memory, or fewer. */
 const PAGE = 4096;
 
-/** @type {Map<number, {controller: AbortController, opened?: Opened}>} */
+/** @type {Map<number, {controller: AbortController, opened?: import('./download.js').Opened}>} */
 const files = new Map();
 
 /** @type {MessagePort} */

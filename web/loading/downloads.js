@@ -9,7 +9,6 @@ import { openFile } from './download.js';
 import { withResolvers } from '../resolvers.js';
 
 /**
- * @typedef {import('./download.js').Ahead} Ahead
  * @typedef {import('./download.js').Opened} Opened
  * @typedef {import('./download.js').Receiver} Receiver
  */
@@ -22,79 +21,67 @@ const portsCopy = /Firefox\//.test(globalThis.navigator?.userAgent ?? '');
 
 /** What downloader.js is to do with a file. @typedef {(method: string, ...args: unknown[]) => void} Send */
 
-/** One file, as the other thread tells of it. */
-class Elsewhere {
-  #send;
-  #signal;
+/**
+ * One file, as the other thread tells of it.
+ * @param {Send} send
+ * @param {AbortSignal} signal
+ * @param {() => void} over hears that there is nothing more to tell
+ */
+function fileElsewhere(send, signal, over) {
+  const [answer, ahead] = [withResolvers(), withResolvers()];
   /** @type {Receiver | null} */
-  #receiver = null;
-  /** What the server said. */
-  #answer = withResolvers();
-  #ahead = withResolvers();
-  #isOver = false;
-  #stopped;
+  let receiver = null;
+  let isOver = false;
+  const stopped = () => fail(signal.reason);
+  signal.addEventListener('abort', stopped, { once: true });
 
-  /**
-   * @param {Send} send
-   * @param {AbortSignal} signal
-   * @param {() => void} over hears that there is nothing more to tell
-   */
-  constructor(send, signal, over) {
-    this.#send = send;
-    this.#signal = signal;
-    this.#stopped = () => this.#fail(signal.reason);
-    this.over = over;
-    signal.addEventListener('abort', this.#stopped, { once: true });
-  }
-
-  /** @param {string} url @param {boolean} isModel @param {RequestCache} [cache] @returns {Promise<Opened>} */
-  async open(url, isModel, cache) {
-    this.#send('open', url, isModel, cache);
-    return {
-      ...await this.#answer.promise,
-      pieces: (receiver) => this.#follow('pieces', receiver),
-      into: (receiver) => this.#follow('into', receiver),
-      ahead: (wanted) => this.#readAhead(wanted),
-      isElsewhere: true,
-    };
-  }
-
-  /** @param {string} method @param {Receiver} receiver */
-  #follow(method, receiver) {
-    this.#receiver = receiver;
-    this.#send(method);
-  }
-
-  /** @param {readonly import('./ahead.js').Range[]} wanted @returns {Promise<Ahead | null>} */
-  #readAhead(wanted) {
-    if (!this.#isOver) this.#send('ahead', wanted);
-    return this.#ahead.promise;
-  }
-
-  /** @param {string} what @param {any[]} args */
-  hear(what, args) {
-    if (this.#isOver) return;
-    if (what === 'opened') this.#answer.resolve(args[0]);
-    else if (what === 'ahead') this.#ahead.resolve(args[0]);
-    else if (what === 'failed') this.#fail(Object.assign(new Error(args[0].message), args[0]));
-    else /** @type {any} */ (this.#receiver)?.[what]?.(...args);
-    if (what === 'ended') this.#end();
+  function end() {
+    isOver = true;
+    ahead.resolve(null);
+    signal.removeEventListener('abort', stopped);
+    send('stop');
+    over();
   }
 
   /** @param {unknown} error */
-  #fail(error) {
-    if (this.#receiver) this.#receiver.failed(error);
-    else this.#answer.reject(error);
-    this.#end();
+  function fail(error) {
+    if (receiver) receiver.failed(error);
+    else answer.reject(error);
+    end();
   }
 
-  #end() {
-    this.#isOver = true;
-    this.#ahead.resolve(null);
-    this.#signal.removeEventListener('abort', this.#stopped);
-    this.#send('stop');
-    this.over();
+  /** @param {string} method @param {Receiver} follower */
+  function follow(method, follower) {
+    receiver = follower;
+    send(method);
   }
+
+  return {
+    /** @param {string} url @param {boolean} isModel @param {RequestCache} [cache] @returns {Promise<Opened>} */
+    async open(url, isModel, cache) {
+      send('open', url, isModel, cache);
+      return {
+        ...await answer.promise,
+        pieces: (follower) => follow('pieces', follower),
+        into: (follower) => follow('into', follower),
+        ahead(wanted) {
+          if (!isOver) send('ahead', wanted);
+          return ahead.promise;
+        },
+        isElsewhere: true,
+      };
+    },
+
+    /** @param {string} what @param {any[]} args */
+    hear(what, args) {
+      if (isOver) return;
+      if (what === 'opened') answer.resolve(args[0]);
+      else if (what === 'ahead') ahead.resolve(args[0]);
+      else if (what === 'failed') fail(Object.assign(new Error(args[0].message), args[0]));
+      else /** @type {any} */ (receiver)?.[what]?.(...args);
+      if (what === 'ended') end();
+    },
+  };
 }
 
 class Downloads {
@@ -104,7 +91,7 @@ class Downloads {
   /** Fulfilled when the thread is ready, or when nobody is to wait for it any more. */
   #awaited = withResolvers();
   #last = 0;
-  /** @type {Map<number, Elsewhere>} */
+  /** @type {Map<number, ReturnType<typeof fileElsewhere>>} */
   #files = new Map();
   /** @type {Set<string>} */
   #asked = new Set();
@@ -174,7 +161,7 @@ class Downloads {
     if (!port || !this.#isReady) return openFile(url, isModel, signal, cache);
     this.#last += 1;
     const number = this.#last;
-    const file = new Elsewhere((method, ...args) => port.postMessage([number, method, ...args]), signal, () => this.#files.delete(number));
+    const file = fileElsewhere((method, ...args) => port.postMessage([number, method, ...args]), signal, () => this.#files.delete(number));
     this.#files.set(number, file);
     const { href } = new URL(url, globalThis.location.href);
     this.#asked.add(href);

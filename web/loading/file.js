@@ -7,7 +7,7 @@
 
 import { BlobReader, Unreadable, again, noRoom, partWith } from '../blobs.js';
 import { Arrival } from './arrival.js';
-import { around, partOf } from './segments.js';
+import { around, partOf } from './scanner.js';
 import { withResolvers } from '../resolvers.js';
 
 /** @typedef {import('./scanner.js').Segment} Segment */
@@ -138,7 +138,15 @@ export class ModelFile extends Arrival {
     const kept = partOf(this.#kept, at, length);
     if (kept || at + length > this.arrived) return kept;
     const bytes = new Uint8Array(length);
-    this.#fromPartsNow(at, bytes);
+    let { index, start } = partWith(this.#parts, at);
+    for (let to = 0; to < length; index++) {
+      const part = this.#parts[index];
+      const from = at + to - start;
+      const read = this.#syncRead(part, from, Math.min(part.size, from + length - to));
+      bytes.set(read, to);
+      to += read.length;
+      start += part.size;
+    }
     return bytes;
   }
 
@@ -155,20 +163,7 @@ export class ModelFile extends Arrival {
     return bytes.buffer;
   }
 
-  /** Copy without waiting, of a part no more than is asked for. @param {number} at @param {Uint8Array} target */
-  #fromPartsNow(at, target) {
-    let { index, start } = partWith(this.#parts, at);
-    for (let to = 0; to < target.length; index++) {
-      const part = this.#parts[index];
-      const from = at + to - start;
-      const bytes = this.#syncRead(part, from, Math.min(part.size, from + target.length - to));
-      target.set(bytes, to);
-      to += bytes.length;
-      start += part.size;
-    }
-  }
-
-  /** @param {Blob} part @param {number} from @param {number} to */
+  /** Read no more of a part than is asked for. @param {Blob} part @param {number} from @param {number} to */
   #syncRead(part, from, to) {
     if (to - from < part.size) {
       try {

@@ -22,7 +22,6 @@ const LONG = 1 << 20;
 
 export class Loading {
   #report;
-  #signal;
   #cache;
   #ended = new AbortController();
   /** What each address has brought and will bring. @type {Map<string, {loaded: number, total: number | undefined}>} */
@@ -44,7 +43,6 @@ export class Loading {
   constructor(report, signal, cache) {
     this.#report = report;
     this.#cache = cache;
-    this.#signal = this.#ended.signal;
     if (signal.aborted) this.#ended.abort(signal.reason);
     signal.addEventListener('abort', () => this.#ended.abort(signal.reason), { once: true });
   }
@@ -60,7 +58,7 @@ export class Loading {
       timed(this.#report, 'model', async () => {
         resolve(await Promise.all([this.#held(model, true), ...others.map((other) => this.#held(other, false))]));
         if (others.some((other) => typeof other === 'string')) await this.#confirm();
-        await this.#inMemory();
+        await Promise.all(this.#files.map((file) => (file instanceof ArrivingBuffer ? file.there(file.size ?? Infinity) : null)));
       }).catch(reject);
     });
   }
@@ -72,7 +70,8 @@ export class Loading {
    * @returns {Promise<Held>}
    */
   async #held(source, isModel) {
-    if (typeof source !== 'string') return inPlace(source);
+    if (source instanceof ArrayBuffer) return source;
+    if (typeof source !== 'string') return readsBlobs && source.size >= BIG ? source : source.arrayBuffer();
     const file = await this.#open(source, isModel);
     if (!isModel || !(file instanceof ModelFile)) return file;
     await file.readable();
@@ -130,8 +129,7 @@ export class Loading {
    * does not ask for what it takes for fresh: an old graph would compute with new weights.
    */
   #confirm() {
-    this.#confirmed ??= this.#ask();
-    return this.#confirmed;
+    return (this.#confirmed ??= this.#ask());
   }
 
   async #ask() {
@@ -139,7 +137,7 @@ export class Loading {
     const { file, validator } = this.#model;
     if (file.arrived === file.size) await file.complete(); // which tells where it came from
     if (!validator || (file.isComplete && !file.isCached)) return;
-    const response = await fetch(file.url, { cache: 'no-cache', signal: this.#signal }).catch(() => null);
+    const response = await fetch(file.url, { cache: 'no-cache', signal: this.#ended.signal }).catch(() => null);
     response?.body?.cancel().catch(() => {});
     const now = response?.ok ? validatorOf(response) : '';
     if (now && now !== validator) throw changed(file.url, `it was ${validator}, it is ${now}`);
@@ -149,11 +147,6 @@ export class Loading {
   async failed() {
     await this.#confirmed;
     for (const { failure } of this.#files) if (failure) throw failure.error;
-  }
-
-  /** Fulfilled when all of the files in memory are there. */
-  async #inMemory() {
-    await Promise.all(this.#files.map((file) => (file instanceof ArrivingBuffer ? file.there(file.size ?? Infinity) : null)));
   }
 
   /** Nobody wants what has not come yet. */
@@ -168,7 +161,7 @@ export class Loading {
    * @returns {Promise<ArrayBuffer | ArrivingBuffer | ModelFile>}
    */
   async #open(url, isModel) {
-    const download = await downloads.open(url, isModel, this.#signal, this.#cache);
+    const download = await downloads.open(url, isModel, this.#ended.signal, this.#cache);
     const { size, isExact, tag, validator } = download;
     this.tags[url] = tag;
     const isSmall = size !== undefined && size < BIG;
@@ -193,14 +186,4 @@ export class Loading {
       all === undefined || one.total === undefined ? undefined : all + one.total), 0);
     this.#report({ phase: 'model', status: 'progress', loaded: sum, total: whole, part: { url, loaded, total } });
   }
-}
-
-/**
- * Bytes as Python takes them.
- * @param {Blob | ArrayBuffer} source
- * @returns {Promise<ArrayBuffer> | Blob | ArrayBuffer}
- */
-function inPlace(source) {
-  if (source instanceof ArrayBuffer) return source;
-  return readsBlobs && source.size >= BIG ? source : source.arrayBuffer();
 }
