@@ -67,12 +67,8 @@ export class Ahead {
   /** @type {Rules | null} */
   #rules = null;
   #pace = new Pace();
-  /** When a run was asked for last. */
-  #asked = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #idle;
-  /** @type {Logits | null} */
-  #logits = null;
   /** @type {Chooser | null} */
   #chooser = null;
   /** @type {Promise<unknown> | null} */
@@ -166,7 +162,9 @@ export class Ahead {
     const [[name, value]] = logits;
     this.#pace.ran(ms);
     this.#before = { feeds, asked: keyOf(asked), staying, best: bestOf(value) };
-    if (this.#pace.isFollowing || begins(feeds)) this.#prepareChooser(name, value, typeOfIds(feeds, this.#rules && tokenOf(this.#rules)));
+    if (!this.#pace.isFollowing && !begins(feeds)) return;
+    const ids = typeOfIds(feeds, this.#rules && tokenOf(this.#rules));
+    if (ids) this.expect({ name, type: value.type, dims: [1, 1, value.dims[2]], ids });
   }
 
   /** A tensor is disposed: what was foreseen to be fed it will not be asked for. @param {number} number */
@@ -221,8 +219,8 @@ export class Ahead {
 
   /** Queue steps up to the depth. */
   #extend() {
-    this.#asked = performance.now();
-    this.#idle ??= setTimeout(() => this.#rest(), IDLE_MS);
+    clearTimeout(this.#idle);
+    this.#idle = setTimeout(() => this.#forget(), IDLE_MS);
     while (this.#last && this.#steps.length < this.#pace.depth && this.#queue(this.#last)) { /* one more */ }
   }
 
@@ -278,9 +276,9 @@ export class Ahead {
 
   /** Where the logits of a run are, if they are such as the chooser takes. @param {Prepared} prepared */
   #place(prepared) {
-    const found = readsOf(prepared).find(({ name }) => name === this.#logits?.name);
-    const suits = found && this.#logits && String(found.dims) === String(this.#logits.dims) && found.type === this.#logits.type;
-    return suits ? found : null;
+    const logits = this.#chooser?.logits;
+    const found = readsOf(prepared).find(({ name }) => name === logits?.name);
+    return found && String(found.dims) === String(logits?.dims) && found.type === logits?.type ? found : null;
   }
 
   /**
@@ -307,13 +305,6 @@ export class Ahead {
     return arrived;
   }
 
-  /** Give up what nobody asks for. */
-  #rest() {
-    const left = this.#asked + IDLE_MS - performance.now();
-    this.#idle = left > 0 ? setTimeout(() => this.#rest(), left) : undefined;
-    if (left <= 0) this.#forget();
-  }
-
   /** Give back what was begun. */
   #forget() {
     if (this.#last) this.#dispose(this.#last.chosen);
@@ -334,20 +325,11 @@ export class Ahead {
     for (const { tensor } of staying) this.#maker.tensors.dispose(tensor.number);
   }
 
-  /**
-   * @param {string} name
-   * @param {{type: 'float32' | 'float16', dims: number[]}} value
-   * @param {'int64' | 'int32' | undefined} ids
-   */
-  #prepareChooser(name, { type, dims }, ids) {
-    if (ids) this.expect({ name, type, dims: [1, 1, dims[2]], ids });
-  }
-
   /** Logits that runs are going to bring: have ready what chooses by them. @param {Logits} logits */
   expect(logits) {
     if (this.#making || this.#ended || this.#chooser?.suits(logits)) return;
     const stale = this.#chooser;
-    [this.#chooser, this.#logits] = [null, logits];
+    this.#chooser = null;
     this.#making = Promise.resolve(stale?.release()).then(() => Chooser.create(this.#maker, logits, DEPTH + 2)).then((made) => {
       this.#chooser = made;
     }, () => { this.#ended = true; }).finally(() => { this.#making = null; });

@@ -29,12 +29,11 @@ const IDS = 'ids';
 
 export class Chooser {
   #maker;
-  #logits;
 
   /** @param {Maker} maker @param {number} session @param {Logits} logits @param {GPUBuffer} buffer for a copy of them */
   constructor(maker, session, logits, buffer) {
     this.#maker = maker;
-    this.#logits = logits;
+    this.logits = logits;
     this.session = session;
     this.buffer = buffer;
     /** A tensor of nobody's, whose memory is not Python's. @type {Memory} */
@@ -66,7 +65,7 @@ export class Chooser {
 
   /** Whether these are logits as those it was made for. @param {Logits} logits */
   suits({ name, type, dims, ids }) {
-    const own = this.#logits;
+    const own = this.logits;
     return own.name === name && own.type === type && own.ids === ids && String(own.dims) === String(dims);
   }
 
