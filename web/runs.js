@@ -3,6 +3,7 @@
 
 import { Incoming, KEPT } from './pieces.js';
 import { finish, matches, prepare } from './replay.js';
+import { feedsOf } from './tensors.js';
 import { limited } from './waiting.js';
 
 /** Runs kept by session: a model is usually run with few different input shapes. */
@@ -67,27 +68,6 @@ export class Runs {
   }
 
   /**
-   * What a replay can be fed; null where there is anything else.
-   * @param {Record<string, import('./protocol.js').WireValue>} feeds
-   * @returns {Record<string, import('./replay.js').Fed> | null}
-   */
-  #replayable(feeds) {
-    /** @type {Record<string, import('./replay.js').Fed>} */
-    const found = {};
-    for (const [name, value] of Object.entries(feeds)) {
-      if (!value) return null;
-      if (!('kind' in value)) {
-        found[name] = /** @type {import('./protocol.js').WireTensor} */ (value);
-        continue;
-      }
-      const remote = value.kind === 'gpu' ? this.#host.tensors.get(/** @type {any} */ (value).gpu) : undefined;
-      if (!remote || String(remote.dims) !== String(/** @type {any} */ (value).dims)) return null;
-      found[name] = { ...remote, remote };
-    }
-    return found;
-  }
-
-  /**
    * Values as Python takes them: with its own numbers of tensors on the GPU.
    * @param {Record<string, any>} values
    */
@@ -105,7 +85,7 @@ export class Runs {
     const { session, feeds, fetches, kept, options } = args;
     const known = this.#host.known(session);
     const anew = Object.values(kept).every((target) => target === null);
-    const given = known && anew && !Object.keys(options).length ? this.#replayable(feeds) : null;
+    const given = known && anew && !Object.keys(options).length ? feedsOf(feeds, this.#host.tensors) : null;
     if (!known?.runsAhead || !Object.keys(kept).length) return this.#runNow(args, given, request);
     known.ahead ??= beginAhead(this.#host.beside, known);
     if (!known.ahead) {

@@ -61,6 +61,17 @@ export class Tensors {
     return this.#remotes.get(number);
   }
 
+  /** A value of the wire on the GPU, where it is one of these tensors. @param {any} value @returns {import('./replay.js').Fed | null} */
+  fed(value) {
+    const remote = this.remoteOf(value);
+    return remote && String(remote.dims) === String(value.dims) ? { type: remote.type, dims: remote.dims, remote } : null;
+  }
+
+  /** @param {any} value of the wire @returns {Remote | undefined} */
+  remoteOf({ kind, gpu }) {
+    return kind === 'gpu' ? this.get(gpu) : undefined;
+  }
+
   /**
    * A tensor that Python has made, or moved to other memory; what JavaScript gets of it.
    * @param {any} wire
@@ -218,6 +229,22 @@ export function takeSpare(spares, nbytes) {
     if (size >= nbytes && size <= most && (found < 0 || size <= spares[found].buffer.size)) found = at;
   }
   return found < 0 ? null : spares.splice(found, 1)[0];
+}
+
+/**
+ * Feeds as replays take them; null where one of them is no tensor, or is on the GPU and none of `tensors`.
+ * @param {Record<string, any>} feeds
+ * @param {Tensors | undefined} tensors
+ */
+export function feedsOf(feeds, tensors) {
+  /** @type {Record<string, import('./replay.js').Fed>} */
+  const found = {};
+  for (const [name, value] of Object.entries(feeds)) {
+    const fed = value && ('kind' in value ? tensors?.fed(value) : value);
+    if (!fed) return null;
+    found[name] = fed;
+  }
+  return found;
 }
 
 /** The buffer that pages may see: that of a tensor and nothing else. @param {Memory} memory */

@@ -79,12 +79,6 @@ export class Housing {
     this.spares = [];
   }
 
-  /** A tensor that is here; undefined for others. @param {any} value of the wire @returns {Fed | undefined} */
-  fed({ place, gpu, dims, remote: own }) {
-    const remote = own ?? (place?.port === this.tensors ? this.tensors.get(gpu) : undefined);
-    return remote && String(remote.dims) === String(dims) ? { type: remote.type, dims: remote.dims, remote } : undefined;
-  }
-
   /**
    * `matches` of replay.js, where inputs may be brought into other memory.
    * @param {Replay} replay

@@ -58,6 +58,11 @@ export class OwnedTensors extends Tensors {
     return this;
   }
 
+  /** @override @param {any} value of the wire */
+  remoteOf({ place, gpu, remote }) {
+    return remote ?? (place?.port === this ? this.get(gpu) : undefined);
+  }
+
   /**
    * New memory, of which nothing is known.
    * @param {number} nbytes

@@ -11,6 +11,7 @@ import { cut, Incoming } from '../pieces.js';
 import { inWorker } from '../port.js';
 import { matches, otherValues, run } from '../replay.js';
 import { wasteOf } from '../sizes.js';
+import { feedsOf } from '../tensors.js';
 import { hold, placesOf, sessions } from './places.js';
 
 /**
@@ -231,7 +232,9 @@ export class StandaloneClient {
    */
   #found(args) {
     const { feeds, fetches, kept, options } = args;
-    const given = Object.keys(options).length || Object.values(kept).some((target) => target) ? null : this.#fed(feeds);
+    const isOther = Object.keys(options).length || Object.values(kept).some((target) => target)
+      || Object.values(feeds).some((value) => Array.isArray(/** @type {any} */ (value)?.data)); // strings
+    const given = isOther ? null : feedsOf(feeds, this.#housing?.tensors);
     if (!given || fetches?.some((name) => !this.#outputs.includes(name))) return null;
     /** @type {{entry: Entry, given: Record<string, Fed>, waste: number} | null} */
     let best = null;
@@ -242,23 +245,6 @@ export class StandaloneClient {
       if (sizes && (!best || waste < best.waste)) best = { entry, given, waste };
     }
     return best;
-  }
-
-  /** Feeds as replays take them; null where one of them is no tensor, or elsewhere. @param {RunArguments['feeds']} feeds */
-  #fed(feeds) {
-    /** @type {Record<string, Fed>} */
-    const found = {};
-    for (const [name, value] of /** @type {[string, any][]} */ (Object.entries(feeds))) {
-      if (!value || Array.isArray(value.data)) return null;
-      if (!('kind' in value)) {
-        found[name] = value;
-        continue;
-      }
-      const here = this.#housing?.fed(value);
-      if (!here) return null;
-      found[name] = here;
-    }
-    return found;
   }
 
   /** @param {number} stream @param {ArrayBufferView} view */

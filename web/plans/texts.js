@@ -39,7 +39,7 @@ const sessionOf = (session) => sessions.get(session)?.here ?? undefined;
 export async function ask(client, method, args, transfer, listening) {
   if (method === 'decode') {
     const { here } = client;
-    const own = here && args.caches.every((/** @type {any} */ { given }) => !('kind' in given) || here.housing.fed(given));
+    const own = here && args.caches.every((/** @type {any} */ { given }) => !('kind' in given) || here.housing.tensors.fed(given));
     return own && !client.lacks && sessionOf(args.sampler) ? begin({ ...args, decoder: client.handle }, here.housing) : beginInPython(client, args);
   }
   if (!(args.decoding < 0)) return (await client.start('a text goes on')).owner.call(method, args, transfer, listening);
