@@ -111,11 +111,7 @@ function pictureOf(name, tensor, layout) {
   const [, ...rest] = tensor.dims;
   const first = tensor.dims[0] === 1 ? tensor : new Tensor(tensor.type, /** @type {any} */ (tensor.data).slice(0, tensor.size / tensor.dims[0]), [1, ...rest]);
   const values = /** @type {ArrayLike<number>} */ (numbers(first));
-  let [low, high] = [Infinity, -Infinity];
-  for (let i = 0; i < values.length; i++) {
-    low = Math.min(low, values[i]);
-    high = Math.max(high, values[i]);
-  }
+  const [low, high] = extent(values);
   const plain = tensor.type === 'uint8' ? { mean: 1, bias: 0 } : low >= 0 && high <= 1.001 ? { mean: 255, bias: 0 }
     : { mean: 255 / ((high - low) || 1), bias: low };
   const image = new Tensor('float32', Float32Array.from(values), first.dims).toImageData({ tensorLayout: layout, norm: plain });
@@ -139,12 +135,17 @@ function frame(label, ...parts) {
   return svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT + 18}`, role: 'img', 'aria-label': label, class: 'chart' }, ...parts);
 }
 
-/** @param {ArrayLike<number>} values @returns {[number, number]} finite, with zero between them */
-function span(values) {
-  let [low, high] = [0, 0];
+/** The least and the largest of finite values, and of two more. @param {ArrayLike<number>} values */
+function extent(values, [low, high] = [Infinity, -Infinity]) {
   for (let i = 0; i < values.length; i++) {
     if (Number.isFinite(values[i])) [low, high] = [Math.min(low, values[i]), Math.max(high, values[i])];
   }
+  return [low, high];
+}
+
+/** @param {ArrayLike<number>} values @returns {[number, number]} finite, with zero between them */
+function span(values) {
+  const [low, high] = extent(values, [0, 0]);
   return [low, high === low ? low + 1 : high];
 }
 
@@ -171,10 +172,7 @@ function line(name, values) {
 
 /** @param {string} name @param {ArrayLike<number>} values */
 function histogram(name, values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (let i = 0; i < values.length; i++) {
-    if (Number.isFinite(values[i])) [low, high] = [Math.min(low, values[i]), Math.max(high, values[i])];
-  }
+  const [low, high] = extent(values);
   if (!(low < high)) return h('p', { class: 'note' }, `All ${formatCount(values.length, 'value')} are ${formatValue(values[0])}.`);
   const counts = new Array(BINS).fill(0);
   for (let i = 0; i < values.length; i++) {
