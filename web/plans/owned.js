@@ -1,7 +1,7 @@
 // @ts-check
 /** Tensors on the GPU whose memory is JavaScript's own: those of sessions over compiled models. */
 
-import { bitsOf } from '../elements.js';
+import { bitsOf, sizeOf } from '../elements.js';
 import { play } from '../player.js';
 import { caught, guarded } from '../staging.js';
 import { Tensors, isFree, isLongest, takeSpare } from '../tensors.js';
@@ -10,9 +10,6 @@ import { Tensors, isFree, isLongest, takeSpare } from '../tensors.js';
  * @typedef {import('../tensors.js').Memory} Memory
  * @typedef {import('../tensors.js').Remote} Remote
  */
-
-/** @param {readonly number[]} dims */
-const sizeOf = (dims) => dims.reduce((product, dim) => product * dim, 1);
 
 /** @param {string} type @param {readonly number[]} dims */
 const bytesOf = (type, dims) => Math.ceil((sizeOf(dims) * bitsOf(type)) / 8);

@@ -2,6 +2,7 @@
 /** What people give (pictures, drawings, numbers) as the tensors that a model takes. */
 
 import { rasterize } from '../draw/raster.js';
+import { luminance } from '../image.js';
 import { Tensor } from '../tensor.js';
 
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
@@ -93,20 +94,8 @@ export async function pictureTensor(input, picture, scale) {
     dataType: isBytes ? 'uint8' : 'float32',
     norm: isBytes ? undefined : { mean: scale.std.map((std) => 255 * std), bias: scale.mean.map((mean) => -255 * mean) },
   });
-  const data = channels === 1 ? grey(/** @type {any} */ (tensor.data), layout) : /** @type {any} */ (tensor.data);
+  const data = channels === 1 ? luminance(/** @type {any} */ (tensor.data), layout) : /** @type {any} */ (tensor.data);
   return { tensor: typed(input.type, data, dimsOf(input, layout, channels, canvas.height, canvas.width)), canvas };
-}
-
-/** Luminance of three channels (ITU-R BT.601). @param {Float32Array | Uint8Array} rgb @param {string} layout */
-function grey(rgb, layout) {
-  const size = rgb.length / 3;
-  const [pixelStep, channelStep] = layout === 'NHWC' ? [3, 1] : [1, size];
-  const made = rgb.slice(0, size);
-  for (let i = 0; i < size; i++) {
-    const at = i * pixelStep;
-    made[i] = 0.299 * rgb[at] + 0.587 * rgb[at + channelStep] + 0.114 * rgb[at + 2 * channelStep];
-  }
-  return made;
 }
 
 /**

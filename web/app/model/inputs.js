@@ -1,6 +1,7 @@
 // @ts-check
 import { Tensor } from '../../pyruntime.js';
 import { h } from '../../dom.js';
+import { luminance } from '../../image.js';
 import { formatShape } from '../format.js';
 import { readNpy } from './npy.js';
 import { dimensionKey, randomTensor } from './random_input.js';
@@ -151,15 +152,8 @@ function fromJson(text, { name, type }, dims) {
 
 /** Grey from red, green and blue. @param {Tensor} tensor @param {'NCHW' | 'NHWC'} layout */
 function luma({ type, data, dims }, layout) {
-  const values = /** @type {ArrayLike<number>} */ (data);
   const [height, width] = layout === 'NCHW' ? dims.slice(2) : dims.slice(1, 3);
-  const size = height * width;
-  const [pixel, channel] = layout === 'NCHW' ? [1, size] : [3, 1];
-  const grey = type === 'uint8' ? new Uint8Array(size) : new Float32Array(size);
-  for (let i = 0; i < size; i++) {
-    const at = i * pixel;
-    grey[i] = 0.299 * values[at] + 0.587 * values[at + channel] + 0.114 * values[at + 2 * channel];
-  }
+  const grey = luminance(/** @type {any} */ (data), layout);
   return new Tensor(type, grey, layout === 'NCHW' ? [1, 1, height, width] : [1, height, width, 1]);
 }
 
