@@ -1,7 +1,6 @@
 // @ts-check
 /**
- * Blobs, which the browser keeps outside this process, on disk where they are large: made of bytes as they come, and read from front
- * to back.
+ * Blobs, read from front to back.
  *
  * Chromium copies the rest of the item that a slice of a Blob in memory begins in, up to a whole part, and counts the copy until
  * the garbage collector takes the slice. When Blobs and copies come to 500 MiB, slices cannot be read, while the Blobs can. So what
@@ -15,39 +14,6 @@ const PASSED = 4 << 20;
 
 /** Milliseconds without a read after which nothing is kept open. */
 const IDLE_MS = 1000;
-
-/** Milliseconds before each further attempt to hand bytes over or to read them. */
-const PAUSES = [10, 100, 500, 1000, 2000, 4000];
-
-/** After a failed attempt: whether to try once more, now. @param {number} attempt */
-export async function again(attempt) {
-  if (attempt >= PAUSES.length) return false;
-  await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
-  return true;
-}
-
-/**
- * A Blob of these, which the browser has and can read: what it has no room for it drops silently, and Chromium loses Blobs that
- * are made while it begins to move others to the disk.
- * @param {Uint8Array<ArrayBuffer>[]} chunks
- */
-export async function blobOf(chunks) {
-  for (let attempt = 0; ; attempt++) {
-    const part = new Blob(chunks);
-    try {
-      await part.slice(-1).arrayBuffer();
-      return part;
-    } catch (error) {
-      if (!(await again(attempt))) throw error;
-    }
-  }
-}
-
-/** @param {string} url @param {number} nbytes @param {unknown} error */
-export function noRoom(url, nbytes, error) {
-  return new RangeError(`the browser has no room for ${url} (${nbytes.toLocaleString('en')} bytes): `
-    + `${/** @type {Error} */ (error).message}. Use a window that is not private, free disk space, or take a smaller model`);
-}
 
 /** The browser has lost what it was given, or somebody has changed the file behind it. */
 export class Unreadable extends Error {

@@ -7,7 +7,7 @@
 import { ReadAhead } from './ahead.js';
 import { Requests } from './requests.js';
 import { Scanner } from './scanner.js';
-import { blobOf, noRoom } from '../blobs.js';
+import { blobOf, noRoom } from '../parts.js';
 import { openStream } from '../stream.js';
 import { Buffers } from '../reading.js';
 import { strongTag } from '../tags.js';

@@ -8,10 +8,8 @@
 import { openFile } from './download.js';
 import { withResolvers } from '../resolvers.js';
 
-/**
- * @typedef {import('./download.js').Opened} Opened
- * @typedef {import('./download.js').Receiver} Receiver
- */
+/** @typedef {import('./download.js').Opened} Opened */
+/** @typedef {import('./download.js').Receiver} Receiver */
 
 /**
  * Firefox (153) sends what goes through a MessagePort to its main process and back: 90 MB take 0.3 to 0.4 s, more than a thread that

@@ -5,9 +5,10 @@
  * Python does: in workers.
  */
 
-import { BlobReader, Unreadable, again, noRoom, partWith } from '../blobs.js';
+import { BlobReader, Unreadable, partWith } from '../blobs.js';
 import { Arrival } from './arrival.js';
 import { around, partOf } from './scanner.js';
+import { again, noRoom } from '../parts.js';
 import { withResolvers } from '../resolvers.js';
 
 /** @typedef {import('./scanner.js').Segment} Segment */

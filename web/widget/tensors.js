@@ -1,8 +1,8 @@
 // @ts-check
 /** What people give (pictures, drawings, numbers) as the tensors that a model takes. */
 
+import { luminance } from '../draw/luminance.js';
 import { rasterize } from '../draw/raster.js';
-import { luminance } from '../image.js';
 import { Tensor } from '../tensor.js';
 
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */

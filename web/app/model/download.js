@@ -1,7 +1,7 @@
 // @ts-check
 /** Files from this site, kept for the next visit, with progress as they come. */
 
-import { blobOf, noRoom } from '../../blobs.js';
+import { blobOf, noRoom } from '../../parts.js';
 import { anew, openStream } from '../../stream.js';
 import * as store from './store.js';
 

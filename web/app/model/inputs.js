@@ -1,7 +1,7 @@
 // @ts-check
 import { Tensor } from '../../pyruntime.js';
 import { h } from '../../dom.js';
-import { luminance } from '../../image.js';
+import { luminance } from '../../draw/luminance.js';
 import { formatShape } from '../format.js';
 import { readNpy } from './npy.js';
 import { dimensionKey, randomTensor } from './random_input.js';
