@@ -8,7 +8,8 @@ from playwright.sync_api import Page
 MEGABYTE = 1 << 20
 
 ASK = """async ({ sizes }) => {
-    const { makeMemoryBy, orderSpare, resultMemory } = await import('/web/memory.js');
+    const { makeMemoryBy } = await import('/web/memory.js');
+    const { resultMemory } = await import('/web/readback.js');
     const { downloads } = await import('/web/loading/downloads.js');
     const { makeDownloader } = await import('/web/port.js');
     downloads.start(new Promise(() => {}), (port) => makeDownloader(port, () => {}));
@@ -22,10 +23,10 @@ ASK = """async ({ sizes }) => {
     const ready = [];
     const taken = [];
     for (const size of sizes) {
-        const { bytes, isReady } = resultMemory(size);
+        const { bytes, isReady } = resultMemory.take(size);
         ready.push(isReady && bytes.every((byte) => byte === 0));
         taken.push(bytes.fill(7).buffer);
-        orderSpare([size]);
+        resultMemory.taken([size]);
         await Promise.all(orders);
         await new Promise((resolve) => { setTimeout(resolve); });
     }
@@ -54,14 +55,15 @@ def test_result_memory__no_thread__is_made_at_each_run(page: Page, site_url: str
     page.goto(site_url + "e2e/blank.html")
     found = page.evaluate(
         """async () => {
-            const { makeMemoryBy, orderSpare, resultMemory } = await import('/web/memory.js');
+            const { makeMemoryBy } = await import('/web/memory.js');
+    const { resultMemory } = await import('/web/readback.js');
             const { downloads } = await import('/web/loading/downloads.js');
             let asked = 0;
             makeMemoryBy((nbytes) => { asked += 1; return downloads.memory(nbytes); });
             const ready = [];
             for (let i = 0; i < 3; i++) {
-                ready.push(resultMemory(1 << 20).isReady);
-                orderSpare([1 << 20]);
+                ready.push(resultMemory.take(1 << 20).isReady);
+                resultMemory.taken([1 << 20]);
                 await new Promise((resolve) => { setTimeout(resolve); });
             }
             return [ready, asked];

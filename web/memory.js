@@ -5,6 +5,8 @@
  * next run of the same sizes, where there is one.
  */
 
+import { resultMemory } from './readback.js';
+
 /** Bytes of a result from which on this pays: a token's logits. */
 const LEAST = 256 << 10;
 
@@ -24,26 +26,20 @@ let idle;
 /** @type {((nbytes: number) => Promise<ArrayBuffer>) | null} */
 let make = null;
 
-/** Have memory made by another thread. @param {(nbytes: number) => Promise<ArrayBuffer>} maker gives zeroed memory that is in place */
+/** Have memory of results made by another thread. @param {(nbytes: number) => Promise<ArrayBuffer>} maker gives zeroed memory in place */
 export function makeMemoryBy(maker) {
   make = maker;
+  Object.assign(resultMemory, { take, taken });
 }
 
-/**
- * Zeroed memory for a result; `isReady` says whether its pages are in place.
- * @param {number} nbytes
- * @returns {{bytes: Uint8Array<ArrayBuffer>, isReady: boolean}}
- */
-export function resultMemory(nbytes) {
+/** @type {typeof resultMemory.take} */
+function take(nbytes) {
   const buffer = spare.get(nbytes)?.pop();
   return { bytes: new Uint8Array(buffer ?? new ArrayBuffer(nbytes)), isReady: buffer !== undefined };
 }
 
-/**
- * A run has its results, of these sizes: order memory for the next one. Earlier it would be in the way of those.
- * @param {number[]} sizes
- */
-export function orderSpare(sizes) {
+/** Order memory for the next run. Earlier it would be in the way of the results. @type {typeof resultMemory.taken} */
+function taken(sizes) {
   const large = sizes.filter((nbytes) => nbytes >= LEAST);
   if (!make || !large.length) return;
   clearTimeout(idle);

@@ -2,9 +2,8 @@
 /** Plays a recorded command list: uploads, compute passes, one readback. */
 
 import { encode, encodeAhead, passOf, submitsOf, takeAhead } from './encoding.js';
-import { orderSpare, resultMemory } from './memory.js';
 import { LARGE } from './pieces.js';
-import { copyAll, Readback } from './readback.js';
+import { copyAll, Readback, resultMemory } from './readback.js';
 import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
 import { attend } from './waiting.js';
 
@@ -141,7 +140,7 @@ export async function play(device, commands, writes, reads, numbers) {
     ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
     : queue(device, commands, small, reads, numbers);
   scopes.push(...uploaded);
-  const memory = reads.map(({ nbytes }) => resultMemory(nbytes));
+  const memory = reads.map(({ nbytes }) => resultMemory.take(nbytes));
   const results = memory.map(({ bytes }) => bytes);
   const { pieces } = readback;
   const cold = pieces.filter(({ result }) => results[result].length >= COLD && !memory[result].isReady);
@@ -150,7 +149,7 @@ export async function play(device, commands, writes, reads, numbers) {
     if (pieces.length) await settle(device, commands, numbers, arrivals, pieces, results, cold);
     await caught(scopes);
     readback.end();
-    orderSpare(reads.map(({ nbytes }) => nbytes));
+    resultMemory.taken(reads.map(({ nbytes }) => nbytes));
     return results.map(({ buffer }) => buffer);
   } catch (error) {
     arrivals.catch(() => {});

@@ -49,6 +49,14 @@ function poolOf(device) {
   return pool;
 }
 
+/** Where results get their memory: anew, unless another thread has made it ready (memory.js). */
+export const resultMemory = {
+  /** Zeroed memory; whether its pages are in place. @type {(nbytes: number) => {bytes: Uint8Array<ArrayBuffer>, isReady: boolean}} */
+  take: (nbytes) => ({ bytes: new Uint8Array(nbytes), isReady: false }),
+  /** Hears that a run has its results, of these sizes. @type {(sizes: number[]) => void} */
+  taken: () => {},
+};
+
 /** @param {Read} read @param {number} result @returns {Planned[]} */
 function cut({ buffer, offset, nbytes }, result) {
   const pieces = [];

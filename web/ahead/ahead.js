@@ -9,9 +9,8 @@
  * other outputs memory of their own. After one, more runs must follow from one another before it is tried again.
  */
 
-import { orderSpare, resultMemory } from '../memory.js';
 import { enqueue } from '../player.js';
-import { collect, copyOf, stage } from '../readback.js';
+import { collect, copyOf, resultMemory, stage } from '../readback.js';
 import { matches, prepare, readsOf, results } from '../replay.js';
 import { caught, waits } from '../staging.js';
 import { attend } from '../waiting.js';
@@ -290,10 +289,10 @@ export class Ahead {
   #send(device, recordings, reads) {
     const pieces = stage(device, reads);
     const scopes = enqueue(device, recordings, pieces.map(copyOf));
-    const bytes = reads.map(({ nbytes }) => resultMemory(nbytes).bytes);
+    const bytes = reads.map(({ nbytes }) => resultMemory.take(nbytes).bytes);
     const arrived = Promise.all([caught(scopes), ...pieces.map((piece) => collect(device, piece, bytes))])
       .then(() => {
-        orderSpare(reads.map(({ nbytes }) => nbytes));
+        resultMemory.taken(reads.map(({ nbytes }) => nbytes));
         return bytes.map(({ buffer }) => buffer);
       }, (error) => {
         for (const { replay } of recordings) replay.live = false; // Python finds out why
