@@ -13,21 +13,21 @@ __all__ = ["all_of", "forget_frames"]
 async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
     """Wait for all of these, also where one fails: what the others allocate meanwhile has to be freed.
 
-    Raises what the first of them raised.
+    Raises what the first of these raised, in the order of the arguments: one may fail only because one before it does.
     """
-    failures: list[BaseException] = []
+    failures: dict[int, BaseException] = {}
     try:
-        await asyncio.gather(*(_noted(part, failures) for part in parts), return_exceptions=True)
+        await asyncio.gather(*(_noted(i, part, failures) for i, part in enumerate(parts)), return_exceptions=True)
         if failures:
-            raise failures[0]
+            raise failures[min(failures)]
     finally:
         for part in parts:
             part.close()  # one that was cancelled before its first turn has not begun
         failures.clear()  # a traceback that leads to this frame, which holds its exception, would be a cycle
 
 
-async def _noted(part: Coroutine[Any, Any, object], failures: list[BaseException]) -> None:
-    """Await `part`, and append what it raises, which refers to nothing that `part` had, to `failures`.
+async def _noted(number: int, part: Coroutine[Any, Any, object], failures: dict[int, BaseException]) -> None:
+    """Await `part`, and keep what it raises, which refers to nothing that `part` had, in `failures`.
 
     In Pyodide the frames of a task lead back to it, and to the future that it waited for last. So a task that raised
     this itself would be a cycle, which keeps the locals of all frames on the way to the caller that handles it.
@@ -36,7 +36,7 @@ async def _noted(part: Coroutine[Any, Any, object], failures: list[BaseException
         await part
     except BaseException as error:
         forget_frames(error)
-        failures.append(error)
+        failures[number] = error
     finally:
         del failures
 
