@@ -212,11 +212,12 @@ fn main(
   let s = r - place.y;
   let t = r;
 //#endif
-  let here = vec3<u32>(batch, head, s);
+  // Where nothing is new s may be below 0: read nothing outside of the tensors, which drivers answer in their own ways.
+  let here = vec3<u32>(batch, head, select(0u, s, is_new));
   var row = Row(part, place.x + dot(here, strides.xyz), strides.w, dot(here, angles.xyz), angles.w, 1.0);
 //#if LENGTHS
 //#if TURN
-  row.angles = angles_of(batch, s, sizes.y);
+  row.angles = angles_of(batch, here.z, sizes.y);
 //#endif
 //#endif
 //#if NORM

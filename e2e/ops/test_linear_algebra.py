@@ -12,7 +12,6 @@ import pytest
 from e2e.gpu import Gpu
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
-from pyruntime.kernels import matmul as matmul_kernels
 from pyruntime.kernels.matmul import matmul, product_of
 from pyruntime.kernels.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.ops.base import Op
@@ -94,13 +93,6 @@ def test_tiled__four_slices__as_numpy(gpu: Gpu) -> None:
 @pytest.mark.parametrize("shape", [(70, 100, 96), (65, 67, 101)])
 def test_tiled__medium_slices__as_numpy(gpu: Gpu, shape: tuple[int, int, int]) -> None:
     _check_product(gpu, shape, tiling=replace(MEDIUM, slices=2))
-
-
-def test_tiled__slices_joined_by_halves__as_numpy(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Four slices of the medium tile need 48 KiB: the small one takes their way here.
-    tiling = replace(SMALL, slices=4)
-    monkeypatch.setattr(matmul_kernels, "SMALL", replace(SMALL, high=16, wide=16))
-    _check_product(gpu, (37, 70, 330), tiling=tiling)
 
 
 @pytest.mark.parametrize("trans", LAYOUTS)
