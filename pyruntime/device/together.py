@@ -34,7 +34,7 @@ async def _noted(number: int, part: Coroutine[Any, Any, object], failures: dict[
     """
     try:
         await part
-    except BaseException as error:
+    except BaseException as error:  # boundary: all_of raises it when the others have ended
         forget_frames(error)
         failures[number] = error
     finally:

@@ -48,16 +48,16 @@ ALWAYS: dict[str, str] = {
 """Optional inputs that are always given."""
 
 NEVER: dict[str, str] = {
-    **{
-        name: "refused: for engines that take tokens back, or of onnxruntime's CUDA provider"
-        for name in (
+    **dict.fromkeys(
+        (
             "GatedDeltaNet.capture_count",
             "GatedDeltaNet.state_update_active",
             "VarlenCausalConvWithState.capture_count",
             "VarlenCausalConvWithState.kernel_delta",
             "VarlenCausalConvWithState.previous_mask",
-        )
-    },
+        ),
+        "refused: for engines that take tokens back, or of onnxruntime's CUDA provider",
+    ),
     "MoEGroupRouter.projection_weight": "onnxruntime wants widths of 256 there, see test_moe_group_router",
     **{
         f"QMoE.{name}": "of floats of 4 and 8 bits"
