@@ -46,7 +46,7 @@ function partsOf(piece) {
  * @param {Uint8Array[]} results
  * @param {Piece[]} cold those whose pages are not in place
  */
-async function settle(device, commands, numbers, arrivals, pieces, results, cold) {
+async function waitFor(device, commands, numbers, arrivals, pieces, results, cold) {
   const parts = cold.flatMap(partsOf);
   let encoded = false;
   const work = () => {
@@ -146,7 +146,7 @@ export async function play(device, commands, writes, reads, numbers) {
   const cold = pieces.filter(({ result }) => results[result].length >= COLD && !memory[result].isReady);
   const arrivals = readback.collect(results, scopes);
   try {
-    if (pieces.length) await settle(device, commands, numbers, arrivals, pieces, results, cold);
+    if (pieces.length) await waitFor(device, commands, numbers, arrivals, pieces, results, cold);
     await caught(scopes);
     readback.end();
     resultMemory.taken(reads.map(({ nbytes }) => nbytes));

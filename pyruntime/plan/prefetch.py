@@ -39,7 +39,7 @@ class Prefetch:
         self._asked: dict[str, None] = {}
 
     def __call__(self, at: int, placed: Placed, times: int) -> None:
-        """Note a node; see `place`. Plans of much work have no quick kernels, those asked for before included."""
+        """Note a node; see `place`. Plans of much work have no fallback kernels, those asked for before included."""
         was_much = self.is_much
         self._work += times * sum(hint(d.flops) for d in placed.dispatches)
         if self._predicted is None or self._ask is None:
@@ -51,7 +51,7 @@ class Prefetch:
 
     @property
     def is_much(self) -> bool:
-        """Whether the nodes placed so far are too much work for quick kernels."""
+        """Whether the nodes placed so far are too much work for fallback kernels."""
         return self._work > MOST_WORK
 
 

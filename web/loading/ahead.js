@@ -40,6 +40,7 @@ export class ReadAhead {
   #isOver = false;
   #isFound = false;
   #receiver;
+  #known = /** @type {Segment[] | null} */ (null); // what the file's end tells of, once that was asked for
   /** Whether bytes were computed from the file's end that nobody has sent yet. */
   #isComputed = false;
   /** Where the stream is. */
@@ -161,7 +162,7 @@ export class ReadAhead {
    */
   async #jump(scanner, requests) {
     const { size } = requests;
-    const known = scanner.graph ? await this.#between(requests, scanner.graph) : [];
+    const known = scanner.graph ? (this.#known ??= await this.#between(requests, scanner.graph)) : [];
     for (let window = WINDOW; ;) {
       if (scanner.passing > NEAR || scanner.at + scanner.passing >= size) {
         scanner.skip();
