@@ -26,14 +26,14 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from bench import cases
+from pyruntime.compiler.refusals import TooEarly
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.session.program import Program
-from pyruntime.session.refusals import TooEarly
-from pyruntime.session.report import stages_of
+from pyruntime.session.inspect.report import stages_of
+from pyruntime.session.run.program import Program
 
 LIST = Path(__file__).with_suffix(".txt")
 FAMILIES = ("convolution",)

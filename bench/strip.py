@@ -26,7 +26,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pyruntime.ir import DType
-from pyruntime.onnx.external import ExternalFiles
+from pyruntime.onnx.formats.external import ExternalFiles
 from pyruntime.onnx.reader import read_model
 
 SMALLEST = 2048

@@ -24,12 +24,35 @@ from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
 HERE = Path(__file__).parent
 LONGEST = (
-    *("test_notebooks", "transformers/test_pipelines", "conformance/test_models", "test_kept_texts", "test_kept_plans"),
-    *("test_startup", "test_kept_caches", "conformance/test_node_cases", "test_plans", "conformance/test_forms"),
-    *("test_window", "ops/test_contrib", "test_page_kept", "test_ported_pages", "test_reliability", "test_generate"),
-    *("test_reliability_page", "test_large_tensors", "test_reading_ahead", "conformance/test_saved_plans"),
-    *("test_page", "test_writing_memory", "ops/test_lanes", "test_javascript_decoding", "test_growing_caches"),
-    *("ops/test_attention", "test_bench", "ops/test_integer_products", "test_loading"),
+    "published/test_notebooks",
+    "transformers/test_pipelines",
+    "conformance/test_models",
+    "plans/test_cached_plan_texts",
+    "plans/test_cached_plans",
+    "loading/test_startup",
+    "plans/test_cached_plan_caches",
+    "conformance/test_node_cases",
+    "plans/test_plans",
+    "conformance/test_forms",
+    "text/test_window",
+    "ops/test_contrib",
+    "demo/test_page_kept",
+    "published/test_ported_pages",
+    "reliability/test_reliability",
+    "text/test_generate",
+    "reliability/test_reliability_page",
+    "loading/test_large_tensors",
+    "loading/test_prefetch",
+    "conformance/test_saved_plans",
+    "demo/test_page",
+    "text/test_writing_memory",
+    "ops/test_lanes",
+    "text/test_javascript_decoding",
+    "execution/test_growing_caches",
+    "ops/attention/test_attention",
+    "published/test_bench",
+    "ops/products/test_integer_products",
+    "loading/test_loading",
 )
 """Files that take about half a minute or more go before the others, so that no browser is left alone with one."""
 
@@ -199,7 +222,7 @@ def shared_lone_python(guarded_browser: Browser, lenient_server: Server) -> Iter
 
 @pytest.fixture(params=["page", "wheel"])
 def any_python(request: pytest.FixtureRequest) -> Iterator[BrowserPython]:
-    """`python_in_browser` twice: web/device.js is the page's, and, as in a notebook, what Python's wheel has of it."""
+    """`python_in_browser` twice: web/gpu/device.js is the page's, and, as in a notebook, the wheel's."""
     python: BrowserPython = request.getfixturevalue(
         "shared_python" if request.param == "page" else "shared_lone_python"
     )

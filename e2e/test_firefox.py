@@ -143,7 +143,7 @@ def test_wait__for_nothing_at_all__is_soon_answered_by_a_question_or_two(page: S
     """Where nobody submits, Firefox looks every 100 ms; the first waits find out, by about 200 questions each."""
     found = page.evaluate(
         """
-        const { attend } = await import('/web/waiting.js');
+        const { attend } = await import('/web/gpu/waiting.js');
         const device = await (await navigator.gpu.requestAdapter()).requestDevice();
         let questions = 0;
         const push = device.pushErrorScope.bind(device);

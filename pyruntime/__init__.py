@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     )
     from pyruntime.session import IOBinding as SessionIOBinding
     from pyruntime.session import available_providers as get_available_providers
-    from pyruntime.session.devices import (
+    from pyruntime.session.api.devices import (
         OrtAllocatorType,
         OrtDevice,
         OrtDeviceMemoryType,
@@ -66,16 +66,16 @@ if TYPE_CHECKING:
         OrtMemoryInfoDeviceType,
         OrtMemType,
     )
-    from pyruntime.session.gpu import gpu
-    from pyruntime.session.insight import AssignedNode as OrtEpAssignedNode
-    from pyruntime.session.insight import AssignedSubgraph as OrtEpAssignedSubgraph
+    from pyruntime.session.api.gpu import gpu
+    from pyruntime.session.api.model_of import model_of
+    from pyruntime.session.api.ortvalue import copy_tensors
+    from pyruntime.session.inspect.insight import AssignedNode as OrtEpAssignedNode
+    from pyruntime.session.inspect.insight import AssignedSubgraph as OrtEpAssignedSubgraph
     from pyruntime.session.log import (
         set_default_logger_callback,
         set_default_logger_severity,
         set_default_logger_verbosity,
     )
-    from pyruntime.session.model_of import model_of
-    from pyruntime.session.ortvalue import copy_tensors
 
 __version__ = "0.1.0"
 
@@ -151,14 +151,14 @@ _ELSEWHERE = {
     "TensorType": ("pyruntime.ir", "TensorType"),
     "custom_op": ("pyruntime.ops.custom", "custom_op"),
     "get_available_providers": ("pyruntime.session", "available_providers"),
-    "gpu": ("pyruntime.session.gpu", "gpu"),
-    "model_of": ("pyruntime.session.model_of", "model_of"),
+    "gpu": ("pyruntime.session.api.gpu", "gpu"),
+    "model_of": ("pyruntime.session.api.model_of", "model_of"),
     "set_default_logger_callback": ("pyruntime.session.log", "set_default_logger_callback"),
     "set_default_logger_severity": ("pyruntime.session.log", "set_default_logger_severity"),
     "set_default_logger_verbosity": ("pyruntime.session.log", "set_default_logger_verbosity"),
     "set_seed": ("pyruntime.ops.randomness", "set_seed"),
     **{
-        name: ("pyruntime.session.devices", name)
+        name: ("pyruntime.session.api.devices", name)
         for name in (
             "OrtAllocatorType",
             "OrtDevice",
@@ -169,10 +169,10 @@ _ELSEWHERE = {
             "OrtMemoryInfoDeviceType",
         )
     },
-    "OrtEpAssignedNode": ("pyruntime.session.insight", "AssignedNode"),
-    "OrtEpAssignedSubgraph": ("pyruntime.session.insight", "AssignedSubgraph"),
+    "OrtEpAssignedNode": ("pyruntime.session.inspect.insight", "AssignedNode"),
+    "OrtEpAssignedSubgraph": ("pyruntime.session.inspect.insight", "AssignedSubgraph"),
     "SessionIOBinding": ("pyruntime.session", "IOBinding"),
-    "copy_tensors": ("pyruntime.session.ortvalue", "copy_tensors"),
+    "copy_tensors": ("pyruntime.session.api.ortvalue", "copy_tensors"),
 }
 
 

@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from pyruntime.compiler.saved import read
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import InvalidArgument, NoSuchFile, OrtError
 from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
-from pyruntime.plan.saved import read
 from pyruntime.session import InferenceSession, SessionOptions
-from pyruntime.session.ahead import compile_model, profiles, read_target
-from pyruntime.session.explanation import KernelUse, kernels_of
-from pyruntime.session.feeds import from_user
+from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
+from pyruntime.session.api.feeds import from_user
+from pyruntime.session.inspect.explanation import KernelUse, kernels_of
+from pyruntime.session.inspect.memory_plan import MemoryPlan
 from pyruntime.session.markup import bytes_text, text_table
-from pyruntime.session.memory_plan import MemoryPlan
-from pyruntime.session.program import Program, Stage
+from pyruntime.session.run.program import Program, Stage
 
 __all__ = ["main"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyruntime.onnx.source import ArrivingSource
+from pyruntime.onnx.formats.source import ArrivingSource
 
 __all__ = ["Following"]
 

@@ -62,7 +62,7 @@ def typed(array: Array | None, known: bool = True) -> TensorType | None:
 
 
 def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
-    """The operator's outputs: on NumPy, or on `gpu` (a e2e.gpu.Gpu)."""
+    """The operator's outputs: on NumPy, or on `gpu` (a e2e.harness.gpu.Gpu)."""
     types: list[Any] = [typed(x) for x in inputs]
     outs: tuple[Any, ...] = op.infer(*types)
     values = [None if x is None else carrier(x)[1] for x in inputs]

@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import parser
 
 from pyruntime.ir import DeclaredType, DType, TensorType, ValueType, declared_element, known
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import RunContext, interpret
 from tests.harness import carrier

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyruntime.plan import build
-from pyruntime.plan.plan import Command, HostStep, Plan
+from pyruntime.compiler import build
+from pyruntime.compiler.plan import Command, HostStep, Plan
 
 __all__ = ["compared", "written"]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pyruntime.compiler.plan import GpuSegment, Plan
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import HostTensor, TensorType, ValueType, evaluate
 from pyruntime.kernels import Target
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import interpret
-from pyruntime.plan.plan import GpuSegment, Plan
-from pyruntime.session.program import Program, Run
-from pyruntime.session.stages import Stage, type_of
+from pyruntime.session.run.program import Program, Run
+from pyruntime.session.run.stages import Stage, type_of
 from tests.models import value_of
 
 __all__ = ["Watched", "disagreements"]

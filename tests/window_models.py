@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from pyruntime.compiler.typing import Guards, Typing
 from pyruntime.ir import Array, DType, TensorType, TypedGraph
 from pyruntime.kernels import Limits, Target
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.passes import optimize
-from pyruntime.plan.typing import Guards, Typing
 
 __all__ = ["GPU", "WindowModel", "Windows", "optimized", "types"]
 

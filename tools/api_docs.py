@@ -46,7 +46,7 @@ def page() -> str:
     )
     parts.append(_code((ROOT / "web" / "pyruntime.d.ts").read_text(), "ts"))
     parts.append("\n## Text\n\nHow to use it: [generate.md](generate.md). Exported by `web/pyruntime.js`, too:\n")
-    parts.append(_code((ROOT / "web" / "generate" / "generator.d.ts").read_text(), "ts"))
+    parts.append(_code((ROOT / "web" / "text" / "generator.d.ts").read_text(), "ts"))
     parts.append("\n# Widget\n\nHow to use it: [widget.md](widget.md). Its declarations, `web/widget.d.ts`:\n")
     parts.append(_code((ROOT / "web" / "widget.d.ts").read_text(), "ts"))
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""The digits model's input, defined once: for training, tests, the demo and (as its twin `web/draw/raster.js`) pages.
+"""The digits model's input, defined once: for training, tests, the demo and pages (`web/ui/draw/raster.js`).
 
 A model input is float32 `[N, 1, 16, 16]`: ink in [0, 1], 0 is paper, the digit centred and its longer side filling
 the image. There are two ways to get one:

@@ -1,4 +1,4 @@
-"""Fit the polynomials of shaders/lib/math.wgsl and pyruntime/ops/_special.py, and print their coefficients.
+"""Fit the polynomials of shaders/lib/math.wgsl and ops/elementwise/special_functions.py; print their coefficients.
 
     python -m tools.fit_math
 

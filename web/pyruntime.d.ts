@@ -392,8 +392,8 @@ export declare namespace InferenceSession {
   type ValueMetadata = import('./pyruntime.js').ValueMetadata;
 }
 
-export type * from './generate/generator.js';
-export { TextGenerator } from './generate/generator.js';
+export type * from './text/generator.js';
+export { TextGenerator } from './text/generator.js';
 
 export interface Env {
   /**
@@ -469,7 +469,7 @@ export declare function adapterInfo(): Promise<AdapterInfo | null>;
 declare const api: {
   readonly InferenceSession: typeof InferenceSession;
   readonly Tensor: typeof Tensor;
-  readonly TextGenerator: typeof import('./generate/generator.js').TextGenerator;
+  readonly TextGenerator: typeof import('./text/generator.js').TextGenerator;
   readonly env: typeof env;
   readonly operators: typeof operators;
   readonly preload: typeof preload;

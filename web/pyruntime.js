@@ -7,12 +7,12 @@
  *   const { y } = await session.run({ x: new Tensor('float32', data, [1, 3, 224, 224]) });
  */
 
-import { optionsOf } from './arguments.js';
-import { client } from './client.js';
-import { env } from './env.js';
-import { TextGenerator } from './generate/on_demand.js';
-import { InferenceSession } from './session.js';
-import { Tensor } from './tensor.js';
+import { optionsOf } from './api/arguments.js';
+import { client } from './api/client.js';
+import { env } from './api/env.js';
+import { TextGenerator } from './text/on_demand.js';
+import { InferenceSession } from './api/session.js';
+import { Tensor } from './api/tensor.js';
 
 export { InferenceSession, Tensor, TextGenerator, env };
 

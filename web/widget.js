@@ -9,14 +9,14 @@
  */
 
 import { InferenceSession, TextGenerator } from './pyruntime.js';
-import { h } from './dom.js';
-import { INPUTS } from './widget/inputs.js';
-import { readLabels } from './widget/labels.js';
-import { show } from './widget/outputs.js';
-import { progressBar } from './widget/progress.js';
-import { styleSheet } from './widget/style.js';
-import { numbersTensor, scaleOf } from './widget/tensors.js';
-import { WRITING } from './widget/writing.js';
+import { h } from './ui/dom.js';
+import { INPUTS } from './ui/widget/inputs.js';
+import { readLabels } from './ui/widget/labels.js';
+import { show } from './ui/widget/outputs.js';
+import { progressBar } from './ui/widget/progress.js';
+import { styleSheet } from './ui/widget/style.js';
+import { numbersTensor, scaleOf } from './ui/widget/tensors.js';
+import { WRITING } from './ui/widget/writing.js';
 
 /** @typedef {import('./pyruntime.js').Feeds} Feeds */
 

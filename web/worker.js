@@ -1,10 +1,10 @@
 // @ts-check
 /** The dedicated worker that hosts Python. */
 
-import { askAhead } from './picture.js';
+import { askAhead } from './snapshot/memory.js';
 
 // A dozen modules, which arrive while what Python starts from is on its way.
-const host = import('./host.js');
+const host = import('./worker/host.js');
 host.catch((error) => self.reportError(error));
 
 /**
@@ -15,7 +15,7 @@ function withoutBuffers(value) {
   for (const output of Object.values(value ?? {})) if (output?.kind === 'gpu') delete output.buffer;
 }
 
-/** @param {import('./protocol.js').Answer} message @param {Transferable[]} transfer */
+/** @param {import('./api/protocol.js').Answer} message @param {Transferable[]} transfer */
 function post(message, transfer) {
   if ('value' in message) withoutBuffers(message.value);
   self.postMessage(message, { transfer });

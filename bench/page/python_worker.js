@@ -2,8 +2,8 @@
 /** Runs bench/page/inside.py in the environment that web/worker.js gives to sessions. */
 
 import { snapshot } from './counters.js';
-import { places } from '../web/env.js';
-import { startPython } from '../web/runtime.js';
+import { places } from '../web/api/env.js';
+import { startPython } from '../web/worker/runtime.js';
 
 const ready = (async () => {
   const pyodide = await startPython(places(), () => {});

@@ -15,7 +15,7 @@ from e2e.conformance.cases import MODEL_SETS, Case, model_cases, node_cases
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import DType
 from pyruntime.ir.encoding import encode
-from pyruntime.session.ahead import compile_model
+from pyruntime.session.aot.compile_ahead import compile_model
 
 __all__ = ["SavedCase", "every_case", "saved", "saved_cases"]
 

@@ -22,7 +22,7 @@ from tests.sampling import ALL
 pytestmark = pytest.mark.unguarded
 
 KERNELS = {"software": "", "gpu": "software,packed_dot"}
-"""What is switched off for kernels of each sort; rows rounded to 8 bits are compared in e2e/ops/test_packed_dot.py."""
+"""What is switched off for kernels of each sort; e2e/ops/products/test_packed_dot.py compares rows of 8 bits."""
 WHOLE = SIZES[0]
 
 

@@ -15,7 +15,7 @@ RUN = """
     import os
     verify = os.environ.pop("PYRUNTIME_VERIFY", "0")  # what plans are proved by would name the mistake first
     import pyruntime as ort
-    from pyruntime.plan.lifetimes import Lifetimes
+    from pyruntime.compiler.lifetimes import Lifetimes
 
     options = ort.SessionOptions()
     options.add_session_config_entry("pyruntime.sanitize", "1")

@@ -25,7 +25,7 @@ const failure = async (work) => {
 
 DOWNLOADS_ARE_UP = """
     const { downloads } = await import('/web/loading/downloads.js');
-    const { makeDownloader } = await import('/web/port.js');
+    const { makeDownloader } = await import('/web/api/port.js');
     downloads.start(new Promise(() => {}), (port) => makeDownloader(port, (message) => downloads.failed(message)));
     for (let tries = 0; !downloads.resources.length; tries++) {
         if (tries === 1500) throw new Error('no worker has come');
@@ -71,7 +71,7 @@ class Script:
         self("await adapterInfo()")
 
     def gpu_bytes(self) -> dict[str, int]:
-        """What is on the GPU by label, without the staging buffers that web/player.js keeps; needs `watch`."""
+        """What is on the GPU by label, without the staging buffers that web/gpu/player.js keeps; needs `watch`."""
         held: dict[str, int] = self.worker.evaluate("() => gpuBytes()")
         return {label: size for label, size in held.items() if label != "staging"}
 

@@ -27,7 +27,7 @@ const write = async (input, options, from = generator) => {
 const textOf = (pieces) => pieces.map(({ text }) => text).join('');
 const idsOf = (pieces) => pieces.map(({ id }) => id);
 const counts = async () => {
-  const { client } = await import('/web/client.js');
+  const { client } = await import('/web/api/client.js');
   return client().call('keptTensors', {});
 };
 """

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 
 
 @pytest.fixture(scope="session")

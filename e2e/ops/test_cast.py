@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array, DType
 from pyruntime.ir.encoding import encode
 from tests.harness import carrier, make_op, run_op
-from tests.ops.cast_cases import REAL, samples
+from tests.ops.elementwise.cast_cases import REAL, samples
 from tests.oracle import node_of
 
 ON_GPU = [d for d in REAL if d.compute]

@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Limits, Target
 from pyruntime.ops.base import Unsupported
 from pyruntime.ops.registry import op_class
 from tests.harness import check_case, typed
-from tests.ops import elementwise_cases as cases
+from tests.ops.elementwise import elementwise_cases as cases
 
 FLOATS = ["float32", "float16", "bfloat16"]
 ON_HOST = {

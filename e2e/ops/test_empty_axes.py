@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import DType
 from pyruntime.ir.encoding import round_to
 from tests.harness import run_op

@@ -9,13 +9,13 @@ import onnxruntime
 import pytest
 
 from pyruntime.ir import Array
-from pyruntime.kernels.attention_form import HeadView
-from pyruntime.ops.fused_attention import FusedAttention
-from pyruntime.ops.fused_elementwise import FusedElementwise, Step
-from pyruntime.ops.fused_rotary import FusedRotary
-from pyruntime.ops.paired_product import PairedProduct
+from pyruntime.kernels.attention.description import HeadView
+from pyruntime.ops.fused.attention import FusedAttention
+from pyruntime.ops.fused.elementwise import FusedElementwise, Step
+from pyruntime.ops.fused.paired_product import PairedProduct
+from pyruntime.ops.fused.rolled_transpose import RolledTranspose
+from pyruntime.ops.fused.rotary import FusedRotary
 from pyruntime.ops.registry import newest, op_class
-from pyruntime.ops.rolled_transpose import RolledTranspose
 from tests.harness import run_op
 from tests.sampling import matrix
 from tests.window_models import WindowModel, Windows, optimized

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.kernel import Kernel
+from pyruntime.kernels.ir.fallback import without_quick
+from pyruntime.kernels.ir.kernel import Kernel
 from pyruntime.kernels.legalize import legalize
-from pyruntime.kernels.module import Module
-from pyruntime.kernels.quick import without_quick
+from pyruntime.kernels.wgsl.module import Module
 from tests.harness import run_op
 from tests.kernels.lane_cases import CASES, of_size, shuffles
 

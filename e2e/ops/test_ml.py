@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
 from pyruntime.ops.base import Unsupported
 from tests.harness import make_op, run_op, typed
-from tests.ops.test_ml import ML, noise
-from tests.ops.test_trees import MODES, X, ensemble, forest, votes
+from tests.ops.ml.test_ml import ML, noise
+from tests.ops.ml.test_trees import MODES, X, ensemble, forest, votes
 from tests.oracle import node_of
 
 

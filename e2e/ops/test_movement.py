@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.movement_cases import DTYPES, RANDOM, check_moves, random_case
+from tests.ops.movement.movement_cases import DTYPES, RANDOM, check_moves, random_case
 
 
 @pytest.mark.parametrize("name", [name for name in RANDOM if name != "compress"])

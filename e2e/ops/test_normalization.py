@@ -10,13 +10,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
-from pyruntime.kernels.candidates import Noted
-from pyruntime.kernels.groups_candidates import GROUP_NORMS, GroupsProblem
+from pyruntime.kernels.rows.groups_candidates import GROUP_NORMS, GroupsProblem
 from pyruntime.kernels.samples import sample
+from pyruntime.kernels.selection.candidates import Noted
 from tests.harness import run_op, typed
-from tests.ops.test_normalization import SHAPES, batch_inputs, normalization_op
+from tests.ops.normalization.test_normalization import SHAPES, batch_inputs, normalization_op
 
 TOLERANCE = {"float32": (1e-4, 1e-4), "float16": (5e-3, 5e-3), "bfloat16": (4e-2, 4e-2)}
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
 from tests.harness import make_op, run_op
 from tests.oracle import node_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.kernels import Target
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Unsupported

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from tests.harness import make_op, run_op
-from tests.ops.test_optimizer import TRAINING
+from tests.ops.training.test_optimizer import TRAINING
 from tests.oracle import node_of
 
 

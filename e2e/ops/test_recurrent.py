@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.kernels import recurrent
 from tests.harness import make_op, run_op, typed
-from tests.ops.recurrent_cases import CASES, OUTPUTS, ROUNDED, inputs_of, rounded_inputs
+from tests.ops.recurrent.recurrent_cases import CASES, OUTPUTS, ROUNDED, inputs_of, rounded_inputs
 from tests.oracle import node_of
 
 

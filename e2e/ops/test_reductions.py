@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
-from pyruntime.kernels.candidates import Noted
-from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem
+from pyruntime.kernels.rows.reduce_candidates import REDUCTIONS, ReductionProblem
 from pyruntime.kernels.samples import sample
-from pyruntime.ops.gradient import SumTo
+from pyruntime.kernels.selection.candidates import Noted
+from pyruntime.ops.training.gradient import SumTo
 from tests.harness import make_op, run_op, typed
 from tests.oracle import node_of
 

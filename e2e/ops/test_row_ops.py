@@ -10,13 +10,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
-from pyruntime.kernels.candidates import Family, Noted
-from pyruntime.kernels.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem
+from pyruntime.kernels.rows.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem
 from pyruntime.kernels.samples import sample
+from pyruntime.kernels.selection.candidates import Family, Noted
 from tests.harness import make_op, run_op, typed
-from tests.ops.test_row_ops import AWKWARD
+from tests.ops.normalization.test_row_ops import AWKWARD
 from tests.oracle import node_of
 
 TOLERANCE = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 1e-2}

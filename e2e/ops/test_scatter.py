@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.ops.scatter import ScatterElements, ScatterND
+from pyruntime.ops.indexing.scatter import ScatterElements, ScatterND
 from tests.harness import run_op
-from tests.ops.scatter_cases import DTYPES, REDUCTIONS, check_scatter, expected
+from tests.ops.indexing.scatter_cases import DTYPES, REDUCTIONS, check_scatter, expected
 
 
 @pytest.mark.parametrize("op_type", ["ScatterElements", "ScatterND"])

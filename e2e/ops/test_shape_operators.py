@@ -13,8 +13,8 @@ from pyruntime.ir import Array, Constant, DType
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import op_class
 from tests.harness import run_op
-from tests.ops.cache_cases import check_tensor_scatter
-from tests.ops.movement_cases import DTYPES, RANDOM, check_moves, one_hot_case, random_case
+from tests.ops.attention.cache_cases import check_tensor_scatter
+from tests.ops.movement.movement_cases import DTYPES, RANDOM, check_moves, one_hot_case, random_case
 
 FOLDED = [name for name in RANDOM if name not in ("compress", "transpose")]
 

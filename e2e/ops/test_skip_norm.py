@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import Array
-from pyruntime.ops.skip_norm import SkipNorm
+from pyruntime.ops.normalization.skip_norm import SkipNorm
 from tests.harness import run_op
 from tests.sampling import matrix
 

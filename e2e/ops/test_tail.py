@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array, DType
-from pyruntime.kernels import convolution
-from pyruntime.kernels.candidates import Family
-from pyruntime.kernels.conv_candidates import CONVOLUTIONS
+from pyruntime.kernels.convolution import convolution
+from pyruntime.kernels.convolution.candidates import CONVOLUTIONS
+from pyruntime.kernels.selection.candidates import Family
 from pyruntime.ops.base import Op
-from pyruntime.ops.fused_elementwise import FusedElementwise, Number, Step
+from pyruntime.ops.fused.elementwise import FusedElementwise, Number, Step
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.ops.registry import newest
-from pyruntime.ops.with_norm import WithNorm
-from pyruntime.ops.with_tail import WithTail
 from tests.harness import run_op, typed
 from tests.sampling import matrix
 

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
+from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
-from pyruntime.ops.top_k import TopK
+from pyruntime.ops.indexing.top_k import TopK
 from tests.harness import run_op
 
 RNG = np.random.default_rng(0)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from e2e.gpu import Gpu
-from pyruntime.kernels.dispatch import Winners
+from e2e.harness.gpu import Gpu
+from pyruntime.kernels.ir.dispatch import Winners
 from tests.harness import run_op, typed
 from tests.kernels.variant_cases import CASES, lowered, target_of
 
@@ -23,7 +23,7 @@ SMALLER = {
 def test_variant__switched_off__results_are_equal(gpu: Gpu, name: str) -> None:
     case, given = CASES[name], gpu.target
     if case.feature and case.feature not in given.features:
-        pytest.skip(f"this device has no {case.feature}; e2e/test_half_precision.py runs the variant in Firefox")
+        pytest.skip(f"this device has no {case.feature}; e2e/execution/test_half_precision.py runs it in Firefox")
     plain = given
     if name in SMALLER:
         shapes, winner = SMALLER[name]

@@ -1,9 +1,9 @@
 // Runs Python source in the very environment that web/worker.js gives to sessions.
 import './faults.js';
-import { places } from '../web/env.js';
-import { startPython } from '../web/runtime.js';
+import { places } from '../web/api/env.js';
+import { startPython } from '../web/worker/runtime.js';
 
-// From nothing, as in a notebook, or `?snapshot` as the page does; `?alone`: without web/device.js, as in a notebook, too.
+// From nothing, as in a notebook, or `?snapshot` as the page does; `?alone`: without web/gpu/device.js, as in a notebook, too.
 const { searchParams } = new URL(self.location.href);
 const snapshot = searchParams.has('snapshot');
 const ready = (async () => {

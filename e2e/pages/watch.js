@@ -14,7 +14,7 @@ globalThis.lostWithSubmit = 0;
 /** Calls of this realm that make something on the GPU. */
 globalThis.created = { buffers: 0, groups: 0, pipelines: 0 };
 
-/** Those of `created.buffers` that web/staging.js keeps, for five seconds after they were last used. */
+/** Those of `created.buffers` that web/gpu/staging.js keeps, for five seconds after they were last used. */
 globalThis.stagingMade = 0;
 
 /** Buffers of this realm that were mapped to be read. */

@@ -222,7 +222,7 @@ def test_session__of_a_pipeline__runs_on_the_gpu_and_says_what_it_was_asked(page
 def test_caches__of_generation__stay_on_the_gpu_and_go_with_it(pages: dict[str, Page]) -> None:
     found = pages["ours"].evaluate(
         """async (options) => {
-            const { client } = await import('/web/client.js');
+            const { client } = await import('/web/api/client.js');
             const kept = () => client().call('keptTensors', {});
             const before = await kept();
             const tokenizer = await library.AutoTokenizer.from_pretrained('story');

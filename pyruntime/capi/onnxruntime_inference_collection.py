@@ -1,7 +1,7 @@
 """onnxruntime's classes where its own module has them."""
 
 from pyruntime.session import InferenceSession, IOBinding, OrtValue
-from pyruntime.session.devices import OrtDevice, OrtDeviceVendorId
-from pyruntime.session.ortvalue import copy_tensors
+from pyruntime.session.api.devices import OrtDevice, OrtDeviceVendorId
+from pyruntime.session.api.ortvalue import copy_tensors
 
 __all__ = ["IOBinding", "InferenceSession", "OrtDevice", "OrtDeviceVendorId", "OrtValue", "copy_tensors"]

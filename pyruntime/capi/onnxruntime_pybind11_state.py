@@ -13,15 +13,15 @@ from pyruntime.session import (
     available_providers,
 )
 from pyruntime.session import IOBinding as SessionIOBinding
-from pyruntime.session.devices import DeviceCode as OrtDevice
-from pyruntime.session.devices import (
+from pyruntime.session.api.devices import DeviceCode as OrtDevice
+from pyruntime.session.api.devices import (
     OrtAllocatorType,
     OrtDeviceMemoryType,
     OrtMemoryInfo,
     OrtMemoryInfoDeviceType,
     OrtMemType,
 )
-from pyruntime.session.ortvalue import OrtValueVector
+from pyruntime.session.api.ortvalue import OrtValueVector
 
 get_available_providers = available_providers
 

@@ -9,7 +9,7 @@ from itertools import count
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
-from pyruntime.kernels.module import Module
+from pyruntime.kernels.wgsl.module import Module
 
 __all__ = ["NullDevice"]
 

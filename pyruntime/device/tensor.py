@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pyruntime.compiler.memory import round_up
 from pyruntime.device.base import Device, Raw, Read, Slice
 from pyruntime.errors import BindingError
 from pyruntime.ir import HostTensor, TensorType
-from pyruntime.plan.memory import round_up
 
 __all__ = ["DeviceTensor", "Move"]
 

@@ -13,12 +13,12 @@ from pyruntime.ir.constant import Constant
 from pyruntime.ir.graph import Graph
 from pyruntime.ir.types import TensorType
 from pyruntime.session import InferenceSession
-from pyruntime.session.loading import when_there
+from pyruntime.session.load.loading import when_there
 
 __all__ = ["decoder_facts", "facts_of"]
 
 CHUNK = 256
-"""Tokens of a prompt that web/generate/decoder.js computes together at most."""
+"""Tokens of a prompt that web/text/decoder.js computes together at most."""
 
 
 async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
@@ -31,7 +31,7 @@ async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
 
 
 def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:
-    """`DecoderFacts` of web/generate/local.js; None where nobody asks for them.
+    """`DecoderFacts` of web/text/local.js; None where nobody asks for them.
 
     Args:
         entry: the session config entry `pyruntime.expects`. Its `names` are those of the inputs `mask` and `positions`,

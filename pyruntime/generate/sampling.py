@@ -32,7 +32,7 @@ import numpy as np
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DType
-from pyruntime.onnx.attributes import signature
+from pyruntime.onnx.importer.attributes import signature
 from pyruntime.onnx.writer import ModelWriter
 from pyruntime.ops.custom import CustomOp, input_names
 

@@ -1,7 +1,11 @@
 """The intermediate representation: element types, value types, constants and the graph."""
 
 from pyruntime.ir.constant import Constant, RawSource, are_open, has_dims
-from pyruntime.ir.dims import (
+from pyruntime.ir.dtype import DType
+from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
+from pyruntime.ir.host import HostTensor
+from pyruntime.ir.lists import Floats, Ints, NumberList, Strings
+from pyruntime.ir.symbolic.dims import (
     NUMBERS_ALONE,
     Dim,
     Expression,
@@ -16,12 +20,8 @@ from pyruntime.ir.dims import (
     positive,
     upper,
 )
-from pyruntime.ir.dtype import DType
-from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
-from pyruntime.ir.host import HostTensor
-from pyruntime.ir.lists import Floats, Ints, NumberList, Strings
-from pyruntime.ir.reals import Real, is_real, real_of
-from pyruntime.ir.sizes import Sizes, evaluate
+from pyruntime.ir.symbolic.reals import Real, is_real, real_of
+from pyruntime.ir.symbolic.sizes import Sizes, evaluate
 from pyruntime.ir.typed import Rows, State, TypedGraph
 from pyruntime.ir.types import (
     Array,

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
-from pyruntime.ir.dims import is_dim
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.reals import is_real
+from pyruntime.ir.symbolic.dims import is_dim
+from pyruntime.ir.symbolic.reals import is_real
 from pyruntime.ir.types import TensorType, ValueType
 
 if TYPE_CHECKING:

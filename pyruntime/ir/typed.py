@@ -10,7 +10,7 @@ from typing import Any
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node
-from pyruntime.ir.sizes import Sizes
+from pyruntime.ir.symbolic.sizes import Sizes
 from pyruntime.ir.types import Array, TensorType, ValueType
 
 __all__ = ["Rows", "State", "TypedGraph"]

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyruntime.ir.dims import is_dim
 from pyruntime.ir.dtype import DType
+from pyruntime.ir.symbolic.dims import is_dim
 
 if TYPE_CHECKING:
     import numpy as np

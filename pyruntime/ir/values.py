@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredTensor, HostKind
-from pyruntime.ir.reals import is_real
+from pyruntime.ir.symbolic.reals import is_real
 from pyruntime.ir.types import MapType, OptionalType, SequenceType, TensorType
 
 if TYPE_CHECKING:

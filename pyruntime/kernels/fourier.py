@@ -18,8 +18,8 @@ from functools import lru_cache
 import numpy as np
 
 from pyruntime.ir import Constant, DType
-from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
-from pyruntime.kernels.template import params_of, template
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, constant, scratch
+from pyruntime.kernels.ir.template import params_of, template
 
 __all__ = ["MOST_LENGTH", "MOST_RADIX", "Rows", "phase_error", "radices", "transform"]
 

@@ -7,7 +7,7 @@ A device that has 16-bit floats also has an instruction that reads them (variant
 operations that take a float16 apart are most of what a kernel does that uses each element once.
 
 WGSL lets a quotient be 2.5 units in the last place off; SwiftShader's is rounded to nearest, which
-e2e/ops/test_quantization.py holds it to. It also runs both sides of a branch, so that what makes up for other devices
+e2e/ops/products/test_quantization.py holds it to. It also runs both sides of a branch, so that what makes up for others
 costs hundreds of operations for each element that is quantised, and is compiled wherever a kernel has a result.
 """
 
@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyruntime.ir import DType
-from pyruntime.kernels.dispatch import Dispatch, Target, numbered, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Target, numbered, scratch
 from pyruntime.kernels.map import elementwise
-from pyruntime.kernels.storage import lanes
+from pyruntime.kernels.wgsl.storage import lanes
 
 __all__ = ["legalize"]
 

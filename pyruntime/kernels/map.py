@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyruntime.ir import Dim, DType
-from pyruntime.kernels.dispatch import WORKGROUP, Dispatch, Operand, Target
-from pyruntime.kernels.indexing import (
+from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Operand, Target
+from pyruntime.kernels.ir.fallback import marked, quick_flag
+from pyruntime.kernels.ir.indexing import (
     broadcast_shapes,
     broadcast_strides,
     collapse,
     index_code,
     index_values,
 )
-from pyruntime.kernels.kernel import Kernel, bindings
-from pyruntime.kernels.params import Values, declare, fields_of, pack
-from pyruntime.kernels.quick import marked, quick_flag
-from pyruntime.kernels.storage import group
+from pyruntime.kernels.ir.kernel import Kernel, bindings
+from pyruntime.kernels.wgsl.params import Values, declare, fields_of, pack
+from pyruntime.kernels.wgsl.storage import group
 
 __all__ = ["Source", "Values", "elementwise", "for_each", "gather_map", "group_map"]
 

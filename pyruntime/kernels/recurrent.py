@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType
-from pyruntime.kernels.dispatch import Dispatch, Operand, Target, scratch
-from pyruntime.kernels.epilogue import Epilogue
-from pyruntime.kernels.integer_matmul import PACKED_DOT
-from pyruntime.kernels.kernel import Kernel
-from pyruntime.kernels.launch import bind, kernel_of
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.epilogue import Epilogue
+from pyruntime.kernels.ir.kernel import Kernel
+from pyruntime.kernels.ir.launch import bind, kernel_of
+from pyruntime.kernels.ir.template import params_of
 from pyruntime.kernels.map import Source, gather_map
-from pyruntime.kernels.matmul import Product, matmul
-from pyruntime.kernels.packed import in_words
-from pyruntime.kernels.template import params_of
+from pyruntime.kernels.products.integer_matmul import PACKED_DOT
+from pyruntime.kernels.products.matmul import Product, matmul
+from pyruntime.kernels.products.packed_weights import in_words
 
 __all__ = ["Bytes", "Layer", "recurrent"]
 
@@ -54,7 +54,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer's operands and attributes; the ONNX names of `pyruntime.ops.recurrent`.
+    """A layer's operands and attributes; the ONNX names of `pyruntime.ops.recurrent.recurrent`.
 
     Attributes:
         kind: 'LSTM', 'GRU' or 'RNN'.

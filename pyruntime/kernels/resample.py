@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.ir import Array, Constant, DType, TensorType, hint, upper
-from pyruntime.kernels.dispatch import Dispatch, Operand, Target, constant, scratch
-from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, constant, scratch
+from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.map import Source, gather_map
-from pyruntime.kernels.storage import bits_type
+from pyruntime.kernels.wgsl.storage import bits_type
 
 __all__ = ["Steps", "Taps", "interpolate", "resample"]
 

@@ -6,28 +6,28 @@ from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels.attention import attend
-from pyruntime.kernels.attention_candidates import ATTENTIONS
-from pyruntime.kernels.attention_form import AttentionProblem, AttentionTensors
-from pyruntime.kernels.candidates import Family, Noted
-from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.conv_operands import Convolution
-from pyruntime.kernels.convolution import convolve, convolve_transposed
-from pyruntime.kernels.dispatch import Dispatch, Target, Winners, inp, out
-from pyruntime.kernels.groups import Groups, normalize_groups
-from pyruntime.kernels.groups_candidates import GroupsProblem
+from pyruntime.kernels.attention.attention import attend
+from pyruntime.kernels.attention.candidates import ATTENTIONS
+from pyruntime.kernels.attention.description import AttentionProblem, AttentionTensors
+from pyruntime.kernels.convolution.candidates import CONVOLUTIONS, ConvProblem
+from pyruntime.kernels.convolution.convolution import convolve, convolve_transposed
+from pyruntime.kernels.convolution.operands import Convolution
+from pyruntime.kernels.ir.dispatch import Dispatch, Target, Winners, inp, out
 from pyruntime.kernels.legalize import legalize
-from pyruntime.kernels.matmul import matmul, product_of
-from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem
-from pyruntime.kernels.packed import integers
-from pyruntime.kernels.packed_dot import CHUNK, DOTS, dot_product
-from pyruntime.kernels.product import Product
-from pyruntime.kernels.reduce import Fold, reduction
-from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem
-from pyruntime.kernels.rows import Norm, Rows, Scan, normalize_rows, rows_of, scan_rows, softmax_rows
-from pyruntime.kernels.rows_candidates import SCANS, SOFTMAX, RowsProblem
-from pyruntime.kernels.split_norm import sum_and_normalize
-from pyruntime.kernels.tiling import Tiling
+from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem
+from pyruntime.kernels.products.description import Product
+from pyruntime.kernels.products.matmul import matmul, product_of
+from pyruntime.kernels.products.packed_dot import CHUNK, DOTS, dot_product
+from pyruntime.kernels.products.packed_weights import integers
+from pyruntime.kernels.products.tiling import Tiling
+from pyruntime.kernels.rows.groups import Groups, normalize_groups
+from pyruntime.kernels.rows.groups_candidates import GroupsProblem
+from pyruntime.kernels.rows.reduce import Fold, reduction
+from pyruntime.kernels.rows.reduce_candidates import REDUCTIONS, ReductionProblem
+from pyruntime.kernels.rows.rows import Norm, Rows, Scan, normalize_rows, rows_of, scan_rows, softmax_rows
+from pyruntime.kernels.rows.rows_candidates import SCANS, SOFTMAX, RowsProblem
+from pyruntime.kernels.rows.split_norm import sum_and_normalize
+from pyruntime.kernels.selection.candidates import Family, Noted
 
 __all__ = ["sample"]
 
@@ -134,7 +134,7 @@ def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:
 
 
 def _with_norm(target: Target, made: tuple[Dispatch, ...], kind: TensorType) -> tuple[Dispatch, ...]:
-    """The dispatches of a product with a normalisation behind, as `ops.with_norm` joins them."""
+    """The dispatches of a product with a normalisation behind, as `ops.fused.with_norm` joins them."""
     y, p = out(1, kind), out(0, kind)
     norm = Norm(1e-5, False, inp(2, TensorType(DType.FLOAT, kind.shape[-1:])), None)
     joined = sum_and_normalize(target, made, y, None, norm)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pyruntime.kernels.attention_candidates import ATTENTIONS
-from pyruntime.kernels.conv_candidates import CONVOLUTIONS
-from pyruntime.kernels.groups_candidates import GROUP_NORMS
-from pyruntime.kernels.matmul_candidates import PRODUCTS
-from pyruntime.kernels.packed_dot import DOTS
-from pyruntime.kernels.reduce_candidates import REDUCTIONS
-from pyruntime.kernels.rows_candidates import SOFTMAX
+from pyruntime.kernels.attention.candidates import ATTENTIONS
+from pyruntime.kernels.convolution.candidates import CONVOLUTIONS
+from pyruntime.kernels.products.candidates import PRODUCTS
+from pyruntime.kernels.products.packed_dot import DOTS
+from pyruntime.kernels.rows.groups_candidates import GROUP_NORMS
+from pyruntime.kernels.rows.reduce_candidates import REDUCTIONS
+from pyruntime.kernels.rows.rows_candidates import SOFTMAX
 
 __all__ = ["VARIANTS"]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyruntime.errors import InvalidProtobuf, NotImplemented
-from pyruntime.onnx.flat import (
+from pyruntime.onnx.formats.flatbuffers import (
     BYTES,
     FLOAT,
     INT8,
@@ -26,6 +26,9 @@ from pyruntime.onnx.flat import (
     Table,
     Union,
 )
+from pyruntime.onnx.formats.protobuf import Limits, Run
+from pyruntime.onnx.formats.source import ByteSource, MemorySource
+from pyruntime.onnx.formats.tensor import STRING_DATA, SparseTensorRecord, TensorRecord
 from pyruntime.onnx.records import (
     AttributeRecord,
     DimRecord,
@@ -43,9 +46,6 @@ from pyruntime.onnx.records import (
     shape_of,
     tensor_type,
 )
-from pyruntime.onnx.source import ByteSource, MemorySource
-from pyruntime.onnx.tensor import STRING_DATA, SparseTensorRecord, TensorRecord
-from pyruntime.onnx.wire import Limits, Run
 from pyruntime.onnx.writer import joined
 
 __all__ = ["SIGNATURE", "read_ort_model"]

@@ -7,12 +7,12 @@ import os
 from typing import Any
 
 from pyruntime.errors import Fail, InvalidProtobuf
+from pyruntime.onnx.formats.protobuf import Limits, Parser, Reading, at_once
+from pyruntime.onnx.formats.source import ByteSource, MemorySource, open_file
+from pyruntime.onnx.formats.tensor import TensorRecord
 from pyruntime.onnx.ort_format import SIGNATURE, read_ort_model
 from pyruntime.onnx.records import ModelRecord
 from pyruntime.onnx.schema import MODEL, TENSOR
-from pyruntime.onnx.source import ByteSource, MemorySource, open_file
-from pyruntime.onnx.tensor import TensorRecord
-from pyruntime.onnx.wire import Limits, Parser, Reading, at_once
 
 __all__ = ["Limits", "read_model", "read_tensor", "reading_model"]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Floats, Ints, Strings
-from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
+from pyruntime.onnx.formats.tensor import SparseTensorRecord, TensorRecord
 
 __all__ = [
     "AttributeRecord",

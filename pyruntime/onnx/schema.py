@@ -7,7 +7,7 @@ unread. Source: onnx.proto, IR versions 1 to 14.
 
 from __future__ import annotations
 
-from pyruntime.onnx.fields import (
+from pyruntime.onnx.formats.fields import (
     BYTES,
     FLOAT,
     INT32,
@@ -27,6 +27,9 @@ from pyruntime.onnx.fields import (
     Field,
     Message,
 )
+from pyruntime.onnx.formats.protobuf import Run
+from pyruntime.onnx.formats.source import ByteSource
+from pyruntime.onnx.formats.tensor import SparseTensorRecord, TensorRecord
 from pyruntime.onnx.records import (
     FunctionRecord,
     GraphRecord,
@@ -47,9 +50,6 @@ from pyruntime.onnx.records import (
     shape_of,
     tensor_type,
 )
-from pyruntime.onnx.source import ByteSource
-from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
-from pyruntime.onnx.wire import Run
 
 __all__ = ["MODEL", "TENSOR"]
 

@@ -28,7 +28,7 @@ from pyruntime.errors import InvalidGraph
 from pyruntime.ir import DType, TensorType, Unsupported, ValueType
 
 if TYPE_CHECKING:
-    from pyruntime.kernels.dispatch import Dispatch, Target
+    from pyruntime.kernels.ir.dispatch import Dispatch, Target
 
 __all__ = [
     "LATEST",

@@ -1,4 +1,4 @@
-"""Operators that keep caches in memory: what `passes/grow_in_place.py` asks of them."""
+"""Operators that keep caches in memory: what `passes/decoding/grow_in_place.py` asks of them."""
 
 from __future__ import annotations
 

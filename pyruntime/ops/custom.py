@@ -26,9 +26,9 @@ import numpy as np
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import TensorType, ValueType
 from pyruntime.kernels import Dispatch, Kernel, Target, elementwise, inp, out
-from pyruntime.kernels.kernel import bindings
-from pyruntime.kernels.module import Module
-from pyruntime.kernels.params import pack
+from pyruntime.kernels.ir.kernel import bindings
+from pyruntime.kernels.wgsl.module import Module
+from pyruntime.kernels.wgsl.params import pack
 from pyruntime.ops.base import Op, Unsupported, registered
 from pyruntime.ops.registry import names
 

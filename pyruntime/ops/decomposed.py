@@ -6,7 +6,7 @@ Such an operator states one thing, the nodes it stands for:
         def expand(self, body: Expansion, a: TensorType, b: TensorType) -> tuple[TensorType | None, ...]:
             return (body("Gelu", body("Add", a, b)),)
 
-Types and NumPy values follow from these nodes. Planning never sees it: type inference (`plan.typing`) writes its nodes
+Types and NumPy values follow from these nodes. Planning never sees it: type inference (`compiler.typing`) writes nodes
 in its place, so every pass, kernel and placement of the operators it is made of holds for it, and what follows from
 weights alone is folded.
 """

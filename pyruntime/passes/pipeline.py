@@ -7,41 +7,33 @@ from collections.abc import Callable
 from pyruntime.ir import TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.defects import planning
-from pyruntime.passes import (
+from pyruntime.passes.cleanup import common_subexpressions, dead_code, drop_expand, small_powers, unit_dims
+from pyruntime.passes.cleanup import simplify_shapes as settle
+from pyruntime.passes.decoding import fuse_normed_products, merge_packed_products, pair_products, prepare_heads
+from pyruntime.passes.fusion import (
     batchnorm_to_affine,
-    channels_first,
-    channels_last,
-    common_subexpressions,
-    dead_code,
-    drop_expand,
     fuse_attention,
     fuse_elementwise,
     fuse_group_norm,
-    fuse_normed_products,
     fuse_norms,
     fuse_product_norm,
-    fuse_roll,
     fuse_rotary,
     fuse_skip_norm,
-    fuse_tail,
-    merge_integer_products,
-    merge_packed_products,
     merge_products,
+)
+from pyruntime.passes.fusion import fuse_epilogue as fuse_tail
+from pyruntime.passes.layout import (
+    channels_first,
+    channels_last,
+    fuse_roll,
     merge_transposes,
     move_rows,
-    packed_weights,
-    pair_products,
-    prepare_heads,
-    quantization_steps,
-    quantized_products,
-    settle,
     sink_reshape,
     slices_to_transpose,
-    small_powers,
-    taps_last,
-    unit_dims,
     unmerge_transpose,
 )
+from pyruntime.passes.quantization import merge_integer_products, packed_weights, quantization_steps, quantized_products
+from pyruntime.passes.quantization import weights_channels_last as taps_last
 
 __all__ = ["PASSES", "optimize"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph, ValueNeeded
-from pyruntime.kernels.indexing import contiguous
+from pyruntime.kernels.ir.indexing import contiguous
 
 __all__ = ["View", "shared_heads", "trace"]
 

@@ -1,12 +1,12 @@
 """InferenceSession and friends: onnxruntime's Python API."""
 
 from pyruntime.ir import HostTensor
+from pyruntime.session.api.inference import InferenceSession
+from pyruntime.session.api.iobinding import IOBinding
+from pyruntime.session.api.ortvalue import OrtValue
 from pyruntime.session.environment import adapter, available_providers
-from pyruntime.session.inference import InferenceSession
-from pyruntime.session.iobinding import IOBinding
 from pyruntime.session.metadata import ModelMetadata, NodeArg
 from pyruntime.session.options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
-from pyruntime.session.ortvalue import OrtValue
 
 __all__ = [
     "ExecutionMode",

@@ -8,12 +8,12 @@ from typing import Any
 
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import Fail
-from pyruntime.onnx.importer import ImportedModel
+from pyruntime.onnx.importer.model import ImportedModel
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.options import RunOptions, SessionOptions
-from pyruntime.session.ownership import owned
-from pyruntime.session.profiling import Recorder, Trace
-from pyruntime.session.program import AnyValue, Program
+from pyruntime.session.run.ownership import owned
+from pyruntime.session.run.profiling import Recorder, Trace
+from pyruntime.session.run.program import AnyValue, Program
 
 __all__ = ["Session"]
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pyruntime.device.base import Device
-from pyruntime.device.together import forget_frames
+from pyruntime.device.execution.together import forget_frames
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import DType
-from pyruntime.kernels.knowledge import Knowledge
+from pyruntime.kernels.selection.measurements import Knowledge
 from pyruntime.session.attempts import Attempts
 from pyruntime.session.log import logger
 
@@ -61,8 +61,8 @@ async def device() -> Device:
     """
     if not in_browser:
         raise EPFail(f"{WEBGPU} needs a browser (Pyodide); under CPython use {CPU}")
-    from pyruntime.device.pyodide import open_device
-    from pyruntime.device.remembered import recall
+    from pyruntime.device.webgpu.pyodide import open_device
+    from pyruntime.device.webgpu.remembered import recall
 
     async with _opening.attempt():  # sessions that load at the same time get the same device
         held = opened()
@@ -97,7 +97,7 @@ async def learn(device: Device, known: Knowledge) -> None:
     """Have sessions made from now on choose kernels by this, in later visits of this browser too."""
     device.target = known.of(device.target)
     if in_browser:
-        from pyruntime.device.remembered import remember
+        from pyruntime.device.webgpu.remembered import remember
 
         await remember(device.info, known)
 
@@ -108,7 +108,7 @@ async def adopt(gpu_device: Any) -> None:
     Raises:
         InvalidArgument: sessions have another one already.
     """
-    from pyruntime.device.pyodide import adopt_device
+    from pyruntime.device.webgpu.pyodide import adopt_device
 
     async with _opening.attempt():
         held = opened()
@@ -128,10 +128,10 @@ async def adapter() -> dict[str, str] | None:
 
 
 def from_page(value: Any, wanted: DType | None, name: str) -> Any:
-    """A value that is fed, out of JavaScript where it is one of its: `device.javascript.in_python`."""
+    """A value that is fed, out of JavaScript where it is one of its: `device.webgpu.javascript.in_python`."""
     if not in_browser or isinstance(value, np.ndarray | np.generic):
         return value
-    from pyruntime.device.pyodide import in_python
+    from pyruntime.device.webgpu.pyodide import in_python
 
     return in_python(value, wanted, name)
 
@@ -147,7 +147,7 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
     """
     __tracebackhide__ = True
     if in_browser:
-        from pyruntime.device.pyodide import can_run_sync, run_sync
+        from pyruntime.device.webgpu.pyodide import can_run_sync, run_sync
 
         if not can_run_sync():
             work.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyruntime.ir import DeclaredTensor, ValueInfo
-from pyruntime.onnx.importer import ImportedModel
+from pyruntime.onnx.importer.model import ImportedModel
 from pyruntime.session.options import SessionOptions
 
 __all__ = ["ModelMetadata", "NodeArg", "dimension_sizes"]

@@ -89,6 +89,6 @@ def test_damage__with_a_reader_that_does_not_check_lengths__is_found(monkeypatch
             shift, pos = shift + 7, pos + 1
         return value | byte << shift, pos + 1
 
-    monkeypatch.setattr("pyruntime.onnx.wire.varint", unchecked)
+    monkeypatch.setattr("pyruntime.onnx.formats.protobuf.varint", unchecked)
     with pytest.raises((AssertionError, IndexError)):
         test_damage__at_every_boundary__is_an_exception_or_an_answer_within_bounds()

@@ -12,11 +12,11 @@ import pytest
 from bench import shapes
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.onnx.importer import import_model
+from pyruntime.kernels.convolution.candidates import CONVOLUTIONS, ConvProblem
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.session.program import Program
-from pyruntime.session.report import stages_of
+from pyruntime.session.inspect.report import stages_of
+from pyruntime.session.run.program import Program
 
 TUNING = Path(__file__).parents[2] / "bench/results/tuning"
 

@@ -11,9 +11,9 @@ from e2e.conformance.cases import Case, light_cases
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.session.program import Program, Stage
+from pyruntime.session.run.program import Program, Stage
 
 TARGET = Target(Limits(binding_bytes=1 << 30, buffer_bytes=1 << 30))
 """A device that takes the largest weight, 392 MB."""

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from e2e.conformance.saved import REFUSALS, every_case, saved_cases
-from pyruntime.onnx.source import open_file
-from pyruntime.plan.saved import read, write
-from pyruntime.plan.verify import verify
-from pyruntime.session.ahead import compile_model
+from pyruntime.compiler.saved import read, write
+from pyruntime.compiler.verify import verify
+from pyruntime.onnx.formats.source import open_file
+from pyruntime.session.aot.compile_ahead import compile_model
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
 
 def on_gpu() -> tuple[Callable[[Case, int], None], Callable[[], None]]:
     """A test of a case on the GPU, and what ends the browser."""
-    from e2e.gpu import Gpu
+    from e2e.harness.gpu import Gpu
 
     gpu: Any = Gpu()
     software = copy.copy(gpu)

@@ -19,10 +19,10 @@ from pyruntime.ir import Array, Constant, DType, Node, TensorType, ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.passes import optimize
+from tests.compiler.graphs import typed_graph
 from tests.harness import carrier, make_op, run_op
 from tests.oracle import TOLERANCE, node_of, ort_run
 from tests.passes.support import evaluate
-from tests.plan.graphs import typed_graph
 
 __all__ = ["Case", "Draw", "check", "check_graph", "draws", "expected", "needed_values", "op_of"]
 

@@ -12,15 +12,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pyruntime as ort
+from pyruntime.compiler.build import build_plan
+from pyruntime.compiler.plan import HostStep
 from pyruntime.errors import InvalidGraph, NotImplemented
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.passes import optimize
-from pyruntime.plan.build import build_plan
-from pyruntime.plan.plan import HostStep
-from tests.plan.graphs import typed_graph
+from tests.compiler.graphs import typed_graph
 
 MS = "com.microsoft"
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.ir.sizes import Sizes
+from pyruntime.ir.symbolic.sizes import Sizes
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import op_class
 from tests.harness import run_op

@@ -9,9 +9,9 @@ import pytest
 
 from pyruntime.errors import InvalidGraph, RuntimeException
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.ops.contrib.dynamic_time_warping import DynamicTimeWarping
-from pyruntime.ops.contrib.mrotary_embedding import MRotaryEmbedding
-from pyruntime.ops.contrib.unfold_tensor import UnfoldTensor
+from pyruntime.ops.microsoft.attention.mrotary_embedding import MRotaryEmbedding
+from pyruntime.ops.microsoft.dynamic_time_warping import DynamicTimeWarping
+from pyruntime.ops.microsoft.unfold_tensor import UnfoldTensor
 from tests.contrib.case import Case, op_of
 from tests.harness import run_op
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from pyruntime.onnx.attributes import signature
+from pyruntime.onnx.importer.attributes import signature
 from pyruntime.ops.base import LATEST, Op, registered
 from pyruntime.ops.registry import find, modules
 from tests.contrib.case import draws, op_of

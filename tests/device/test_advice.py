@@ -1,10 +1,10 @@
-"""device/advice.py: each browser is told its own way to WebGPU."""
+"""device/webgpu/advice.py: each browser is told its own way to WebGPU."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyruntime.device.advice import no_adapter, no_webgpu
+from pyruntime.device.webgpu.advice import no_adapter, no_webgpu
 
 AGENTS = {
     "firefox": "Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0",

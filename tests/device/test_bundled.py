@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyruntime.device import bundled as subject
-from pyruntime.device.bundled import bundled, reached
+from pyruntime.device.webgpu import bundled as subject
+from pyruntime.device.webgpu.bundled import bundled, reached
 from tools.devkit.shell import ROOT
 
 
@@ -17,13 +17,14 @@ def test_wheel__javascript__is_what_the_device_reaches() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     forced = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     web = {source: target for source, target in forced.items() if source.startswith("web/")}
-    assert web == {f"web/{name}": f"pyruntime/web/{name}" for name in reached("device.js")}
+    assert web == {f"web/{name}": f"pyruntime/web/{name}" for name in reached("gpu/device.js")}
 
 
 def test_bundled__device__has_each_module_once_behind_those_it_needs() -> None:
-    names = list(reached("device.js"))
-    assert names[-1] == "device.js" and names.index("pieces.js") < names.index("staging.js") < names.index("player.js")
-    text = bundled("device.js")
+    names = list(reached("gpu/device.js"))
+    assert names[-1] == "gpu/device.js"
+    assert names.index("net/pieces.js") < names.index("gpu/staging.js") < names.index("gpu/player.js")
+    text = bundled("gpu/device.js")
     for function in ("play", "uploadNow", "bind", "described", "timed", "attend", "allocate"):
         assert len(re.findall(rf"^(?:async )?function {function}\(", text, re.M)) == 1, function
     assert not re.search(r"^(import|export)\b", text, re.M) and "import.meta" not in text

@@ -1,11 +1,11 @@
-"""Recordings as texts: each command, buffer and pipeline once, in the places that web/recording.js reads."""
+"""Recordings as texts: each command, buffer and pipeline once, in the places that web/gpu/recording.js reads."""
 
 from __future__ import annotations
 
 import json
 
 from pyruntime.device.base import Bound, Slice, Slot
-from pyruntime.device.replaying import written
+from pyruntime.device.webgpu.replaying import written
 
 
 def test_written__commands_of_shared_buffers__counts_each_once() -> None:

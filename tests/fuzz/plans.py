@@ -17,9 +17,9 @@ from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.variants import VARIANTS
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.session.program import Program
+from pyruntime.session.run.program import Program
 from tests.fuzz.build import Build, Family, Sample
 
 __all__ = ["plan_campaign", "plan_complaint", "quick_sample", "targets"]

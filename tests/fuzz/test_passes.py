@@ -9,16 +9,16 @@ import pytest
 
 from pyruntime.errors import OrtError
 from pyruntime.ir import Array, DType, TensorType, TypedGraph
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.passes.pipeline import PASSES
+from tests.compiler.graphs import typed_graph
 from tests.fuzz.build import Family, Sample
 from tests.fuzz.graphs import graphs
 from tests.fuzz.layouts import layouts
 from tests.fuzz.plans import quick_sample, targets
 from tests.fuzz.reuse import reuse
 from tests.passes.support import evaluate
-from tests.plan.graphs import typed_graph
 
 SAMPLES = 120
 """Graphs of a family."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyruntime.errors import OrtError
 from pyruntime.ir import DeclaredTensor, DType
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import Limits, read_model
 from pyruntime.session import InferenceSession, SessionOptions
 from tests.bad_models.corpus import cases

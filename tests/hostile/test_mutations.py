@@ -49,6 +49,6 @@ def test_target__of_a_fault_that_is_planted__finds_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tests.hostile.targets.import_model", broken)
     with pytest.raises(KeyError, match="planted"):
         TARGETS["reader"](seeds()[-1])
-    monkeypatch.setattr("pyruntime.session.creation.import_model", broken)
+    monkeypatch.setattr("pyruntime.session.load.creation.import_model", broken)
     with pytest.raises(errors.Fail, match="a bug of pyruntime"):
         TARGETS["load"](seeds()[-1])

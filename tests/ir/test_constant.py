@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pyruntime.ir import Constant, DType, TensorType, has_dims, known
-from pyruntime.ir.sizes import Sizes
+from pyruntime.ir.symbolic.sizes import Sizes
 
 
 class _Unreadable:

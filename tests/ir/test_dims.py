@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pyruntime.ir.dims import (
+from pyruntime.ir.symbolic.dims import (
     Dim,
     divisor,
     expression,
@@ -24,7 +24,7 @@ from pyruntime.ir.dims import (
     positive,
     upper,
 )
-from pyruntime.ir.sizes import Sizes, evaluate
+from pyruntime.ir.symbolic.sizes import Sizes, evaluate
 
 LOW, HIGH = 2, 64
 Tree: TypeAlias = Any

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import DType, Real, Sizes, evaluate, expression, is_dim, is_real, real_of
-from pyruntime.ops.cast import cast
+from pyruntime.ops.elementwise.cast import cast
 
 MOST = 1200
 FORMULAS: dict[str, Callable[[Any, Any], Any]] = {

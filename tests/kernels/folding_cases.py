@@ -10,9 +10,9 @@ import numpy as np
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
-from pyruntime.kernels.groups import Groups, normalize_groups
-from pyruntime.kernels.reduce import Fold, reduction
-from pyruntime.kernels.rows import Norm, normalize_rows, rows_of, softmax_rows
+from pyruntime.kernels.rows.groups import Groups, normalize_groups
+from pyruntime.kernels.rows.reduce import Fold, reduction
+from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of, softmax_rows
 from pyruntime.ops.registry import newest
 from tests.harness import typed
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.dispatch import SUBGROUP_SIZE
-from pyruntime.ops.attention import Attention
+from pyruntime.kernels.ir.dispatch import SUBGROUP_SIZE
+from pyruntime.ops.attention.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest, op_class
 from tests.harness import typed

@@ -8,11 +8,11 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
-from pyruntime.kernels.attention import LARGE, SMALL, WIDE, Tile, attend
-from pyruntime.kernels.attention_candidates import ATTENTIONS, AttentionWay, few_of
-from pyruntime.kernels.attention_few import MOST_ROWS, FewQueries
-from pyruntime.kernels.attention_form import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
-from pyruntime.kernels.costs import H200
+from pyruntime.kernels.attention.attention import LARGE, SMALL, WIDE, Tile, attend
+from pyruntime.kernels.attention.candidates import ATTENTIONS, AttentionWay, few_of
+from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.attention.few_queries import MOST_ROWS, FewQueries
+from pyruntime.kernels.ir.costs import H200
 
 NVIDIA = Target(Limits(storage_buffers=10, workgroup_bytes=49152), vendor="nvidia")
 

@@ -14,12 +14,12 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
-from pyruntime.kernels.attention import attend
-from pyruntime.kernels.attention_candidates import ATTENTIONS
-from pyruntime.kernels.attention_form import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
-from pyruntime.kernels.candidates import Noted
-from pyruntime.kernels.costs import H200
+from pyruntime.kernels.attention.attention import attend
+from pyruntime.kernels.attention.candidates import ATTENTIONS
+from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.ir.costs import H200
 from pyruntime.kernels.samples import sample
+from pyruntime.kernels.selection.candidates import Noted
 
 GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
 PROCESSOR = Target(Limits(storage_buffers=10, workgroup_bytes=32768), vendor="google")

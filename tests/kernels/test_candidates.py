@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.attention_candidates import ATTENTIONS
-from pyruntime.kernels.attention_form import AttentionProblem
-from pyruntime.kernels.candidates import Candidate, Choice, Family, Noted
-from pyruntime.kernels.conv_candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.costs import ERROR, H200, SWIFTSHADER, Work, microseconds
-from pyruntime.kernels.dispatch import SHADER_F16, SOFTWARE_ADAPTER, Winners
-from pyruntime.kernels.matmul_candidates import PRODUCTS, TILES, ProductProblem, Way, sum_work
-from pyruntime.kernels.packed_dot import DOTS
+from pyruntime.kernels.attention.candidates import ATTENTIONS
+from pyruntime.kernels.attention.description import AttentionProblem
+from pyruntime.kernels.convolution.candidates import CONVOLUTIONS, ConvProblem
+from pyruntime.kernels.ir.costs import ERROR, H200, SWIFTSHADER, Work, microseconds
+from pyruntime.kernels.ir.dispatch import SHADER_F16, SOFTWARE_ADAPTER, Winners
+from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem, Way, sum_work
+from pyruntime.kernels.products.packed_dot import DOTS
 from pyruntime.kernels.samples import sample
+from pyruntime.kernels.selection.candidates import Candidate, Choice, Family, Noted
 from pyruntime.kernels.variants import VARIANTS
-from pyruntime.kernels.window import Window
+from pyruntime.kernels.windows import Window
 
 GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
 

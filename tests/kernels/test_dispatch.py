@@ -14,22 +14,23 @@ import pytest
 from onnx import TensorProto, helper
 
 import pyruntime
+from pyruntime.compiler.verify import PlanError
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import Constant, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Role, Target, constant, dispatch, inp, scratch
-from pyruntime.kernels.dispatch import numbered
+from pyruntime.kernels import Dispatch, Operand, Role, Target, constant, inp, scratch
+from pyruntime.kernels.ir import dispatch
+from pyruntime.kernels.ir.dispatch import numbered
 from pyruntime.kernels.legalize import legalize
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.base import Op
-from pyruntime.ops.fused_elementwise import FusedElementwise, Step
+from pyruntime.ops.fused.elementwise import FusedElementwise, Step
+from pyruntime.ops.fused.with_epilogue import WithTail
 from pyruntime.ops.registry import newest
-from pyruntime.ops.with_tail import WithTail
-from pyruntime.plan.verify import PlanError
-from pyruntime.session.program import Program
+from pyruntime.session.run.program import Program
+from tests.compiler.test_two_passes import model
 from tests.harness import typed
 from tests.kernels.variant_cases import CASES, lowered, target_of
-from tests.plan.test_two_passes import model
 
 OWN = {Role.SCRATCH, Role.CONSTANT}
 PACKAGE = Path(pyruntime.__file__).parent
@@ -58,7 +59,7 @@ def test_scratch__in_the_package__is_made_by_one_function_alone() -> None:
             is_role = isinstance(role.value, ast.Name) and role.value.id == "Role"
             if is_role and role.attr in ("SCRATCH", "CONSTANT") and ast.unparse(call.func).endswith("Operand"):
                 found.append(path.relative_to(PACKAGE).as_posix())
-    assert found == ["kernels/dispatch.py"] * 2
+    assert found == ["kernels/ir/dispatch.py"] * 2
 
 
 @pytest.mark.parametrize("name", CASES)

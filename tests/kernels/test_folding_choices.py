@@ -9,12 +9,12 @@ import pytest
 
 from pyruntime.ir import DType
 from pyruntime.kernels import Target
-from pyruntime.kernels.candidates import Choices, Family, Noted, Problem
-from pyruntime.kernels.costs import H200
-from pyruntime.kernels.groups_candidates import GROUP_NORMS, GroupsProblem
-from pyruntime.kernels.reduce_candidates import REDUCTIONS, ReductionProblem, strategy_of
-from pyruntime.kernels.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem
+from pyruntime.kernels.ir.costs import H200
+from pyruntime.kernels.rows.groups_candidates import GROUP_NORMS, GroupsProblem
+from pyruntime.kernels.rows.reduce_candidates import REDUCTIONS, ReductionProblem, strategy_of
+from pyruntime.kernels.rows.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem
 from pyruntime.kernels.samples import sample
+from pyruntime.kernels.selection.candidates import Choices, Family, Noted, Problem
 from pyruntime.kernels.variants import VARIANTS
 from tests.kernels.folding_cases import GPU, PROCESSOR, TARGETS, WAYS, listed, told
 

@@ -8,7 +8,7 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
-from pyruntime.kernels.groups import Groups, normalize_groups
+from pyruntime.kernels.rows.groups import Groups, normalize_groups
 
 NVIDIA = Target(Limits(storage_buffers=10, workgroup_bytes=49152, invocations=1024), vendor="nvidia")
 

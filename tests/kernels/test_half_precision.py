@@ -9,14 +9,14 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
-from pyruntime.kernels.attention import LARGE, SMALL, Tile, attend
-from pyruntime.kernels.attention_candidates import ATTENTIONS
-from pyruntime.kernels.attention_form import AttentionProblem, AttentionTensors
-from pyruntime.kernels.candidates import Noted
-from pyruntime.kernels.costs import H200
+from pyruntime.kernels.attention.attention import LARGE, SMALL, Tile, attend
+from pyruntime.kernels.attention.candidates import ATTENTIONS
+from pyruntime.kernels.attention.description import AttentionProblem, AttentionTensors
+from pyruntime.kernels.ir.costs import H200
+from pyruntime.kernels.ir.template import template
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.samples import sample
-from pyruntime.kernels.template import template
+from pyruntime.kernels.selection.candidates import Noted
 from pyruntime.ops.registry import newest
 from tests.kernels.test_attention import form
 

@@ -8,8 +8,8 @@ import pytest
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import inp, out
-from pyruntime.kernels.launch import kernel_of, launch
-from pyruntime.kernels.template import part, template
+from pyruntime.kernels.ir.launch import kernel_of, launch
+from pyruntime.kernels.ir.template import part, template
 
 FOUR = TensorType(DType.FLOAT, (4,))
 TENSORS = {"y": out(0, FOUR), "stats": inp(1, FOUR), "parts": inp(0, FOUR), "sink": None}
@@ -35,14 +35,14 @@ def test_part__chain_of_conditions__keeps_the_first_that_is_met(
     defines: dict[str, int], kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "//#if A\na\n//#elif B\nb\n//#elif !C\nnone\n//#else\nc\n//#endif\n"
-    monkeypatch.setattr(sys.modules["pyruntime.kernels.template"], "read", {"parts/chain_of_tests": text}.__getitem__)
+    monkeypatch.setattr(sys.modules["pyruntime.kernels.ir.template"], "read", {"chain_of_tests": text}.__getitem__)
     assert part("chain_of_tests", **defines).strip() == kept
 
 
 def test_part__included_with_words__has_them_in_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
-        "parts/outer_of_tests": '// told nowhere\n//#include inner_of_tests x=q from="a + 1u"\nend\n',
-        "parts/inner_of_tests": "let $x = load_$x($from);\n",
+        "outer_of_tests": '// told nowhere\n//#include inner_of_tests x=q from="a + 1u"\nend\n',
+        "inner_of_tests": "let $x = load_$x($from);\n",
     }
-    monkeypatch.setattr(sys.modules["pyruntime.kernels.template"], "read", files.__getitem__)
+    monkeypatch.setattr(sys.modules["pyruntime.kernels.ir.template"], "read", files.__getitem__)
     assert part("outer_of_tests").split("\n") == ["let q = load_q(a + 1u);", "end"]

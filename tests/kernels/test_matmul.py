@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
-from pyruntime.kernels.matmul import Product, matmul, select
-from pyruntime.kernels.tiling import MEDIUM
+from pyruntime.kernels.products.matmul import Product, matmul, select
+from pyruntime.kernels.products.tiling import MEDIUM
 
 NVIDIA = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pyruntime.ir import DType
-from pyruntime.kernels.kernel import Binding, Kernel
-from pyruntime.kernels.library import shader_names
-from pyruntime.kernels.module import Module
-from pyruntime.kernels.storage import lanes
-from pyruntime.kernels.template import template, tensors_of
+from pyruntime.kernels.ir.kernel import Binding, Kernel
+from pyruntime.kernels.ir.template import template, tensors_of
+from pyruntime.kernels.wgsl.library import shader_names
+from pyruntime.kernels.wgsl.module import Module
+from pyruntime.kernels.wgsl.storage import lanes
 from tests.kernels.template_variants import variants_of
 
 TEXT = """

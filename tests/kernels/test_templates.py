@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-import pyruntime
 from pyruntime.ir import DType
-from pyruntime.kernels.storage import lanes
-from pyruntime.kernels.template import template, tensors_of
+from pyruntime.kernels.ir.template import template, tensors_of
+from pyruntime.kernels.wgsl.library import shader_names
+from pyruntime.kernels.wgsl.storage import lanes
 from tests.kernels.template_variants import variants_of
 
-FILES = sorted(p.stem for p in (Path(pyruntime.__file__).parent.parent / "shaders").glob("*.wgsl"))
 
-
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", shader_names())
 def test_template__its_variants__are_whole_shaders(name: str) -> None:
     for defines, types in variants_of(name):
         kernel = template(name, types, **defines)

@@ -10,17 +10,17 @@ import numpy as np
 
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.dispatch import SHADER_F16
-from pyruntime.kernels.integer_matmul import PACKED_DOT
+from pyruntime.kernels.ir.dispatch import SHADER_F16
 from pyruntime.kernels.legalize import legalize
-from pyruntime.ops.attention import Attention
-from pyruntime.ops.attention_product import AttentionProduct
+from pyruntime.kernels.products.integer_matmul import PACKED_DOT
+from pyruntime.ops.attention.attention import Attention
 from pyruntime.ops.base import Op
-from pyruntime.ops.fused_elementwise import FusedElementwise, Step
-from pyruntime.ops.normed_product import NormedProduct
+from pyruntime.ops.fused.attention_product import AttentionProduct
+from pyruntime.ops.fused.elementwise import FusedElementwise, Step
+from pyruntime.ops.fused.normed_product import NormedProduct
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.ops.registry import newest, op_class
-from pyruntime.ops.with_norm import WithNorm
-from pyruntime.ops.with_tail import WithTail
 
 __all__ = ["CASES", "Case", "lowered", "runnable", "target_of"]
 

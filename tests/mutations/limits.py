@@ -6,12 +6,12 @@ from tests.mutations.mutation import Mutation
 
 __all__ = ["FILE_MUTATIONS", "LIMIT_MUTATIONS"]
 
-LIMITS = "tests/session/test_limits.py::"
+LIMITS = "tests/session/run/test_limits.py::"
 REACHED = LIMITS + "test_limit__reached__names_itself_and_can_be_raised"
-INTERRUPTION = "tests/session/test_interruption.py::"
+INTERRUPTION = "tests/session/api/test_interruption.py::"
 EXTERNAL = "tests/onnx/test_external.py::"
-MEMORY = "e2e/test_reliability_memory.py::"
-LIVES = "e2e/test_python_lives.py::"
+MEMORY = "e2e/reliability/test_reliability_memory.py::"
+LIVES = "e2e/reliability/test_python_lives.py::"
 
 LIMIT_MUTATIONS = (
     Mutation(
@@ -22,18 +22,22 @@ LIMIT_MUTATIONS = (
         (REACHED + "[model_bytes]",),
     ),
     Mutation(
-        "limit `messages`", "pyruntime/onnx/wire.py", "if self._budget < 0:", "if False:", (REACHED + "[messages]",)
+        "limit `messages`",
+        "pyruntime/onnx/formats/protobuf.py",
+        "if self._budget < 0:",
+        "if False:",
+        (REACHED + "[messages]",),
     ),
     Mutation(
         "limit `nesting`",
-        "pyruntime/onnx/wire.py",
+        "pyruntime/onnx/formats/protobuf.py",
         "if depth > self._limits.depth:",
         "if False:",
         (REACHED + "[nesting]",),
     ),
     Mutation(
         "limit `nodes`",
-        "pyruntime/onnx/builder.py",
+        "pyruntime/onnx/importer/builder.py",
         "if self._nodes > self._limits.nodes:",
         "if False:",
         (REACHED + "[nodes]",),
@@ -47,7 +51,7 @@ LIMIT_MUTATIONS = (
     ),
     Mutation(
         "limit `loop_trips`",
-        "pyruntime/ops/body.py",
+        "pyruntime/ops/control/body.py",
         "if trip >= context.limits.loop_trips:",
         "if False:",
         (REACHED + "[loop_trips]",),
@@ -78,28 +82,28 @@ LIMIT_MUTATIONS = (
     ),
     Mutation(
         "places on the C stack given back",
-        "web/runtime.js",
+        "web/worker/runtime.js",
         "  mendStack(pyodide._module);",
         "  void mendStack;",
         (LIVES + "test_event_loop__thousands_of_turns__take_nothing_of_the_stack",),
     ),
     Mutation(
         "places on the C stack given back while a call waits",
-        "web/stack.js",
+        "web/worker/stack.js",
         "      over.add(place);\n",
         "",
         (LIVES + "test_event_loop__turns_while_a_call_waits__take_nothing_of_the_stack",),
     ),
     Mutation(
         "the end of Python told",
-        "web/runtime.js",
+        "web/worker/runtime.js",
         "  pyodide._api.on_fatal = ",
         "  void ",
         (LIVES + "test_python__ended__is_told_to_who_waits_and_the_next_session_has_another",),
     ),
     Mutation(
         "limit `cached_plans`",
-        "pyruntime/session/plan_cache.py",
+        "pyruntime/session/run/plan_cache.py",
         "        if not stage.users:\n            stages.pop(index)",
         "        if False:\n            stages.pop(index)",
         (
@@ -112,28 +116,28 @@ LIMIT_MUTATIONS = (
 FILE_MUTATIONS = (
     Mutation(
         "external data: `..`",
-        "pyruntime/onnx/external.py",
+        "pyruntime/onnx/formats/external.py",
         '        or ".." in parts\n',
         "",
         (EXTERNAL + "test_directory__way_out__is_refused",),
     ),
     Mutation(
         "external data: links that leave",
-        "pyruntime/onnx/external.py",
+        "pyruntime/onnx/formats/external.py",
         "if not any(Path(path).is_relative_to(root) for root in self._roots):",
         "if False:",
         (EXTERNAL + "test_directory__symbolic_link_out__is_refused",),
     ),
     Mutation(
         "external data: hard links",
-        "pyruntime/onnx/external.py",
+        "pyruntime/onnx/formats/external.py",
         "if os.fstat(descriptor).st_nlink > 1:",
         "if False:",
         (EXTERNAL + "test_directory__hard_link__is_refused",),
     ),
     Mutation(
         "external data: spans past the end",
-        "pyruntime/onnx/external.py",
+        "pyruntime/onnx/formats/external.py",
         "if offset > source.size or length > source.size - offset:",
         "if False:",
         (EXTERNAL + "test_files__span_that_does_not_fit__fails",),

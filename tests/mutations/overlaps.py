@@ -6,16 +6,16 @@ from tests.mutations.mutation import Mutation
 
 __all__ = ["OVERLAP_MUTATIONS"]
 
-VERIFY = "tests/plan/test_verify.py::"
-FORMS = "tests/plan/test_forms.py::test_forms__of_every_kind__destroy_nothing_that_is_still_read"
+VERIFY = "tests/compiler/test_verify.py::"
+FORMS = "tests/compiler/test_forms.py::test_forms__of_every_kind__destroy_nothing_that_is_still_read"
 PLANS = "tests/fuzz/test_plans.py::test_plans__of_random_graphs__destroy_nothing_that_is_still_read"
-OVERLAPS = "tests/session/test_overlaps.py::"
+OVERLAPS = "tests/session/run/test_overlaps.py::"
 BROWSER_FORMS = "e2e/conformance/test_forms.py::test_forms__of_every_kind__equal_onnxruntime"
 
 OVERLAP_MUTATIONS = (
     Mutation(
         "overlap: every operand on memory that is overwritten is listed",
-        "pyruntime/plan/lifetimes.py",
+        "pyruntime/compiler/lifetimes.py",
         "all((i, written) in step.dispatch.inplace and same_place(step.dispatch, i, written) for i in there)",
         "all(same_place(step.dispatch, i, written) for i in there)",
         (
@@ -28,88 +28,88 @@ OVERLAP_MUTATIONS = (
     ),
     Mutation(
         "overlap: scratch tensors of a node are told apart",
-        "pyruntime/kernels/dispatch.py",
+        "pyruntime/kernels/ir/dispatch.py",
         "    return Operand(Role.SCRATCH, next(_fresh), TensorType(dtype, shape))",
         "    return Operand(Role.SCRATCH, 0, TensorType(dtype, shape))",
         (
             "tests/kernels/test_dispatch.py::test_scratch__every_call__is_another_tensor",
             "tests/kernels/test_dispatch.py::test_lowering__inside_another__has_scratch_of_its_own",
-            "tests/plan/test_two_passes.py::test_fold__of_many_elements__overwrites_nothing_that_is_still_read[TopK-gpu]",
+            "tests/compiler/test_two_passes.py::test_fold__of_many_elements__overwrites_nothing_that_is_still_read[TopK-gpu]",
         ),
     ),
     Mutation(
         "overlap: values of a model that are named like scratch tensors are none",
-        "pyruntime/plan/segments.py",
+        "pyruntime/compiler/segments.py",
         "        while name in self.graph.types:\n",
         "        while False:\n",
         ("tests/kernels/test_dispatch.py::test_plan__of_an_input_named_like_scratch__keeps_them_apart",),
     ),
     Mutation(
         "overlap: an epilogue lists only what it reads where it writes",
-        "pyruntime/kernels/tail.py",
+        "pyruntime/kernels/ir/elementwise_epilogue.py",
         " if a is Access.FULL and o.type.dtype.bits == tail.to.bits",
         "",
         (VERIFY + "test_plan__operands_that_an_epilogue_broadcasts__are_not_listed",),
     ),
     Mutation(
         "overlap: a kernel's own inputs are not its epilogue's",
-        "pyruntime/kernels/epilogue.py",
+        "pyruntime/kernels/ir/epilogue.py",
         "inplace=(*listed, *inplace))",
         "inplace=(*((i, end) for i in range(at)), *listed, *inplace))",
         (VERIFY + "test_plan__residual_is_the_operators_own_input__is_not_overwritten", FORMS),
     ),
     Mutation(
         "overlap: the verifier asks for the list",
-        "pyruntime/plan/verify.py",
+        "pyruntime/compiler/verify.py",
         "elif (other, written) not in command.inplace:",
         "elif False:",
         (VERIFY + "test_build__operands_that_are_not_listed_may_be_overwritten__is_refused",),
     ),
     Mutation(
         "overlap: the verifier follows what memory holds",
-        "pyruntime/plan/verify.py",
+        "pyruntime/compiler/verify.py",
         "            if held != root:\n",
         "            if False:\n",
         (VERIFY + "test_complaints__value_overwritten_before_its_last_use__is_named",),
     ),
     Mutation(
         "overlap: values that are alive at once lie apart",
-        "pyruntime/plan/lifetimes.py",
+        "pyruntime/compiler/lifetimes.py",
         "            self._last[root] = max(time, self._last.get(root, time))\n\n    def share_in_place",
         "            self._last.setdefault(root, time)\n\n    def share_in_place",
         (VERIFY + "test_plan__residual_is_the_operators_own_input__is_not_overwritten", FORMS, PLANS),
     ),
     Mutation(
         "overlap: a measured run has the arena to itself",
-        "pyruntime/device/arenas.py",
+        "pyruntime/device/execution/arenas.py",
         "        while self._lock.locked():\n",
         "        while False:\n",
         (
             OVERLAPS + "test_overlapping_runs__while_one_is_measured__are_not_queued",
-            "e2e/test_overlaps.py::test_runs__of_one_session_some_of_them_measured__equal_the_serial_ones[small]",
+            "e2e/execution/test_overlaps.py::test_runs__of_one_session_some_of_them_measured__equal_the_serial_ones[small]",
         ),
     ),
     Mutation(
         "overlap: a measured run waits for those before it",
-        "pyruntime/device/arenas.py",
+        "pyruntime/device/execution/arenas.py",
         "            while self._overlapping:\n",
         "            while False:\n",
         (OVERLAPS + "test_overlapping_runs__before_one_is_measured__are_waited_for",),
     ),
     Mutation(
         "overlap: a tensor that a run has is not written under it",
-        "pyruntime/session/program.py",
+        "pyruntime/session/run/program.py",
         "alone = not given.in_use and ",
         "alone = ",
         (
             OVERLAPS + "test_tensor__output_of_a_run_while_another_reads_it__is_not_written_under_it",
             OVERLAPS + "test_tensor__output_of_two_runs_at_once__is_written_by_each_in_memory_of_its_own",
-            "e2e/test_overlaps.py::test_run__on_a_tensor_that_another_run_writes_meanwhile__reads_what_it_was",
+            "e2e/execution/test_overlaps.py::test_run__on_a_tensor_that_another_run_writes_meanwhile__reads_what_it_was",
         ),
     ),
     Mutation(
         "overlap: a run keeps the memory of its inputs",
-        "pyruntime/session/program.py",
+        "pyruntime/session/run/program.py",
         "given = {n: lent.enter_context(v.lent()) for",
         "given = {n: v for",
         (

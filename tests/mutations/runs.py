@@ -6,18 +6,18 @@ from tests.mutations.mutation import Mutation
 
 __all__ = ["DEVICE_MUTATIONS", "RUN_MUTATIONS"]
 
-FAULTS = "tests/session/test_device_faults.py::"
-INTERRUPTION = "tests/session/test_interruption.py::"
-BROWSER = "e2e/test_reliability.py::"
-MEMORY = "e2e/test_reliability_memory.py::"
-AHEAD = "e2e/test_reading_ahead.py::"
-EXTERNAL = "e2e/test_external_ahead.py::"
-PAGE = "e2e/test_reliability_page.py::"
+FAULTS = "tests/session/run/test_device_faults.py::"
+INTERRUPTION = "tests/session/api/test_interruption.py::"
+BROWSER = "e2e/reliability/test_reliability.py::"
+MEMORY = "e2e/reliability/test_reliability_memory.py::"
+AHEAD = "e2e/loading/test_prefetch.py::"
+EXTERNAL = "e2e/loading/test_external_ahead.py::"
+PAGE = "e2e/reliability/test_reliability_page.py::"
 
 DEVICE_MUTATIONS = (
     Mutation(
         "the second run after a loss",
-        "pyruntime/session/recovery.py",
+        "pyruntime/session/run/recovery.py",
         "            cause = str(error)  # the exception itself would hold this frame, and with it the program\n",
         "            raise\n",
         (
@@ -29,7 +29,7 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "what is said where no adapter is left",
-        "pyruntime/session/recovery.py",
+        "pyruntime/session/run/recovery.py",
         "            except EPFail as error:\n",
         "            except ZeroDivisionError as error:\n",
         (
@@ -39,28 +39,28 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "the count of runs in a plan",
-        "pyruntime/session/plan_cache.py",
+        "pyruntime/session/run/plan_cache.py",
         "        if not stage.users:\n",
         "        if True:\n",
         (FAULTS + "test_plans_of_runs_in_progress__are_not_freed_for_other_shapes",),
     ),
     Mutation(
         "runs that a release waits for",
-        "pyruntime/session/recovery.py",
+        "pyruntime/session/run/recovery.py",
         "if self._closed and not self._users:",
         "if self._closed:",
         (FAULTS + "test_release__while_runs_are_in_progress__answers_or_one_error_and_frees_everything",),
     ),
     Mutation(
         "the scopes around an allocation",
-        "pyruntime/device/pyodide.py",
+        "pyruntime/device/webgpu/pyodide.py",
         "        if refused:\n            self.free(made)\n            raise OutOfMemory(",
         "        if False:\n            self.free(made)\n            raise OutOfMemory(",
         (MEMORY + "test_out_of_memory__of_the_device_itself__leaves_nothing_and_others_go_on",),
     ),
     Mutation(
         "errors outside of any scope",
-        "pyruntime/device/pyodide.py",
+        "pyruntime/device/webgpu/pyodide.py",
         '            self.lost = f"given up after an error outside of any run: {event.error.message}"\n'
         "        self.device.destroy()\n",
         "            pass\n",
@@ -68,24 +68,24 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "the scopes around a replay",
-        "web/player.js",
+        "web/gpu/player.js",
         "    await caught(scopes);\n    readback.end();",
         "    readback.end();",
         (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
     ),
     Mutation(
         "staging buffers of a run that failed",
-        "web/readback.js",
+        "web/gpu/readback.js",
         "    for (const { staging, done } of this.#begun) if (!done) staging.destroy();\n",
         "",
         (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
     ),
     Mutation(
         "the comparison of what is fed with what was foreseen",
-        "web/ahead/ahead.js",
+        "web/speculation/speculation.js",
         "name === token ? numberIn(feeds[name]) === fed.id && String",
         "name === token ? String",
-        ("e2e/test_run_ahead.py::test_writing__ahead__gives_the_same_bits[another each sixth]",),
+        ("e2e/execution/test_speculation.py::test_writing__ahead__gives_the_same_bits[another each sixth]",),
     ),
     Mutation(
         "the wait for what an error was read from, where that is a hint",
@@ -96,7 +96,7 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "the comparison of the stream with parts of external data that were read ahead of it",
-        "web/loading/ahead.js",
+        "web/loading/prefetch.js",
         "this.agrees = false;",
         "this.agrees = true;",
         (EXTERNAL + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[here-other-None]",),
@@ -110,7 +110,7 @@ DEVICE_MUTATIONS = (
     ),
     Mutation(
         "Python's attempt after a replay that failed",
-        "web/runs.js",
+        "web/worker/runs.js",
         "replayed.prepared.replay.live = false; // Python finds out why, and mends what can be mended",
         "throw new Error('the replay failed');",
         (
@@ -128,36 +128,36 @@ RUN_MUTATIONS = (
         "                pass\n",
         (
             INTERRUPTION + "test_device__that_never_answers__is_not_waited_for",
-            "e2e/test_cancellation.py::test_run__aborted_while_the_gpu_does_not_answer__holds_nothing",
+            "e2e/api/test_cancellation.py::test_run__aborted_while_the_gpu_does_not_answer__holds_nothing",
         ),
     ),
     Mutation(
         "an aborted request is ended in the worker",
-        "web/client.js",
+        "web/api/client.js",
         "      this.#request('cancel', { request: id }, [], {}).catch(() => {});\n",
         "",
         (
-            "e2e/test_cancellation.py::test_create__aborted_while_it_downloads__ends_the_download",
-            "e2e/test_cancellation.py::test_run__aborted_while_the_gpu_does_not_answer__holds_nothing",
+            "e2e/api/test_cancellation.py::test_create__aborted_while_it_downloads__ends_the_download",
+            "e2e/api/test_cancellation.py::test_run__aborted_while_the_gpu_does_not_answer__holds_nothing",
         ),
     ),
     Mutation(
         "an aborted load that was answered is released",
-        "web/aborting.js",
+        "web/api/aborting.js",
         "work.then(undo, () => {});",
         "work.catch(() => {});",
-        ("e2e/test_cancellation.py::test_create__aborted_when_the_answer_is_on_its_way__is_released",),
+        ("e2e/api/test_cancellation.py::test_create__aborted_when_the_answer_is_on_its_way__is_released",),
     ),
     Mutation(
         "a session that was released runs no more",
-        "web/session.js",
+        "web/api/session.js",
         "if (this.#released) throw new Error('the session is released');",
         "",
         (PAGE + "test_overlapping_runs__of_eight_sessions_while_others_load_and_go__answer_or_say_released",),
     ),
     Mutation(
         "a session forgets its runs",
-        "pyruntime/session/program.py",
+        "pyruntime/session/run/program.py",
         "            made = {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
         "            self.runs = [*getattr(self, 'runs', ()), run]\n"
         "            made = {name: await self._output(name, stage, run, feeds) for name in outputs}\n",
@@ -165,16 +165,16 @@ RUN_MUTATIONS = (
     ),
     Mutation(
         "the page forgets requests that were answered",
-        "web/client.js",
+        "web/api/client.js",
         "    this.#pending.delete(message.id);\n",
         "    Object.assign(pending, { message });\n",
         (PAGE + "test_many_runs__heaps_of_page_and_worker_and_the_gpu__stay_flat",),
     ),
     Mutation(
         "exceptions become answers of the bridge",
-        "pyruntime/bridge.py",
+        "pyruntime/bridge/requests.py",
         '"name": type(error).__name__',
         '"name": "Error"',
-        ("e2e/test_javascript_api.py::test_run__wrong_feeds__fail_with_name_expected_and_got",),
+        ("e2e/api/test_javascript_api.py::test_run__wrong_feeds__fail_with_name_expected_and_got",),
     ),
 )

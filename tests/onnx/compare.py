@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from pyruntime.onnx.formats.tensor import SparseTensorRecord, TensorRecord
 from pyruntime.onnx.records import (
     AttributeRecord,
     FunctionRecord,
@@ -25,7 +26,6 @@ from pyruntime.onnx.records import (
     TypeRecord,
     ValueInfoRecord,
 )
-from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
 
 BITS: dict[int, int] = {
     onnx.TensorProto.UINT4: 4,

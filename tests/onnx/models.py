@@ -12,7 +12,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, num
 
 from pyruntime.errors import NotImplemented
 from pyruntime.ir import Constant, DeclaredTensor, DType, Graph, HostKind, TensorType, known
-from pyruntime.onnx.importer import ImportedModel, import_model
+from pyruntime.onnx.importer.model import ImportedModel, import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import interpret
 from tests.onnx.compare import expected_raw

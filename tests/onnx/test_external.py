@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime.errors import Fail, InvalidArgument, NoSuchFile, OrtError
-from pyruntime.onnx.external import ExternalDirectory, ExternalFiles
+from pyruntime.onnx.formats.external import ExternalDirectory, ExternalFiles
+from pyruntime.onnx.formats.source import MemorySource
+from pyruntime.onnx.formats.tensor import TensorRecord
 from pyruntime.onnx.reader import read_model, read_tensor
-from pyruntime.onnx.source import MemorySource
-from pyruntime.onnx.tensor import TensorRecord
 
 VALUES = np.arange(6, dtype=np.float32)
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, parser
 import pyruntime as ort
 from pyruntime.errors import Fail, InvalidGraph, NotImplemented
 from pyruntime.ir import Array
-from pyruntime.onnx.gradient import RULES
+from pyruntime.onnx.importer.gradient import RULES
 
 TRAINING = "ai.onnx.preview.training"
 STEP = 1e-5

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from pyruntime.errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, NotImplemented, OrtError
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import Limits, read_model
 from pyruntime.onnx.records import ModelRecord
 from tests.onnx.compare import compare_model, tensors_of

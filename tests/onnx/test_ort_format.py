@@ -16,10 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pyruntime
 from pyruntime.errors import InvalidProtobuf, NotImplemented, OrtError
-from pyruntime.onnx.flat import INT64, FlatReader, Many, Table
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.formats.flatbuffers import INT64, FlatReader, Many, Table
+from pyruntime.onnx.formats.source import FileSource, MemorySource
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import Limits, read_model
-from pyruntime.onnx.source import FileSource, MemorySource
 from tests.harness import node_tests
 from tests.onnx.ort_files import Flat, converted, samples
 from tests.oracle import OPTIONS

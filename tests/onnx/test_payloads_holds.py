@@ -6,9 +6,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pyruntime.onnx.payloads import holds
+from pyruntime.onnx.formats.payloads import holds
+from pyruntime.onnx.formats.source import HEADER, Buffer, ByteSource
 from pyruntime.onnx.reader import read_model
-from pyruntime.onnx.source import HEADER, Buffer, ByteSource
 from tests.onnx.compare import compare_model
 
 TENSOR = b"\x2a\x80\x80\x80\x04"

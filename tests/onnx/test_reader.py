@@ -7,9 +7,9 @@ from pathlib import Path
 import onnx
 import pytest
 
+from pyruntime.onnx.formats.source import FileSource, open_descriptor
 from pyruntime.onnx.reader import read_model, read_tensor
 from pyruntime.onnx.schema import MODEL
-from pyruntime.onnx.source import FileSource, open_descriptor
 from tests.onnx.compare import compare_model, compare_tensor
 from tests.onnx.corpus import FILES, file_id, is_tensor, node_models, tensor_files
 

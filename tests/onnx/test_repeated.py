@@ -14,11 +14,11 @@ from onnx import TensorProto, helper
 import pyruntime
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.ir import Floats, Ints, Strings
+from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.onnx.reader import read_model
-from pyruntime.onnx.source import ByteSource
 from tests.onnx.encode import blob, fixed32, integer, model, packed, varint
 from tests.onnx.ort_files import converted
-from tests.ops.test_trees import ML, forest, votes
+from tests.ops.ml.test_trees import ML, forest, votes
 from tests.oracle import OPTIONS, node_of
 
 FLOATS, INTS, STRINGS = 7, 8, 9

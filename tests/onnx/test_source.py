@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NoSuchFile
+from pyruntime.onnx.formats.source import ByteSource, FileSource, MemorySource, open_descriptor, open_file
 from pyruntime.onnx.reader import read_model
-from pyruntime.onnx.source import ByteSource, FileSource, MemorySource, open_descriptor, open_file
 from tests.onnx.compare import compare_model
 
 

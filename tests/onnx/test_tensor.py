@@ -11,9 +11,9 @@ from onnx import TensorProto, numpy_helper
 
 from pyruntime.errors import Fail, InvalidArgument, InvalidProtobuf, NotImplemented
 from pyruntime.ir import DType
-from pyruntime.onnx.packed import varints
+from pyruntime.onnx.formats.packed_numbers import varints
+from pyruntime.onnx.formats.tensor import SparseTensorRecord, TensorRecord
 from pyruntime.onnx.reader import read_model, read_tensor
-from pyruntime.onnx.tensor import SparseTensorRecord, TensorRecord
 from tests.onnx.compare import compare_tensor
 from tests.onnx.encode import blob, integer, packed, varint
 from tests.onnx.encode import model as model_of

@@ -14,19 +14,19 @@ import onnx
 import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state
 
+from pyruntime.compiler.build import build_plan
 from pyruntime.ir import Array, Constant, Node, TensorType, ValueNeeded
 from pyruntime.kernels import Limits, Target
 from pyruntime.ops.base import Op, registered
 from pyruntime.ops.interpreter import execute
 from pyruntime.ops.registry import modules
 from pyruntime.passes import optimize
-from pyruntime.plan.build import build_plan
+from tests.compiler.graphs import typed_graph
 from tests.contrib.case import draws, op_of
 from tests.contrib.samples import sample
 from tests.harness import make_op, node_tests, op_and_data, single_node, typed
 from tests.oracle import node_of
 from tests.passes.support import evaluate
-from tests.plan.graphs import typed_graph
 
 MS, ML = "com.microsoft", "ai.onnx.ml"
 DRAWN = range(4)
@@ -34,7 +34,9 @@ MOST = 8
 """Outputs of a node whose subsets are tried."""
 
 ELSEWHERE = {
-    **dict.fromkeys([("", "If"), ("", "Loop"), ("", "Scan"), ("", "SequenceMap")], "tests.plan.test_unread_outputs"),
+    **dict.fromkeys(
+        [("", "If"), ("", "Loop"), ("", "Scan"), ("", "SequenceMap")], "tests/compiler/test_unread_outputs.py"
+    ),
     **dict.fromkeys([(MS, "BeamSearch"), (MS, "WhisperBeamSearch"), (MS, "Sampling")], "tests.contrib.test_generation"),
     ("ai.onnx.preview.training", "Gradient"): "it is written as others when a model is imported",
 }

@@ -12,7 +12,7 @@ from pyruntime import errors
 from pyruntime.ir import Array, Constant, DType, Graph, Node, SequenceType, TensorType, ValueInfo, ValueType, known
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import Limits, Program, RunContext, execute, interpret
-from pyruntime.ops.transpose import Transpose
+from pyruntime.ops.movement.transpose import Transpose
 from tests.harness import make_op, typed
 from tests.oracle import node_of, ort_run
 

@@ -11,8 +11,8 @@ from pyruntime.ir import Array, Constant, DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import execute
-from pyruntime.passes import dead_code
-from tests.plan.graphs import node, typed_graph
+from pyruntime.passes.cleanup import dead_code
+from tests.compiler.graphs import node, typed_graph
 
 __all__ = ["LAST", "Pass", "apply", "cleaned", "evaluate", "graph_of", "ints", "node", "op_types"]
 

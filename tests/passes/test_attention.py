@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import Node, TypedGraph
-from pyruntime.passes import (
-    fuse_attention,
-    unmerge_transpose,
-)
+from pyruntime.passes.fusion import fuse_attention
+from pyruntime.passes.layout import unmerge_transpose
 from tests.passes.support import apply, cleaned, graph_of, ints, node
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import Node
-from pyruntime.passes import channels_first
+from pyruntime.passes.layout import channels_first
 from tests.passes.support import apply, cleaned, graph_of, node
 from tests.passes.test_channels_last import FIRST, LAST, floats
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyruntime.ir import Array, DType, Node
 from pyruntime.kernels import Target
-from pyruntime.passes import channels_last
+from pyruntime.passes.layout import channels_last
 from pyruntime.passes.pipeline import optimize
 from tests.passes.support import apply, cleaned, evaluate, graph_of, ints, node
 

@@ -10,15 +10,11 @@ import pytest
 from pyruntime.ir import Node
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import op_class
-from pyruntime.passes import (
-    common_subexpressions,
-    drop_expand,
-    fuse_elementwise,
-    fuse_roll,
-    pair_products,
-    settle,
-    unit_dims,
-)
+from pyruntime.passes.cleanup import common_subexpressions, drop_expand, unit_dims
+from pyruntime.passes.cleanup import simplify_shapes as settle
+from pyruntime.passes.decoding import pair_products
+from pyruntime.passes.fusion import fuse_elementwise
+from pyruntime.passes.layout import fuse_roll
 from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node, op_types
 
 RNG = np.random.default_rng(3)

@@ -10,18 +10,18 @@ import pytest
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Limits, Target
-from pyruntime.ops.with_tail import WithTail
-from pyruntime.passes import (
-    dead_code,
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.passes.cleanup import dead_code
+from pyruntime.passes.fusion import (
     fuse_attention,
     fuse_elementwise,
     fuse_group_norm,
     fuse_norms,
     fuse_product_norm,
     fuse_skip_norm,
-    fuse_tail,
     merge_products,
 )
+from pyruntime.passes.fusion import fuse_epilogue as fuse_tail
 from tests.passes.support import apply, graph_of, ints, node, op_types
 
 RNG = np.random.default_rng(7)

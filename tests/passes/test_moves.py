@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import TypedGraph
-from pyruntime.passes import merge_transposes, move_rows, settle, slices_to_transpose, unit_dims
+from pyruntime.passes.cleanup import simplify_shapes as settle
+from pyruntime.passes.cleanup import unit_dims
+from pyruntime.passes.layout import merge_transposes, move_rows, slices_to_transpose
 from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.prepared_heads import PreparedHeads
-from pyruntime.passes import dead_code, fuse_rotary, prepare_heads
+from pyruntime.ops.fused.prepared_heads import PreparedHeads
+from pyruntime.passes.cleanup import dead_code
+from pyruntime.passes.decoding import prepare_heads
+from pyruntime.passes.fusion import fuse_rotary
 from tests.passes.support import apply, graph_of, node, op_types
 
 B, N, SIZE, PAST = 2, 3, 8, 5

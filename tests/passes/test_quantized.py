@@ -9,16 +9,11 @@ import pytest
 
 from pyruntime.ir import DType, Node
 from pyruntime.kernels import Target
-from pyruntime.passes import (
-    dead_code,
-    fuse_elementwise,
-    fuse_tail,
-    merge_integer_products,
-    packed_weights,
-    quantization_steps,
-    quantized_products,
-    taps_last,
-)
+from pyruntime.passes.cleanup import dead_code
+from pyruntime.passes.fusion import fuse_elementwise
+from pyruntime.passes.fusion import fuse_epilogue as fuse_tail
+from pyruntime.passes.quantization import merge_integer_products, packed_weights, quantization_steps, quantized_products
+from pyruntime.passes.quantization import weights_channels_last as taps_last
 from tests.passes.support import apply, graph_of, node, op_types
 
 RNG = np.random.default_rng(3)

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from pyruntime.ir import Node
-from pyruntime.passes import (
-    fuse_rotary,
-)
+from pyruntime.passes.fusion import fuse_rotary
 from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pyruntime.compiler.build import build_plan
 from pyruntime.ir import Array, DType
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
-from pyruntime.passes import batchnorm_to_affine, common_subexpressions, dead_code, sink_reshape, small_powers
-from pyruntime.plan.build import build_plan
+from pyruntime.passes.cleanup import common_subexpressions, dead_code, small_powers
+from pyruntime.passes.fusion import batchnorm_to_affine
+from pyruntime.passes.layout import sink_reshape
 from tests.passes.support import apply, graph_of, node, op_types
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import onnx
 
+from pyruntime.compiler.constants import split_static
+from pyruntime.compiler.placement import Placed, place
+from pyruntime.compiler.typing import Guards, Typing
 from pyruntime.ir import Array, Node, TensorType, TypedGraph, ValueType, known
 from pyruntime.kernels import Target
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import execute
 from pyruntime.passes import optimize
-from pyruntime.plan.constants import split_static
-from pyruntime.plan.placement import Placed, place
-from pyruntime.plan.typing import Guards, Typing
 from tests.harness import carrier, run_typed
 
 __all__ = ["Planned", "planned"]

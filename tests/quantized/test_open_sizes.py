@@ -10,10 +10,10 @@ import pytest
 
 from pyruntime.device.null import NullDevice
 from pyruntime.session import InferenceSession
-from pyruntime.session.program import Program
+from pyruntime.session.run.program import Program
 from tests.quantized.models import dynamic, encoder, packed, residual_net, static
 from tests.quantized.test_models import CALIBRATION
-from tests.session.test_open_sizes import TARGETS, on
+from tests.session.run.test_dynamic_sizes import TARGETS, on
 
 
 @pytest.mark.parametrize("target", TARGETS)

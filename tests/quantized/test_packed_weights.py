@@ -14,11 +14,11 @@ from onnx import TensorProto, helper
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import Array
 from pyruntime.session import InferenceSession
-from pyruntime.session.program import Program
+from pyruntime.session.run.program import Program
 from tests.quantized.cases import rngs
 from tests.quantized.planned import planned
 from tests.quantized.test_models import reference
-from tests.session.test_open_sizes import on
+from tests.session.run.test_dynamic_sizes import on
 
 TYPES: dict[int, tuple[int, int, Any]] = {
     TensorProto.INT4: (-8, 8, ml_dtypes.int4),

@@ -12,8 +12,9 @@ from pyruntime.device.base import Bound, Measured, Raw, Read, Slice, Write
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import DeviceLost, EngineError, OutOfMemory
 from pyruntime.kernels import Target
-from pyruntime.session import creation, providers
+from pyruntime.session import providers
 from pyruntime.session.environment import CPU, WEBGPU
+from pyruntime.session.load import creation
 
 __all__ = ["FaultyDevice", "on_device"]
 

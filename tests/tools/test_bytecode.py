@@ -61,7 +61,7 @@ def test_canonical__objects_that_somebody_holds__the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pyruntime/ir/dtype.py", "pyruntime/ops/re2_syntax.py", "pyruntime/generate/options.py"]
+    "name", ["pyruntime/ir/dtype.py", "pyruntime/ops/text/re2_syntax.py", "pyruntime/generate/options.py"]
 )
 def test_canonical__modules__are_the_same_code(name: str) -> None:
     code = compile((ROOT / name).read_bytes(), name, "exec", dont_inherit=True)

@@ -176,7 +176,7 @@ def test_pins__npm_integrities__are_sha512() -> None:
 
 def test_versions__in_javascript__are_those_of_the_project() -> None:
     """web/ has no build step, so env.js says by itself which wheel and which Pyodide belong to it."""
-    source = (ROOT / "web" / "env.js").read_text()
+    source = (ROOT / "web" / "api" / "env.js").read_text()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"export const version = '{version}';" in source
     assert f"const pyodideVersion = '{pins.PYODIDE_VERSION}';" in source

@@ -12,5 +12,5 @@ def test_page__in_the_checkout__is_up_to_date() -> None:
 
 def test_page__operator_of_several_modules__names_all() -> None:
     page = operator_index.page()
-    assert '"axis_broadcast": "Add And Div ' in page
-    assert '"binary": (\n            "Add And BitwiseAnd ' in page
+    assert '"elementwise.axis_broadcast": "Add And Div ' in page
+    assert '"elementwise.binary": (\n            "Add And BitwiseAnd ' in page

@@ -24,7 +24,7 @@ EXCEPTIONS: dict[str, str] = {
     "pyruntime/kernels/movement.py:move": _GENERATOR,
     "pyruntime/onnx/ort_format.py:_model": _RECORD,
     "pyruntime/onnx/schema.py:_tensor_record": _RECORD,
-    "pyruntime/onnx/wire.py:_read": "the inner loop of the reader: each call is a tenth of its time",
+    "pyruntime/onnx/formats/protobuf.py:_read": "the inner loop of the reader: each call is a tenth of its time",
 }
 """Place to the reason why it may be larger. An entry that no longer applies fails."""
 

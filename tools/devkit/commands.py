@@ -136,6 +136,7 @@ def lint(*, fix: bool) -> int:
         ("import cycles of web/", [python(), "-m", "tools.devkit.cycles"]),
         ("exceptions", [python(), "-m", "tools.devkit.boundaries"]),
         ("sizes", [python(), "-m", "tools.devkit.code_limits"]),
+        ("folders", [python(), "-m", "tools.devkit.folders"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),

@@ -77,7 +77,7 @@ JINJA_JS = NpmPackage(
     members=("LICENSE", "dist/index.js"),
 )
 
-# Looks for what keeps people with a keyboard or a screen reader out (e2e/test_page_access.py).
+# Looks for what keeps people with a keyboard or a screen reader out (e2e/demo/test_page_access.py).
 AXE = NpmPackage(
     name="axe-core",
     version="4.14.1",

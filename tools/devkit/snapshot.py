@@ -12,7 +12,7 @@ from tools.devkit.chromium import VARIABLE, ensure_chromium
 from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 
 SWITCH = "PYRUNTIME_SNAPSHOT"
-SCRIPTS = (ROOT / "web" / "snapshot.js", ROOT / "web" / "picture.js")
+SCRIPTS = (ROOT / "web" / "snapshot" / "snapshot.js", ROOT / "web" / "snapshot" / "memory.js")
 SOURCES = (ROOT / "tools" / "snapshot", *SCRIPTS, ROOT / "models" / "digits.onnx")
 
 

@@ -4,8 +4,8 @@
 
 PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are what Python has. `page`: all
 of pyruntime is imported, and models of the usual kinds are planned; `kernel`: what a kernel of JupyterLite begins with.
-Writes OUT/snapshot/ (see web/snapshot.js) and each WHEEL again as OUT/NAME.whl, with bytecode for Pyodide's Python
-beside the sources that were imported and had none.
+Writes OUT/snapshot/ (see web/snapshot/snapshot.js) and each WHEEL again as OUT/NAME.whl, with bytecode for Pyodide's
+Python for the sources that were imported and had none.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
 
 
 def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Files, level: int) -> None:
-    """The files of web/picture.js. `packages`, a bundle, comes first, so that it can be used while the memory comes."""
+    """The files of web/snapshot/memory.js. `packages`, a bundle, comes first: it is used while the memory comes."""
     snapshot.mkdir(parents=True, exist_ok=True)
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
     packed = {"memory.gz": gzip.compress(content, level, mtime=0)}

@@ -1,5 +1,5 @@
-// Takes the picture: Python as web/snapshot.js will start it, with everything imported that sessions need.
-import { placeLibraries, snapshotsFit, unpack } from '../web/snapshot.js';
+// Takes the picture: Python as web/snapshot/snapshot.js will start it, with everything imported that sessions need.
+import { placeLibraries, snapshotsFit, unpack } from '../web/snapshot/snapshot.js';
 
 const indexURL = new URL('../pyodide/', import.meta.url).href;
 
@@ -18,7 +18,7 @@ const WASM_PAGE = 1 << 16;
 const HOLE = 1 << 14;
 
 /**
- * The picture as web/picture.js reads it: what Pyodide says of it, and the memory without long runs of zeros.
+ * The picture as web/snapshot/memory.js reads it: what Pyodide says of it, and the memory without long runs of zeros.
  * @param {Uint8Array} snapshot
  * @returns {{head: number, heap: number, runs: [number, number][], picture: Blob}}
  */

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from pyruntime.compiler.compile import Compiler, Request
 from pyruntime.ir import Constant, DType, Graph, Node, TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.dispatch import SUBGROUP_SIZE
+from pyruntime.kernels.ir.dispatch import SUBGROUP_SIZE
 from pyruntime.ops.registry import newest
-from pyruntime.session.compiler import Compiler, Request
 
 __all__ = ["TARGETS", "Sketch", "plan_all", "sketches"]
 

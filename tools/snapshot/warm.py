@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pyruntime
-import pyruntime.bridge
+import pyruntime.bridge.requests
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels import candidates
+from pyruntime.kernels.selection import candidates
 
 # They run programs of their own.
 LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__")
@@ -27,10 +27,10 @@ for module in pkgutil.walk_packages(pyruntime.__path__, "pyruntime."):
 def plan(model: bytes) -> None:
     """Plan the digits model for one image, on a device that only records."""
     from pyruntime.device.null import NullDevice
-    from pyruntime.kernels import library
-    from pyruntime.onnx.importer import import_model
+    from pyruntime.kernels.wgsl import library
+    from pyruntime.onnx.importer.model import import_model
     from pyruntime.onnx.reader import read_model
-    from pyruntime.session.program import Program
+    from pyruntime.session.run.program import Program
 
     for name in library.shader_names():
         library.read(name)

@@ -25,7 +25,7 @@ PICTURED = (
     "packaging.tags",
     "packaging.utils",
     "packaging.version",
-    "pyruntime.bridge",
+    "pyruntime.bridge.requests",
     "unittest.mock",
 )
 for name in PICTURED:

@@ -24,11 +24,11 @@ import onnxruntime
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, Graph, HostTensor, TensorType, ValueType
 from pyruntime.kernels import Limits, Target
-from pyruntime.onnx.importer import import_model
+from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import interpret
-from pyruntime.session.program import Program, Run
-from pyruntime.session.stages import Stage
+from pyruntime.session.run.program import Program, Run
+from pyruntime.session.run.stages import Stage
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import SOURCES, Definition, definitions
 

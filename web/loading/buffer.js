@@ -2,7 +2,7 @@
 /** A small file in memory while it arrives: what has come can be read, and a reader of a model's graph follows it. */
 
 import { Arrival } from './arrival.js';
-import { around, partOf } from './scanner.js';
+import { around, partOf } from '../onnx/scanner.js';
 
 /** Who waits hears of bytes in steps of so many, or at the end: it may read much more than it waits for. */
 const STEP = 1 << 20;
@@ -10,7 +10,7 @@ const STEP = 1 << 20;
 export class ArrivingBuffer extends Arrival {
   /** Nothing is read ahead of the stream. */
   isReadAhead = false;
-  /** What has come. @type {import('./scanner.js').Segment[]} */
+  /** What has come. @type {import('../onnx/scanner.js').Segment[]} */
   #pieces = [];
 
   /** All bytes in one buffer, once they are there. @returns {ArrayBuffer} */
@@ -31,7 +31,7 @@ export class ArrivingBuffer extends Arrival {
     this.wake();
   }
 
-  /** All has come. @param {import('./scanner.js').Segment[]} _segments @param {boolean} _agrees @param {boolean} isCached */
+  /** All has come. @param {import('../onnx/scanner.js').Segment[]} _segments @param {boolean} _agrees @param {boolean} isCached */
   ended(_segments, _agrees, isCached) {
     this.finish((this.size ?? this.arrived) !== this.arrived, isCached);
   }
@@ -69,7 +69,7 @@ export class ArrivingBuffer extends Arrival {
   /** Copy the bytes at `at`, which are there, into `target`. @param {number} at @param {Uint8Array} target */
   copyNow(at, target) {
     for (let to = 0; to < target.length;) {
-      const piece = /** @type {import('./scanner.js').Segment} */ (around(this.#pieces, at + to));
+      const piece = /** @type {import('../onnx/scanner.js').Segment} */ (around(this.#pieces, at + to));
       const start = at + to - piece.at;
       const part = piece.bytes.subarray(start, start + target.length - to);
       target.set(part, to);

@@ -4,13 +4,13 @@
  * reader, or in one of its own (downloader.js).
  */
 
-import { ReadAhead } from './ahead.js';
+import { ReadAhead } from './prefetch.js';
 import { Requests } from './requests.js';
-import { Scanner } from './scanner.js';
-import { blobOf, noRoom } from '../parts.js';
-import { openStream } from '../stream.js';
-import { Buffers } from '../reading.js';
-import { strongTag } from '../tags.js';
+import { Scanner } from '../onnx/scanner.js';
+import { blobOf, noRoom } from '../net/parts.js';
+import { openStream } from '../net/stream.js';
+import { Buffers } from '../net/reading.js';
+import { strongTag } from '../net/tags.js';
 
 /** Bytes that go to the browser together. */
 const BLOCK = 8 << 20;
@@ -18,7 +18,7 @@ const BLOCK = 8 << 20;
 /** Bytes of a file in memory that are handed on together. */
 const PIECE = 1 << 18;
 
-/** @typedef {import('./scanner.js').Segment} Segment */
+/** @typedef {import('../onnx/scanner.js').Segment} Segment */
 
 /**
  * Parts of a file that were read ahead of the stream, where that has come to `from`; and whether the server says that they are of
@@ -48,7 +48,7 @@ const PIECE = 1 << 18;
  * @property {string} validator what changes with the file; '' where the server gives nothing
  * @property {(receiver: Receiver) => void} pieces brings it piece by piece, which are the receiver's
  * @property {(receiver: Receiver) => void} into brings it to the browser
- * @property {(wanted: readonly import('./ahead.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights ahead,
+ * @property {(wanted: readonly import('./prefetch.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights ahead,
  * once; null where that cannot be
  * @property {boolean} isElsewhere whether another thread carries it
  */
@@ -150,7 +150,7 @@ export class Download {
 
   /**
    * Read these parts ahead of the stream: what was asked for first is what is read.
-   * @param {readonly import('./ahead.js').Range[]} wanted
+   * @param {readonly import('./prefetch.js').Range[]} wanted
    * @returns {Promise<Ahead | null>}
    */
   async readAhead(wanted) {

@@ -6,7 +6,7 @@
  */
 
 import { openFile } from './download.js';
-import { withResolvers } from '../resolvers.js';
+import { withResolvers } from '../api/resolvers.js';
 
 /** @typedef {import('./download.js').Opened} Opened */
 /** @typedef {import('./download.js').Receiver} Receiver */

@@ -5,13 +5,13 @@
  * Python does: in workers.
  */
 
-import { BlobReader, Unreadable, partWith } from '../blobs.js';
+import { BlobReader, Unreadable, partWith } from '../net/blobs.js';
 import { Arrival } from './arrival.js';
-import { around, partOf } from './scanner.js';
-import { again, noRoom } from '../parts.js';
-import { withResolvers } from '../resolvers.js';
+import { around, partOf } from '../onnx/scanner.js';
+import { again, noRoom } from '../net/parts.js';
+import { withResolvers } from '../api/resolvers.js';
 
-/** @typedef {import('./scanner.js').Segment} Segment */
+/** @typedef {import('../onnx/scanner.js').Segment} Segment */
 
 export class ModelFile extends Arrival {
   /** What the browser has. @type {Blob[]} */
@@ -92,7 +92,7 @@ export class ModelFile extends Arrival {
 
   /**
    * Have these parts of it read ahead of the stream.
-   * @param {readonly import('./ahead.js').Range[]} wanted
+   * @param {readonly import('./prefetch.js').Range[]} wanted
    * @returns {Promise<boolean>} whether they are there
    */
   async ahead(wanted) {

@@ -7,8 +7,8 @@
 import { ArrivingBuffer } from './buffer.js';
 import { downloads } from './downloads.js';
 import { ModelFile } from './file.js';
-import { timed } from '../runtime.js';
-import { changed, validatorOf } from '../stream.js';
+import { timed } from '../worker/runtime.js';
+import { changed, validatorOf } from '../net/stream.js';
 
 /** Bytes from which on a file stays outside this thread's memory where it can, and is read ahead. */
 const BIG = 32 << 20;
@@ -36,7 +36,7 @@ export class Loading {
   #confirmed = null;
 
   /**
-   * @param {import('../runtime.js').Report} report is told of the progress of all files together, as the phase 'model'
+   * @param {import('../worker/runtime.js').Report} report is told of the progress of all files together, as the phase 'model'
    * @param {AbortSignal} signal
    * @param {RequestCache} [cache] how files are asked for
    */

@@ -5,7 +5,7 @@
  * Source: RFC 9110, sections 8.8.3 (ETag) and 14 (range requests); Fetch, "CORS-safelisted request-header".
  */
 
-import { strongTag } from '../tags.js';
+import { strongTag } from '../net/tags.js';
 
 /** Bytes that are read rather than jumped over. */
 export const NEAR = 1 << 18;

@@ -4,18 +4,18 @@
  * read and uploaded again where Python is: once, and it is Python's from then on.
  */
 
-import { placesOf } from './places.js';
+import { placesOf } from './locations.js';
 
 /**
- * @typedef {import('../protocol.js').RunArguments} RunArguments
- * @typedef {import('./places.js').Place} Place
+ * @typedef {import('../api/protocol.js').RunArguments} RunArguments
+ * @typedef {import('./locations.js').Place} Place
  */
 
 /**
  * Give a tensor to Python; its data where Python has no GPU.
  * @param {Place} place
  * @param {any} owner
- * @returns {Promise<import('../protocol.js').WireTensor | null>}
+ * @returns {Promise<import('../api/protocol.js').WireTensor | null>}
  */
 async function move(place, owner) {
   const { memory, number } = place;
@@ -33,7 +33,7 @@ async function move(place, owner) {
  * @param {any} owner
  */
 export async function moved(args, owner) {
-  /** @type {Map<Place, import('../protocol.js').WireTensor | null>} */
+  /** @type {Map<Place, import('../api/protocol.js').WireTensor | null>} */
   const data = new Map();
   const here = new Set(placesOf(args).filter(({ port }) => port.movable));
   await Promise.all([...here].map(async (place) => {

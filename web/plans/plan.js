@@ -1,13 +1,13 @@
 // @ts-check
 /**
- * Reads compiled models (`pyruntime/plan/saved.py` says what is in a file). They may come from anywhere: every length,
+ * Reads compiled models (`pyruntime/compiler/saved.py` says what is in a file). They may come from anywhere: every length,
  * number, place and name is checked here, before anything is allocated.
  */
 
-import { check, checkDecoder, checkExpression, checkIntegers, checkOpen, checkScaled, checkType, refuse, Refused } from './checking.js';
-import { checkStaying } from './staying.js';
-import { sizeOf } from '../elements.js';
-import { reading } from '../reading.js';
+import { check, checkDecoder, checkExpression, checkIntegers, checkOpen, checkScaled, checkType, refuse, Refused } from './checks.js';
+import { checkStaying } from './resident.js';
+import { sizeOf } from '../api/elements.js';
+import { reading } from '../net/reading.js';
 
 export { Refused };
 
@@ -38,17 +38,17 @@ export { Refused };
  * @property {Omit<Transfer, 'bits' | 'region' | 'most'>[]} unread
  * @property {Transfer[]} downloads
  * @property {Transfer[]} external
- * @property {import('./staying.js').SavedKept[]} kept
+ * @property {import('./resident.js').SavedKept[]} kept
  * @property {{transfer: Transfer, elements: number[], expressions: number[]}[]} numbers
  * @property {SavedCommand[]} commands
- * @property {import('../sizes.js').Expression[]} expressions
+ * @property {import('../gpu/sizes.js').Expression[]} expressions
  * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches
  * @property {[name: string, op_type: string, domain: string, placement: 'gpu' | 'host' | 'none', reason: string, kernels: string[]][]} nodes
  * @property {[peak: number, lowerBound: number, withoutReuse: number, weights: number, steps: number]} memory
  *
  * @typedef {object} Program
  * @property {SavedPlan} plan
- * @property {Pick<import('../sizes.js').Sizes, 'ranges' | 'grows' | 'values' | 'guards' | 'waste'> | null} sizes
+ * @property {Pick<import('../gpu/sizes.js').Sizes, 'ranges' | 'grows' | 'values' | 'guards' | 'waste'> | null} sizes
  * @property {Record<string, number>} computed
  * @property {string[]} inputs tensors on the GPU that runs bring
  * @property {string[]} outputs that stay there, in memory of their own
@@ -65,7 +65,7 @@ export { Refused };
  * @property {Record<string, unknown>} options
  * @property {import('../pyruntime.js').ValueMetadata[]} inputs
  * @property {import('../pyruntime.js').ValueMetadata[]} outputs
- * @property {import('../generate/local.js').DecoderFacts | null} decoder what a text's writer has to know; null: nobody asked
+ * @property {import('../text/local.js').DecoderFacts | null} decoder what a text's writer has to know; null: nobody asked
  * @property {Program[]} programs
  * @property {SavedPlan[]} computed
  * @property {string[]} shaders

@@ -1,10 +1,10 @@
 // @ts-check
 /** A compiled model on a device: allocated, uploaded, compiled, its computed constants made; runs that player.js replays. */
 
-import { bufferOf } from '../buffers.js';
-import { play } from '../player.js';
-import { commandOf, compile } from '../recording.js';
-import { caught, guarded } from '../staging.js';
+import { bufferOf } from '../gpu/buffers.js';
+import { play } from '../gpu/player.js';
+import { commandOf, compile } from '../gpu/recording.js';
+import { caught, guarded } from '../gpu/staging.js';
 import { mostWorkgroups } from './plan.js';
 import { uploadConstants } from './weights.js';
 
@@ -12,7 +12,7 @@ import { uploadConstants } from './weights.js';
 /** @typedef {import('./plan.js').SavedPlan} SavedPlan */
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
-/** @typedef {import('../replay.js').Replay} Replay */
+/** @typedef {import('../gpu/replay.js').Replay} Replay */
 /** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
 
 /**
@@ -54,7 +54,7 @@ const TOGETHER = 128 << 20;
  */
 async function compilerOf({ header: { shaders } }, device, vendor) {
   if (!shaders.some((text) => text.includes('// <quick>'))) return compile;
-  const { compileQuickly, compileWhole } = await import('../quick.js');
+  const { compileQuickly, compileWhole } = await import('../gpu/fallback.js');
   const { isFallbackAdapter } = /** @type {any} */ (device.adapterInfo ?? {});
   return isFallbackAdapter || vendor.toLowerCase() === 'google' ? compileWhole : compileQuickly;
 }
@@ -226,7 +226,7 @@ export class Program {
       for (let room = TOGETHER; end < plans.length && (end === first || size(plans[end]) <= room); end += 1) room -= size(plans[end]);
       const some = plans.slice(first, end);
       const bound = await Promise.all(some.map((plan) => this.#bind(plan, {})));
-      const commands = bound.flatMap((one) => /** @type {import('../recording.js').Command[]} */ (one.commands));
+      const commands = bound.flatMap((one) => /** @type {import('../gpu/recording.js').Command[]} */ (one.commands));
       await play(this.device, commands, [], [], []);
       for (const [i, { params, arenas, external }] of bound.entries()) {
         for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
@@ -235,7 +235,7 @@ export class Program {
     }
   }
 
-  /** @param {import('./plan.js').Program} program @returns {Promise<import('../replay.js').Replay>} */
+  /** @param {import('./plan.js').Program} program @returns {Promise<import('../gpu/replay.js').Replay>} */
   async #replay(program) {
     const { plan, sizes, computed, inputs, outputs } = program;
     const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#computed[number]]));

@@ -5,22 +5,22 @@
  * they are fed tensors on Python's GPU.
  */
 
-import { unlessAborted } from '../aborting.js';
-import { client, started } from '../client.js';
-import { cut, Incoming } from '../pieces.js';
-import { inWorker } from '../port.js';
-import { matches, otherValues, run } from '../replay.js';
-import { wasteOf } from '../sizes.js';
-import { feedsOf } from '../tensors.js';
-import { hold, placesOf, sessions } from './places.js';
+import { unlessAborted } from '../api/aborting.js';
+import { client, started } from '../api/client.js';
+import { cut, Incoming } from '../net/pieces.js';
+import { inWorker } from '../api/port.js';
+import { matches, otherValues, run } from '../gpu/replay.js';
+import { wasteOf } from '../gpu/sizes.js';
+import { feedsOf } from '../worker/tensors.js';
+import { hold, placesOf, sessions } from './locations.js';
 
 /**
  * @typedef {import('./program.js').Entry} Entry
  * @typedef {import('./program.js').Program} Program
- * @typedef {import('../protocol.js').RunArguments} RunArguments
- * @typedef {import('../replay.js').Fed} Fed
- * @typedef {import('../replay.js').Replay} Replay
- * @typedef {import('./housing.js').Housing} Housing
+ * @typedef {import('../api/protocol.js').RunArguments} RunArguments
+ * @typedef {import('../gpu/replay.js').Fed} Fed
+ * @typedef {import('../gpu/replay.js').Replay} Replay
+ * @typedef {import('./bound_caches.js').Housing} Housing
  */
 
 let lastHandle = 0;
@@ -45,7 +45,7 @@ export class StandaloneClient {
 
   /**
    * @param {Program} program
-   * @param {import('../protocol.js').CreateArguments} create what Python is asked for
+   * @param {import('../api/protocol.js').CreateArguments} create what Python is asked for
    * @param {Housing | null} housing where plans leave tensors on the GPU
    */
   constructor(program, create, housing) {
@@ -86,7 +86,7 @@ export class StandaloneClient {
    * @param {string} method
    * @param {any} args
    * @param {Transferable[]} [transfer]
-   * @param {import('../client.js').Listening} [listening]
+   * @param {import('../api/client.js').Listening} [listening]
    */
   async call(method, args, transfer = [], listening = {}) {
     listening.signal?.throwIfAborted();
@@ -97,14 +97,14 @@ export class StandaloneClient {
     }
     if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
     if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
-    if (method.startsWith('decode')) return (await import('./texts.js')).ask(this, method, args, transfer, listening);
+    if (method.startsWith('decode')) return (await import('./decoding.js')).ask(this, method, args, transfer, listening);
     const what = method === 'call' ? `${args.function}()` : method;
     const { owner, handle } = await this.start(`${what} was asked for`);
     const changed = method === 'call' ? { ...args, arguments: [handle, ...args.arguments.slice(1)] } : { ...args, session: handle };
     return owner.call(method, changed, transfer, listening);
   }
 
-  /** This session as texts need it; null where nothing of it stays on the GPU. @returns {import('./texts.js').Here | null} */
+  /** This session as texts need it; null where nothing of it stays on the GPU. @returns {import('./decoding.js').Here | null} */
   get here() {
     const housing = this.#housing;
     const known = housing && { outputs: this.#outputs.length, replays: this.#replays, replaying: this.#running, spares: housing.spares };
@@ -115,7 +115,7 @@ export class StandaloneClient {
   async #runHere(args) {
     const found = this.#found(args);
     if (!found) {
-      const { NoPlan } = await import('./texts.js');
+      const { NoPlan } = await import('./decoding.js');
       throw new NoPlan('no plan runs these inputs and outputs');
     }
     const running = this.#replayed(found.entry, found.given, args);
@@ -129,7 +129,7 @@ export class StandaloneClient {
    * @param {string} why
    * @param {RunArguments} args
    * @param {Transferable[]} transfer
-   * @param {import('../client.js').Listening} listening
+   * @param {import('../api/client.js').Listening} listening
    * @param {Map<number, ArrayBufferView>} [streams] to be sent behind it
    */
   async #forward(why, args, transfer, listening, streams = new Map()) {
@@ -143,7 +143,7 @@ export class StandaloneClient {
   /**
    * @param {RunArguments} args
    * @param {Transferable[]} transfer
-   * @param {import('../client.js').Listening} listening
+   * @param {import('../api/client.js').Listening} listening
    */
   async #run(args, transfer, listening) {
     const { feeds, fetches } = args;

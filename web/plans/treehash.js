@@ -1,7 +1,7 @@
 // @ts-check
-/** The hash by which a plan knows its model (`tree_hash` of `pyruntime/plan/saved.py`): that of the hashes of its blocks. */
+/** The hash by which a plan knows its model (`tree_hash` of `pyruntime/compiler/saved.py`): that of the hashes of its blocks. */
 
-import { BlobReader } from '../blobs.js';
+import { BlobReader } from '../net/blobs.js';
 
 /** Bytes that are hashed together. */
 export const BLOCK = 4 << 20;

@@ -3,8 +3,8 @@
 
 import { Refused } from './plan.js';
 import { BLOCK, ofHashes } from './treehash.js';
-import { Buffers, filled, readerInto } from '../reading.js';
-import { strongTag } from '../tags.js';
+import { Buffers, filled, readerInto } from '../net/reading.js';
+import { strongTag } from '../net/tags.js';
 
 /** Writes bytes that come in any pieces, a word at least at a time. */
 class Writer {
@@ -64,7 +64,7 @@ async function opened(source, tags, buffers, signal, cache) {
   if (typeof source !== 'string') {
     return { chunks: through((source instanceof Blob ? source : new Blob([source])).stream(), buffers), isKnown: false };
   }
-  const { openStream } = await import('../stream.js');
+  const { openStream } = await import('../net/stream.js');
   const { response, chunks } = await openStream(source, signal, cache);
   const tag = strongTag(response);
   return { chunks: chunks(buffers), isKnown: cache !== 'reload' && tag !== '' && tags[source] === tag };
@@ -151,7 +151,7 @@ export async function uploadConstants(device, { header, sections }, buffers, sou
       for (const { writer } of waiting[i]) writer.restart();
       return passed(blocks(chunks, buffered, progress, nbytes), waiting[i], !isKnown);
     };
-    const made = await (typeof sources[i] === 'string' ? (await import('../stream.js')).anew(read) : read());
+    const made = await (typeof sources[i] === 'string' ? (await import('../net/stream.js')).anew(read) : read());
     if (made !== null && made !== hash) {
       throw new Refused('it is for another model: the hash differs');
     }

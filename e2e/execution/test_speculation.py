@@ -1,0 +1,231 @@
+"""Runs begun before they are asked for: the same bits, whatever the caller feeds, and nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from e2e.harness.script import Script, watched
+from tests.genai.packed import SHAPES, packed_model, prompt_of
+
+LLAMA = SHAPES["llama"]
+
+LOOP = """
+env.runAhead = ahead;
+const caches = Array.from({ length: shape.layers }, (_, i) => ['key', 'value'].map((kind) => `${i}.${kind}`)).flat();
+const places = Object.fromEntries(caches.map((name) => [`present.${name}`, 'gpu-buffer']));
+const open = () => InferenceSession.create(decode(model), { preferredOutputLocation: places });
+const session = globalThis.kept ??= await open();
+const none = () => Object.fromEntries(caches.map((name) => [
+  `past_key_values.${name}`, new Tensor('float32', new Float32Array(0), [1, shape.groups, 0, shape.size])]));
+const next = (made) => Object.fromEntries(caches.map((name) => [`past_key_values.${name}`, made[`present.${name}`]]));
+const idsOf = (ids) => new Tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
+const maskOf = (length) => new Tensor('int64', new BigInt64Array(length).fill(1n), [1, length]);
+const bits = ({ data: { buffer, byteLength } }) => [...new Uint32Array(buffer, byteLength - 4 * shape.words)];
+const likeliest = ({ data }) => {
+  const row = data.subarray(data.length - shape.words);
+  return row.indexOf(Math.max(...row));
+};
+const step = (past, ids, length) => (
+  session.run({ ...past, input_ids: idsOf(ids), attention_mask: maskOf(length) }));
+async function write(count, pick = (logits) => likeliest(logits)) {
+  let [past, ids, length] = [none(), prompt, 0];
+  const made = { ids: [], logits: [] };
+  for (let at = 0; at < count; at++) {
+    length += ids.length;
+    const results = await step(past, ids, length);
+    for (const cache of Object.values(past)) cache.dispose();
+    past = next(results);
+    ids = [pick(results.logits, at)];
+    made.ids.push(ids[0]);
+    made.logits.push(bits(results.logits));
+  }
+  for (const cache of Object.values(past)) cache.dispose();
+  return made;
+}
+const end = async () => {
+  await session.release();
+  delete globalThis.kept;
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
+    with watched(browser, site_url, Script) as made:
+        yield made
+
+
+def given(ahead: bool, **others: Any) -> dict[str, Any]:
+    shape = {"layers": LLAMA.layers, "groups": LLAMA.groups, "size": LLAMA.size, "words": LLAMA.words}
+    return {"model": packed_model(LLAMA), "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead, **others}
+
+
+def counts(script: Script) -> dict[str, int]:
+    found: dict[str, int] = script.worker.evaluate("() => ({ ...submits, ...created })")
+    return found
+
+
+KEPT = "const { client } = await import('/web/api/client.js'); return client().call('keptTensors', {});"
+
+PICKS = {
+    "likeliest": "(logits) => likeliest(logits)",
+    "another each sixth": "(logits, at) => (at % 6 === 5 ? (likeliest(logits) + 1) % shape.words : likeliest(logits))",
+    "never": "(logits, at) => (likeliest(logits) + 1 + at) % shape.words",
+}
+
+
+@pytest.mark.parametrize("pick", list(PICKS))
+def test_writing__ahead__gives_the_same_bits(pick: str, script: Script) -> None:
+    """Longer than the room that caches have at first, and a second text behind it."""
+    writes = f"[await write(40, {PICKS[pick]}), await write(30, {PICKS[pick]})]"
+    body = f"{LOOP} const made = {writes}; await end(); return made;"
+    wanted = script(body, **given(False))
+    assert script(body, **given(True)) == wanted
+    assert script(KEPT) == 0
+
+
+def test_writing__ahead__takes_one_submit_a_token_and_what_was_begun_last(script: Script) -> None:
+    """Memory, bind groups and pipelines are those of the first texts."""
+    write = f"{LOOP} return (await write(20, {PICKS['likeliest']})).ids.length;"
+    spent = {}
+    for ahead in (False, True):
+        for text in range(12):
+            before = counts(script)
+            assert script(write, **given(ahead)) == 20
+            after = counts(script)
+            spent[ahead] = {k: after[k] - before[k] for k in after}
+            # How many runs are begun follows from how long they take: the first text with more of them needs more.
+            if text >= 3 and not spent[ahead]["buffers"] + spent[ahead]["groups"]:
+                break
+        script(f"{LOOP} await end()", **given(ahead))
+    more = {k: spent[True][k] - spent[False][k] for k in spent[True]}
+    assert more.pop("all") == more.pop("withoutPython") in range(2, 8)  # the first token's, and one to six runs
+    assert more == {"buffers": 0, "groups": 0, "pipelines": 0}
+
+
+SPY = """async () => {
+    const { Chooser } = await import('/web/speculation/chooser.js');
+    const { create } = Chooser;
+    globalThis.choosers = [];
+    Chooser.create = (...given) => {
+        const made = { logits: given[1], there: false };
+        choosers.push(made);
+        return create.apply(Chooser, given).then((chooser) => { made.there = true; return chooser; });
+    };
+}"""
+
+
+def test_create__decoder__what_chooses_is_there_before_the_first_run(script: Script) -> None:
+    script.worker.evaluate(SPY)
+    script(f"{LOOP} return 0;", **given(True))
+    script.page.wait_for_timeout(100)
+    for _ in range(100):
+        before = script.worker.evaluate("() => choosers")
+        if before and before[0]["there"]:
+            break
+        script.page.wait_for_timeout(50)
+    logits = {"name": "logits", "type": "float32", "dims": [1, 1, LLAMA.words], "ids": "int64"}
+    assert before == [{"logits": logits, "there": True}]
+    wanted = script(f"{LOOP} const made = await write(12); await end(); return made;", **given(True))
+    assert script.worker.evaluate("() => choosers") == before
+    assert script(f"{LOOP} const made = await write(12); await end(); return made;", **given(False)) == wanted
+    assert script(KEPT) == 0
+
+
+def test_pace__runs_that_follow_or_do_not__begins_more_or_takes_longer(script: Script) -> None:
+    """How many runs have to follow from one another before some are begun, and how many these are."""
+    found = script(
+        """const { Pace } = await import('/web/speculation/pace.js');
+        const pace = new Pace();
+        const untilSteady = () => {
+          for (let runs = 0; ; runs++) {
+            if (pace.isSteady) return runs;
+            pace.asked(true);
+          }
+        };
+        const depths = (hits) => Array.from({ length: hits }, () => { pace.hit(); return pace.depth; });
+        const miss = () => { pace.missed(); return [pace.isFollowing, pace.depth, untilSteady()]; };
+        pace.ran(5);
+        const made = [untilSteady(), depths(6), miss(), miss(), depths(1), miss()];
+        pace.ran(10);
+        made.push(depths(4));
+        pace.ran(41);
+        made.push(pace.isSteady);
+        pace.asked(false);
+        made.push(pace.isFollowing);
+        return made;"""
+    )
+    assert found == [
+        2,
+        [2, 3, 4, 5, 5, 5],
+        [False, 1, 4],
+        [False, 1, 8],
+        [2],
+        [False, 1, 8],
+        [2, 3, 3, 3],
+        False,
+        False,
+    ]
+
+
+def test_caches__fed_again_while_runs_are_ahead__are_as_they_were(script: Script) -> None:
+    """A branch off an earlier token, and the caches' rows themselves."""
+    body = f"""{LOOP}
+    let [past, ids, length] = [none(), prompt, 0];
+    const texts = [];
+    for (let at = 0; at < 12; at++) {{
+      length += ids.length;
+      const results = await step(past, ids, length);
+      texts.push({{ past: next(results), length, ids: [likeliest(results.logits)] }});
+      [{{ past, ids }}] = texts.slice(-1);
+    }}
+    const rows = [];
+    for (const at of [11, 5]) {{
+      const keys = await texts[at].past['past_key_values.1.key'].getData();
+      rows.push([...new Uint32Array(keys.buffer)]);
+    }}
+    const branch = await step(texts[5].past, [9], texts[5].length + 1);
+    const straight = await step(texts[11].past, texts[11].ids, texts[11].length + 1);
+    const made = [rows, bits(branch.logits), bits(straight.logits)];
+    for (const {{ past: caches }} of texts) for (const cache of Object.values(caches)) cache.dispose();
+    for (const results of [branch, straight]) for (const cache of Object.values(next(results))) cache.dispose();
+    await end();
+    return made;
+    """
+    assert script(body, **given(True)) == script(body, **given(False))
+    assert script(KEPT) == 0
+
+
+def test_text__that_has_ended__gives_its_caches_back(script: Script) -> None:
+    """A second after its last run, not only with the session."""
+    script(f"{LOOP} await write(12);", **given(True))
+    script.page.wait_for_timeout(1500)
+    assert script(KEPT) == 0
+    script(f"{LOOP} await write(12); await end();", **given(True))
+
+
+def test_session__released_while_runs_are_ahead__leaves_nothing(script: Script) -> None:
+    before = script.gpu_bytes()
+    script(f"{LOOP} await write(12); await end();", **given(True))
+    assert script.gpu_bytes() == before
+
+
+@pytest.mark.parametrize(("tokens", "by_python"), [(12, 2), (200, 3)])
+def test_writing__first_text_of_a_session__python_runs_a_token(tokens: int, by_python: int, script: Script) -> None:
+    """How a prompt and tokens are run is described with the session, which has memory for the caches of the prompt.
+
+    Python moves these to memory with room behind them and runs the first token. A longer prompt than was expected is
+    Python's, too.
+    """
+    prompt = prompt_of(tokens, LLAMA.words)
+    script(f"{LOOP}", **given(False, prompt=prompt))
+    before = counts(script)
+    script(f"{LOOP} return (await write(20, {PICKS['likeliest']})).ids.length;", **given(False, prompt=prompt))
+    after = counts(script)
+    script(f"{LOOP} await end()", **given(False))
+    spent = {k: after[k] - before[k] for k in after}
+    assert spent["all"] - spent["withoutPython"] == by_python

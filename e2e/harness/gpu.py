@@ -1,0 +1,266 @@
+"""A GPU for native tests: dispatches run in headless Chromium while Python stays under CPython.
+
+Each operand gets a buffer of its own; nothing of the planner is involved. As in most models, the first input is an
+activation and the others are constants, which kernels bind as memory that is only read. Chromium's WebGPU is the one
+users have, so WGSL is compiled by the compiler that counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from playwright.sync_api import Playwright, sync_playwright
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.ir.encoding import decode, encode
+from pyruntime.kernels import Dispatch, Limits, Operand, Role, Target
+from pyruntime.kernels.legalize import legalize
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-unsafe-webgpu",
+]
+
+_SMALL = 1 << 16
+
+_FEATURES = """
+async () => {
+  const adapter = await navigator.gpu?.requestAdapter();
+  if (!adapter) return null;
+  const {info, features} = adapter;
+  const size = info.subgroupMinSize === info.subgroupMaxSize && info.subgroupMinSize;
+  const subgroups = features.has('subgroups') ? ['subgroups', ...(size ? [`subgroup_size_${size}`] : [])] : [];
+  const half = ['shader-f16'].filter((name) => features.has(name));
+  return [...navigator.gpu.wgslLanguageFeatures, ...subgroups, ...half];
+}
+"""
+
+_SCRIPT = """
+async ({buffers, steps, reads}) => {
+  if (!globalThis.gpu) {
+    const adapter = await navigator.gpu.requestAdapter();
+    const limits = {};
+    for (const k of ['maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize',
+                     'maxComputeWorkgroupStorageSize']) limits[k] = adapter.limits[k];
+    const requiredFeatures = ['subgroups', 'shader-f16'].filter((name) => adapter.features.has(name));
+    const device = await adapter.requestDevice({requiredLimits: limits, requiredFeatures});
+    globalThis.gpu = {device, pipelines: new Map()};
+  }
+  const {device, pipelines} = globalThis.gpu;
+  const fetched = async (path) => new Uint8Array(await (await fetch(path, {cache: 'no-store'})).arrayBuffer());
+  const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+  const errors = [];
+  const made = await Promise.all(buffers.map(async ({size, text, path}) => {
+    const whole = new Uint8Array(size).fill(0xcd);
+    whole.set(path ? await fetched(path) : Uint8Array.fromBase64(text));
+    const buffer = device.createBuffer({size, usage});
+    device.queue.writeBuffer(buffer, 0, whole);
+    return buffer;
+  }));
+  device.pushErrorScope('validation');
+  const wanted = new Map(steps.map(({source, entry}) => [entry + source, [source, entry]]));
+  await Promise.all([...wanted].filter(([key]) => !pipelines.has(key)).map(async ([key, [source, entry]]) => {
+    const module = device.createShaderModule({code: source});
+    const info = await module.getCompilationInfo();
+    const bad = info.messages.filter((m) => m.type === 'error');
+    if (bad.length) { errors.push(...bad.map((m) => `${m.lineNum}:${m.linePos} ${m.message}\\n${source}`)); return; }
+    try {
+      pipelines.set(key, await device.createComputePipelineAsync(
+        {layout: 'auto', compute: {module, entryPoint: entry}}));
+    } catch (error) { errors.push(`${error.message}\\n${source}`); }
+  }));
+  if (errors.length) { device.popErrorScope(); return {errors}; }
+  const encoder = device.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  for (const {source, entry, bound, params, grid} of steps) {
+    const pipeline = pipelines.get(entry + source);
+    const entries = bound.map((b, i) => ({binding: i, resource: {buffer: made[b]}}));
+    if (params !== null) {
+      const data = Uint8Array.fromBase64(params);
+      const uniform = device.createBuffer({size: data.length, usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST});
+      device.queue.writeBuffer(uniform, 0, data);
+      entries.push({binding: bound.length, resource: {buffer: uniform}});
+    }
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, device.createBindGroup({layout: pipeline.getBindGroupLayout(0), entries}));
+    pass.dispatchWorkgroups(...grid);
+  }
+  pass.end();
+  const staging = reads.map((b) => {
+    const buffer = device.createBuffer({size: made[b].size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST});
+    encoder.copyBufferToBuffer(made[b], 0, buffer, 0, made[b].size);
+    return buffer;
+  });
+  device.queue.submit([encoder.finish()]);
+  const error = await device.popErrorScope();
+  if (error) return {errors: [error.message, ...steps.map((s) => s.source)]};
+  const outputs = [];
+  for (const buffer of staging) {
+    await buffer.mapAsync(GPUMapMode.READ);
+    outputs.push(new Uint8Array(buffer.getMappedRange()).toBase64());
+    buffer.destroy();
+  }
+  made.forEach((b) => b.destroy());
+  return {outputs};
+}
+"""
+
+
+class Tab(Protocol):
+    """What is used of a browser's page."""
+
+    def goto(self, url: str, /) -> Any: ...
+
+    def evaluate(self, function: str, argument: Any = None, /) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Browser(Protocol):
+    """Playwright's, or `e2e.harness.firefox.Firefox`."""
+
+    def new_page(self) -> Tab: ...
+
+
+class Gpu:
+    """One page with WebGPU; use `run` to execute what an operator lowered to.
+
+    Args:
+        browser: where to open it; default: a Chromium of its own (Playwright allows one driver a thread).
+
+    Attributes:
+        is_quick: run kernels by their quick entry points, where they have one (`kernels.ir.fallback`).
+
+    Raises:
+        LookupError: the browser finds no adapter.
+    """
+
+    def __init__(self, browser: Browser | None = None) -> None:
+        self.is_quick = False
+        self._large: dict[str, bytes] = {}
+        handler = functools.partial(_Handler, self._large)
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._playwright: Playwright | None = None
+        if browser is None:
+            self._playwright = sync_playwright().start()
+            path = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "microsoft-edge"))), None)
+            browser = self._playwright.chromium.launch(executable_path=path, args=FLAGS)
+        self._page = browser.new_page()
+        self._page.goto(f"http://127.0.0.1:{self._server.server_port}/")
+        features = self._page.evaluate(_FEATURES)
+        if features is None:
+            self.close()
+            raise LookupError("this browser finds no GPU adapter")
+        self.target = Target(Limits(storage_buffers=10), frozenset(features))
+
+    def close(self) -> None:
+        """End the page, the server, and Chromium where it is this object's own."""
+        self._page.close()
+        if self._playwright is not None:
+            self._playwright.stop()
+        self._server.shutdown()
+
+    def run(
+        self,
+        dispatches: Sequence[Dispatch],
+        inputs: Sequence[Array | None],
+        types: Sequence[Any],
+        outs: Sequence[Any],
+        overwrites: Mapping[int, int] | None = None,
+    ) -> list[Array]:
+        """Run one node's dispatches on `inputs` (carriers of `types`); returns arrays of the types `outs` but None.
+
+        Output memory is poisoned first, so an element nobody wrote shows; `overwrites`: outputs that begin as inputs.
+
+        Raises:
+            AssertionError: the compiler or the device refused, with the message and the source.
+        """
+        buffers: list[dict[str, Any]] = []
+        slots: dict[tuple[Role, int], int] = {}
+
+        def slot(operand: Operand) -> int:
+            key = (operand.role, operand.index)
+            if key not in slots:
+                whole: TensorType = operand.type
+                data = b""
+                if operand.role is Role.INPUT:
+                    whole = types[operand.index]
+                    array = inputs[operand.index]
+                    assert array is not None
+                    data = encode(array, whole.dtype).tobytes()
+                elif operand.role is Role.CONSTANT:
+                    assert operand.data is not None
+                    data = bytes(operand.data.raw())
+                elif operand.role is Role.OUTPUT:
+                    whole = outs[operand.index]
+                    before = inputs[overwrites[operand.index]] if overwrites and operand.index in overwrites else None
+                    data = b"" if before is None else encode(before, whole.dtype).tobytes()
+                size = max(256, -(-whole.nbytes // 256) * 256)
+                slots[key] = len(buffers)
+                buffers.append({"size": size, **self._sent(data)})
+            return slots[key]
+
+        steps = []
+        for dispatch in legalize(self.target, [d for d in dispatches if not d.is_empty]):
+            bound: list[int] = []
+            shared: list[int] = []
+            for operand in dispatch.operands:
+                index = slot(operand)
+                shared.append(bound.index(index) if index in bound else len(bound))
+                if index not in bound:
+                    bound.append(index)
+            first = [shared.index(s) for s in shared]
+            params = base64.b64encode(dispatch.params).decode() if dispatch.kernel.has_params else None
+            constants = frozenset(i for i, o in enumerate(dispatch.operands) if _is_constant(o))
+            source = dispatch.kernel.wgsl(tuple(first), constants)
+            entry = "quick" if self.is_quick and "// <quick>" in source else "main"
+            steps.append(
+                {"source": source, "entry": entry, "bound": bound, "params": params, "grid": list(dispatch.grid)}
+            )
+        named = [(i, t) for i, t in enumerate(outs) if t is not None]
+        wanted = [slot(Operand(Role.OUTPUT, i, t)) for i, t in named]
+        answer = self._page.evaluate(_SCRIPT, {"buffers": buffers, "steps": steps, "reads": wanted})
+        self._large.clear()
+        assert "errors" not in answer, "\n".join(answer["errors"])
+        raws = [np.frombuffer(base64.b64decode(text), np.uint8) for text in answer["outputs"]]
+        return [decode(raw[: t.nbytes], t.dtype, t.shape) for raw, (_, t) in zip(raws, named, strict=True)]
+
+    def _sent(self, data: bytes) -> dict[str, str]:
+        """How the page gets `data`: as text with the call, what is large by a request of its own, ten times as fast."""
+        if len(data) <= _SMALL:
+            return {"text": base64.b64encode(data).decode()}
+        path = f"/{len(self._large)}"
+        self._large[path] = data
+        return {"path": path}
+
+
+def _is_constant(operand: Operand) -> bool:
+    return operand.role is Role.CONSTANT or (operand.role is Role.INPUT and operand.index > 0)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    def __init__(self, large: dict[str, bytes], *args: Any) -> None:
+        self._files = large
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(self._files.get(self.path, b"<!doctype html><title>gpu</title>"))
+
+    def log_message(self, *args: object) -> None:
+        pass

@@ -1,0 +1,1 @@
+"""What JavaScript calls: requests of the page, and values on their way between Python and JavaScript."""

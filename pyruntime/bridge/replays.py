@@ -1,0 +1,90 @@
+"""Runs that the worker repeats without Python: what `web/gpu/replay.js` is given of a session's plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from pyruntime.device.execution.executable import Executable, Replay
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.webgpu.pyodide import WebGpuDevice
+from pyruntime.errors import DeviceLost, OutOfMemory
+from pyruntime.ir import HostTensor, TensorType
+from pyruntime.session import InferenceSession
+from pyruntime.session.run.dynamic_dimensions import sizes_data
+from pyruntime.session.run.stages import Stage
+
+__all__ = ["expected_replays", "replay_of"]
+
+JsObject: TypeAlias = Any
+"""An object of JavaScript, as Pyodide hands it to Python."""
+
+_replays: dict[Executable, JsObject] = {}
+"""What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
+
+
+def replay_of(
+    session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
+) -> JsObject | None:
+    """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
+    program = session._program
+    if session._trace is not None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
+        return None
+    if program is None or not isinstance(program.device, WebGpuDevice) or program.device.lost is not None:
+        return None
+    found = program.replayable(feeds, outputs, stay)
+    if found is None:
+        return None
+    return _described(session, program.device, *found)
+
+
+async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], list[DeviceTensor]]:
+    """What the worker replays of runs that are expected and that nobody has asked for.
+
+    Returns:
+        These runs, and tensors in whose memory those fed by the host alone leave their outputs, so that prompts need no
+        Python for it. None of these where the device has no room for them, which the run will tell; nothing where the
+        device was lost, which the run repairs.
+    """
+    program = session._program
+    if session._trace is not None or program is None or not isinstance(device := program.device, WebGpuDevice):
+        return [], []
+    if device.lost is not None:
+        return [], []
+    found = list(program.expected_replays())
+    made = [
+        TensorType(tensor.type.dtype, tuple(map(int, tensor.type.shape)))
+        for _, replay in found
+        if not replay.inputs
+        for tensor in replay.outputs
+    ]
+    try:
+        memory = await DeviceTensor.allocate(made, device)
+    except OutOfMemory:
+        memory = []
+    except DeviceLost:
+        return [], []
+    return [_described(session, device, *each) for each in found], memory
+
+
+def _described(session: InferenceSession, device: WebGpuDevice, stage: Stage, replay: Replay) -> JsObject:
+    executable = stage.executable
+    known = executable in _replays
+    if known and _replays[executable].live:
+        return _replays[executable]
+    made = device.replay_object(replay, _sizes(stage), executable.plan.params)
+    made.seconds = session._limits.run_seconds
+    _replays[executable] = made
+    if not known:
+        executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))
+        executable.on_move.append(lambda: setattr(_replays[executable], "live", False))
+    return made
+
+
+def _sizes(stage: Stage) -> dict[str, Any] | None:
+    """`Sizes` of web/gpu/sizes.js but for the parameters: what a stage leaves open, and what follows from it."""
+    if stage.sizes is None:
+        return None
+    plan = stage.executable.plan
+    patches = [[p.offset, p.kind, p.expression] for p in plan.patches]
+    return {**sizes_data(stage.sizes), "expressions": plan.expressions, "patches": patches}

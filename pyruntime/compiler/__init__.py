@@ -1,0 +1,1 @@
+"""The compiler: typing, placement, schedule, memory, and the verified plan."""

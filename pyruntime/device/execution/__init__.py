@@ -1,0 +1,1 @@
+"""Plans on a device: memory, weights, recordings, runs."""

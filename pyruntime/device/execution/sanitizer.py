@@ -1,0 +1,146 @@
+"""The sanitizer: every dispatch runs in the plan's memory and in memory of its own, and both must give the same bits.
+
+What the plan shares, reuses or overwrites too early shows in the first dispatch that reads it, and so does a kernel
+that leaves a part of its output unwritten, or whose invocations do not agree about the order of reads and writes.
+Session config entry `pyruntime.sanitize` = '1'; a run takes a submit and a readback for each dispatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence
+
+from pyruntime.compiler.plan import Command, GpuSegment, Plan
+from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
+from pyruntime.device.execution.executable import Executable, Observer, Replay, Sized, arrived
+from pyruntime.device.execution.plan_memory import Compute
+from pyruntime.device.execution.recordings import Recorded
+from pyruntime.device.execution.weights import Weights
+from pyruntime.errors import Fail
+from pyruntime.ops.host import HostValue
+
+__all__ = ["SanitizedExecutable"]
+
+POISON = 0xCD
+"""Memory nobody wrote yet is full of this byte: as float32 -4.3e8, as float16 -23.2, as an index far outside."""
+
+
+class SanitizedExecutable(Executable):
+    """An executable that compares each dispatch with itself in `alone`, the same plan with memory for every value.
+
+    `run` raises Fail for the first dispatch that differs, with node, kernel, value and the first byte.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        alone: Plan,
+        device: Device,
+        weights: Weights,
+        resident: Mapping[str, int],
+        bound: Iterable[str] = (),
+    ) -> None:
+        super().__init__(plan, device, weights, resident, bound)
+        self._alone = Executable(alone, device, weights, resident)
+        self._begun: set[str] = set()
+
+    async def prepare(self, compute: Compute | None = None) -> None:
+        await super().prepare(compute)
+        try:
+            await self._alone.prepare()
+        except BaseException:
+            self.release()
+            raise
+
+    async def _compute(self, compute: Compute | None) -> None:
+        await super()._compute(compute)
+        self._alone._memory.resident.update(self.resident)
+
+    def replay(self, fed: Container[str] = ()) -> Replay | None:
+        return None
+
+    async def run(
+        self,
+        values: MutableMapping[str, HostValue],
+        bound: Mapping[str, int] | None = None,
+        observe: Observer | None = None,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        async with self._memory.arenas.alone():
+            self._begun = set()
+            for name, buffer in (bound or {}).items():
+                size = min(self._device.ledger.live[b] for b in (buffer, self._alone.resident[name]))
+                self._device.copy([(Slice(buffer, 0, size), Slice(self._alone.resident[name], 0, size))])
+            sized = self.sized(sizes) if self.plan.sizes else Sized()
+            await self._run(values, self._recordings.of(bound or {}), observe, sized)
+
+    async def _segment(
+        self,
+        step: GpuSegment,
+        number: int,
+        values: MutableMapping[str, HostValue],
+        recorded: Recorded,
+        measure: bool,
+        sized: Sized,
+    ) -> Measured | None:
+        twin = self._alone.plan.steps[number]
+        assert isinstance(twin, GpuSegment) and len(twin.commands) == len(step.commands)
+        here, there = recorded.external, self._alone._recordings.of({}).external
+        writes = [*self._writes(step, values, here, sized), *self._alone._writes(twin, values, there, sized)]
+        await self._submit([], writes, [], sized)
+        for place, pair in enumerate(zip(step.commands, twin.commands, strict=True)):
+            await self._compare(place, *pair, here, there, sized)
+        answers = await self._submit([], [], self._reads(step, here, sized), sized)
+        arrived(step, answers, values, sized)
+        return Measured(answers, [(0, 0)] * len(step.commands), "host") if measure else None
+
+    async def _compare(
+        self, place: int, command: Command, twin: Command, here: list[int], there: list[int], sized: Sized
+    ) -> None:
+        """Run one dispatch in both memories and compare all it wrote."""
+        poison, reads, names = list[Write](), list[Read](), list[str]()
+        for access, other in zip(command.accesses, twin.accesses, strict=True):
+            nbytes = sized.numbers[access.scaled] if access.scaled >= 0 else access.nbytes
+            if not access.write or not nbytes:
+                continue
+            mine = self._memory.slice(command.regions[access.region], here, nbytes)
+            own = self._alone._memory.slice(twin.regions[other.region], there, nbytes)
+            if access.value not in self._begun:
+                in_place = sum(a.region == access.region for a in command.accesses) > 1
+                data = bytes([POISON]) * nbytes
+                poison += [Write(target, data) for target in ((own,) if in_place else (mine, own))]
+                self._begun.add(access.value)
+            reads += [Read(mine), Read(own)]
+            names.append(access.value)
+        bound = [self._memory.bind(command, here), self._alone._memory.bind(twin, there)]
+        answers = await self._submit(bound, poison, reads, sized)
+        for name, read, *raws in zip(names, reads[::2], answers[::2], answers[1::2], strict=True):
+            a, b = (_plain(raw, read.source.nbytes) for raw in raws)
+            if a != b:
+                raise Fail(self._message(place, command, name, a, b))
+
+    def _message(self, place: int, command: Command, value: str, a: bytes, b: bytes) -> str:
+        differing = [i for i in range(0, len(a), 4) if a[i : i + 4] != b[i : i + 4]]
+        at = differing[0]
+        node = self.plan.assignments[command.node]
+        return (
+            f"pyruntime.sanitize: dispatch {place}, kernel {command.kernel} of node '{node.name}' ({node.op_type}), "
+            f"gives other bits in the plan's memory than in memory of its own: '{value}' has "
+            f"0x{a[at : at + 4][::-1].hex()} instead of 0x{b[at : at + 4][::-1].hex()} at byte {at}, and "
+            f"{len(differing)} of {-(-len(a) // 4)} words differ. "
+            "Please report it with the model; `pyruntime.disable` (docs/SWITCHES.md) leaves out passes and kernels"
+        )
+
+    async def _submit(self, commands: list[Bound], writes: list[Write], reads: list[Read], sized: Sized) -> list[Raw]:
+        recording = self._device.record(commands)
+        try:
+            return await self._device.submit(recording, writes, reads, sized.numbers)
+        finally:
+            self._device.drop(recording)
+
+    def release(self) -> None:
+        self._alone.release()
+        super().release()
+
+
+def _plain(raw: Raw, nbytes: int) -> bytes:
+    return bytes(raw if isinstance(raw, bytes | memoryview) else raw.read(0, nbytes))

@@ -1,0 +1,1 @@
+"""WebGPU in the browser."""

@@ -1,0 +1,58 @@
+"""The GPU adapter, which a browser may not have yet when it is asked first."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain, repeat
+
+import js
+
+from pyruntime.device.webgpu.advice import no_adapter, no_webgpu
+from pyruntime.device.webgpu.javascript import JsObject, js_object
+from pyruntime.errors import EPFail
+
+__all__ = ["find_adapter"]
+
+_START_MS = 2000.0
+"""Milliseconds from the first question for an adapter on, in which there may be none since the GPU process starts."""
+
+_RESTART_MS = 3000.0
+"""The same where there has been one: the GPU process may be starting again."""
+
+_ASKED = "pyruntime: adapter asked"
+"""The performance mark of the first question, which web/worker/runtime.js asks while Python starts."""
+
+_had_adapter = False
+
+
+async def find_adapter() -> JsObject:
+    """The high-performance adapter; asked for again while the GPU process may be starting.
+
+    Raises:
+        EPFail: no WebGPU, or no adapter.
+    """
+    global _had_adapter
+    navigator = js.navigator
+    agent = str(navigator.userAgent)
+    gpu = getattr(navigator, "gpu", None)
+    if gpu is None:
+        raise EPFail(no_webgpu(agent, bool(js.isSecureContext), not hasattr(js, "document")))
+    until = js.performance.now() + _RESTART_MS if _had_adapter else _first_asked() + _START_MS
+    for seconds in chain((0.05, 0.1), repeat(0.2)):
+        asked = js.performance.now()
+        adapter = await gpu.requestAdapter(js_object({"powerPreference": "high-performance"}))
+        if adapter:
+            _had_adapter = True
+            return adapter
+        if asked > until:
+            break
+        await asyncio.sleep(seconds)
+    raise EPFail(no_adapter(agent))
+
+
+def _first_asked() -> float:
+    """When this thread first asked for an adapter: now, where nobody has."""
+    marks = list(js.performance.getEntriesByName(_ASKED))
+    if not marks:
+        js.performance.mark(_ASKED)
+    return float(marks[0].startTime if marks else js.performance.now())

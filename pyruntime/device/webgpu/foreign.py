@@ -1,0 +1,35 @@
+"""Buffers that somebody else has made on the device."""
+
+from __future__ import annotations
+
+from pyruntime.device.webgpu.javascript import JsException, JsObject, js_object
+from pyruntime.errors import InvalidArgument
+
+__all__ = ["copy_foreign"]
+
+
+async def copy_foreign(
+    device: JsObject, foreign: JsObject, source: JsObject, target: JsObject, nbytes: int, complaint: str
+) -> None:
+    """Copy the first bytes of one GPUBuffer to another; `foreign` is the one of the two that may not allow it.
+
+    Raises:
+        InvalidArgument: it does not; the message begins with `complaint`.
+    """
+    words = (nbytes + 3) & ~3
+    if int(foreign.size) < words:
+        raise InvalidArgument(f"{complaint}: it has {int(foreign.size):,} bytes, the tensor {words:,}")
+    device.pushErrorScope("validation")
+    try:
+        encoder = device.createCommandEncoder()
+        encoder.copyBufferToBuffer(source, 0, target, 0, words)
+        device.queue.submit(js_object([encoder.finish()]))
+    except JsException as thrown:
+        raise InvalidArgument(f"{complaint}: {thrown.message}") from None
+    finally:
+        scope = device.popErrorScope()
+    error = await scope
+    if error:
+        raise InvalidArgument(
+            f"{complaint}: {error.message}; it must be of env.webgpu.device, with usage COPY_SRC | COPY_DST"
+        )

@@ -1,0 +1,400 @@
+"""WebGPU through Pyodide's foreign-function interface. What it needs of `js` beyond that is in `javascript.py`.
+
+What takes many calls of WebGPU is done by web/gpu/device.js in one: buffers, recordings, submissions, measurements.
+Source: WebGPU specification; Pyodide documentation, `pyodide.ffi`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import js
+from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_sync, to_js
+
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
+from pyruntime.device.execution.executable import Replay
+from pyruntime.device.webgpu.adapter import find_adapter
+from pyruntime.device.webgpu.foreign import copy_foreign
+from pyruntime.device.webgpu.javascript import (
+    JsArriving,
+    JsBytes,
+    JsObject,
+    fetch_bytes,
+    in_python,
+    js_data,
+    js_object,
+    read_bytes,
+    web_modules,
+)
+from pyruntime.device.webgpu.pipelines import Pipelines
+from pyruntime.device.webgpu.replaying import described, written
+from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
+from pyruntime.ir import RawSource
+from pyruntime.kernels import Limits, Target
+from pyruntime.kernels.ir.dispatch import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
+
+__all__ = [
+    "JsBytes",
+    "WebGpuDevice",
+    "adopt_device",
+    "can_run_sync",
+    "fetch_bytes",
+    "in_python",
+    "open_device",
+    "read_bytes",
+    "run_sync",
+]
+
+_LIMITS = {
+    "storage_buffers": "maxStorageBuffersPerShaderStage",
+    "binding_bytes": "maxStorageBufferBindingSize",
+    "buffer_bytes": "maxBufferSize",
+    "uniform_bytes": "maxUniformBufferBindingSize",
+    "workgroups": "maxComputeWorkgroupsPerDimension",
+    "invocations": "maxComputeInvocationsPerWorkgroup",
+    "workgroup_x": "maxComputeWorkgroupSizeX",
+    "workgroup_bytes": "maxComputeWorkgroupStorageSize",
+}
+_FEATURES = ("subgroups", "shader-f16", "timestamp-query")
+_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
+"""What of WGSL not every browser has."""
+_numbers = count(1)
+"""Of buffers and recordings. Devices share them: JavaScript knows memory by its number, that of lost devices too."""
+
+_LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
+"""Seconds to wait, one after the other, for `device.lost` after a call has failed."""
+
+
+def subgroup_size(info: JsObject) -> list[str]:
+    """`SUBGROUP_SIZE` with the size of all subgroups; nothing where they differ or the browser does not say."""
+    least, most = (int(getattr(info, f"subgroup{which}Size", 0) or 0) for which in ("Min", "Max"))
+    return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
+
+
+def _software(info: AdapterInfo) -> list[str]:
+    """`SOFTWARE_ADAPTER` where that is not known by the vendor: Firefox names none."""
+    return [SOFTWARE_ADAPTER] if info.is_fallback and info.vendor.lower() != SOFTWARE_VENDOR else []
+
+
+async def open_device() -> WebGpuDevice:
+    """A device with every limit and useful feature its adapter offers.
+
+    Raises:
+        EPFail: no WebGPU, no adapter, or it gives no device; or the page forbids to run web/gpu/device.js.
+    """
+    adapter = await find_adapter()
+    web = web_modules()
+    limits = {name: getattr(adapter.limits, name) for name in _LIMITS.values()}
+    features = [f for f in _FEATURES if adapter.features.has(f)]
+    try:
+        device = await adapter.requestDevice(js_object({"requiredLimits": limits, "requiredFeatures": features}))
+    except JsException as error:
+        raise EPFail(f"the adapter gave no device: {error.message}") from None
+    return WebGpuDevice(adapter.info, device, features, web)
+
+
+def adopt_device(device: JsObject) -> WebGpuDevice:
+    """A GPUDevice that somebody else has opened; it stays theirs, with the limits they asked for."""
+    features = [f for f in _FEATURES if device.features.has(f)]
+    return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, web_modules())
+
+
+class WebGpuDevice:
+    """Implements `Device` on a GPUDevice."""
+
+    def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], web: JsObject) -> None:
+        said = (str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
+        vendor, architecture, name, description = said
+        fallback = bool(getattr(info, "isFallbackAdapter", False))
+        self.info = AdapterInfo(vendor, architecture, name, description, fallback)
+        limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
+        language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
+        spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
+        known = frozenset([*features, *spoken, *subgroup_size(info), *_software(self.info)])
+        self.target = Target(Limits(**limits), known, vendor.lower())
+        self.ledger = Ledger()
+        self.device = device
+        self.lost: str | None = None
+        self._web = web
+        self._buffers: dict[int, JsObject] = {}
+        self._pipelines = Pipelines(device, web, self.ledger, self._failed)
+        self._recordings: dict[int, JsObject] = {}
+        self._unchecked: dict[int, list[JsObject]] = {}
+        self._watch = create_proxy(self._on_lost)
+        device.lost.then(self._watch)
+        self._errors = create_proxy(self._on_uncaptured)
+        device.onuncapturederror = self._errors
+
+    def _on_lost(self, info: JsObject) -> None:
+        self.lost = self.lost or f"{info.reason}: {info.message}"
+        self.device.onuncapturederror = None
+        self._errors.destroy()
+        self._watch.destroy()
+
+    def _on_uncaptured(self, event: JsObject) -> None:
+        """What no error scope caught, a write that was refused say: memory may not be what it should, so it goes."""
+        event.preventDefault()
+        if self.lost is None:
+            self.lost = f"given up after an error outside of any run: {event.error.message}"
+        self.device.destroy()
+
+    def _check(self) -> None:
+        if self.lost is not None:
+            raise self._gone()
+
+    def _gone(self) -> DeviceLost:
+        return DeviceLost(
+            f"the GPU device was lost ({self.lost}), and the tensors on it; run the models that made them again"
+        )
+
+    async def _failed(self, what: str, error: BaseException | JsObject) -> EngineError:
+        """The exception for a call that failed: DeviceLost where the device is gone, which it tells a moment later."""
+        for seconds in _LOSS_TELLS:
+            if self.lost is not None:
+                return self._gone()
+            await asyncio.sleep(seconds)
+        return EngineError(f"{what}: {getattr(error, 'message', error)}")
+
+    @property
+    def replays(self) -> int:
+        """See `Device.replays`."""
+        return int(self._web.activity.replays)
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        """See `Device.allocate`."""
+        self._check()
+        if not sizes:
+            return []
+        held = self.ledger.total
+        made: list[int] = []
+        try:
+            given = self._web.allocate(self.device, to_js(list(sizes)), label)
+            made += map(self._number, given.buffers, sizes)
+            refused = await given.refused
+        except JsException as thrown:
+            self.free(made)
+            raise await self._failed(
+                f"the device could not allocate {sum(sizes):,} bytes for {label}", thrown
+            ) from None
+        except BaseException:
+            self.free(made)
+            raise
+        if refused:
+            self.free(made)
+            raise OutOfMemory(
+                f"the device refused {sum(sizes):,} bytes for {label} ({held:,} bytes were in use): "
+                f"{refused}; use smaller inputs, release other sessions, or the CPUExecutionProvider"
+            )
+        return made
+
+    def allocate_now(self, size: int, label: str) -> int:
+        """A buffer, where nothing can be awaited: a refusal is one of the errors outside of any run."""
+        self._check()
+        return self._number(self._web.bufferOf(self.device, size, label), size)
+
+    def _number(self, buffer: JsObject, size: int) -> int:
+        """The number of a buffer of `size` bytes, from now on."""
+        number = next(_numbers)
+        self._buffers[number] = buffer
+        self.ledger.add(number, size)
+        return number
+
+    def free(self, buffers: Sequence[int]) -> None:
+        """See `Device.free`."""
+        for number in buffers:
+            buffer = self._buffers.pop(number, None)
+            if buffer is not None:
+                buffer.destroy()
+                self.ledger.live.pop(number, None)
+
+    def gpu_buffer(self, number: int) -> JsObject:
+        """The GPUBuffer of a number.
+
+        Raises:
+            DeviceLost: it is lost with its device.
+        """
+        self._check()
+        return self._buffers[number]
+
+    def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
+        """See `Device.write`."""
+        self._check()
+        try:
+            self._web.uploadNow(self.device, js_object(self._write(Write(target, data, offset))))
+        except JsException as error:
+            raise EngineError(f"the GPU took no bytes: {error.message}") from None
+
+    def prepare_upload(self, source: RawSource) -> None:
+        """See `Device.prepare_upload`."""
+        if self.lost is None and isinstance(source, JsArriving):
+            self._web.prepareUpload(self.device, source.file)
+
+    async def upload(self, writes: Sequence[Write]) -> None:
+        """See `Device.upload`."""
+        self._check()
+        proxies: list[JsObject] = []
+        try:
+            await self._web.upload(self.device, js_object([self._write(w, proxies) for w in writes]))
+        except JsException as error:
+            raise await self._failed("the GPU took no bytes", error) from None
+        finally:
+            for proxy in proxies:
+                proxy.destroy()
+
+    def _write(self, write: Write, proxies: list[JsObject] | None = None) -> dict[str, Any]:
+        """A Write of web/gpu/staging.js. Large bytes are not copied where `proxies` gets what holds them."""
+        data, offset = js_data(write.data, write.offset, write.target.nbytes, proxies)
+        target = write.target
+        buffer = self._buffers[target.buffer]
+        return {"buffer": buffer, "offset": target.offset, "data": data, "dataOffset": offset, "nbytes": target.nbytes}
+
+    def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
+        """See `Device.copy`."""
+        self._check()
+        encoder = self.device.createCommandEncoder()
+        for source, target in pairs:
+            buffers = self._buffers[source.buffer], source.offset, self._buffers[target.buffer], target.offset
+            encoder.copyBufferToBuffer(*buffers, (source.nbytes + 3) & ~3)
+        self.device.queue.submit(to_js([encoder.finish()]))
+
+    async def copy_from(self, buffer: JsObject, number: int, nbytes: int, what: str) -> None:
+        """Copy the first bytes of a GPUBuffer of somebody else's into a buffer, after everything submitted so far.
+
+        Raises:
+            InvalidArgument: it is too small, of another device, or without COPY_SRC; names `what`.
+        """
+        self._check()
+        complaint = f"{what}: the GPUBuffer cannot be read"
+        await copy_foreign(self.device, buffer, buffer, self._buffers[number], nbytes, complaint)
+
+    async def copy_to(self, number: int, buffer: JsObject, nbytes: int, what: str) -> None:
+        """Copy a buffer's first bytes into a GPUBuffer of somebody else's, after everything submitted so far.
+
+        Raises:
+            InvalidArgument: it is too small, of another device, or without COPY_DST; names `what`.
+        """
+        self._check()
+        complaint = f"{what}: the GPUBuffer cannot be written"
+        await copy_foreign(self.device, buffer, self._buffers[number], buffer, nbytes, complaint)
+
+    def ask(self, source: str) -> None:
+        """See `Device.ask`."""
+        if self.lost is None:
+            self._pipelines.ask(source)
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        """See `Device.compile`."""
+        self._check()
+        await self._pipelines.compile(sources)
+
+    async def settle(self) -> None:
+        """See `Device.settle`."""
+        await self._web.settled(self.device)
+
+    def record(self, commands: Sequence[Bound]) -> int:
+        """See `Device.record`."""
+        self._check()
+        try:
+            made = self._web.record(self.device, *self._written(commands))
+        except JsException as error:
+            raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
+        return self._recorded(made, [made.refused])
+
+    def bind(self, recording: int, buffers: Sequence[int]) -> int:
+        """See `Device.bind`."""
+        self._check()
+        try:
+            made = self._web.bind(self.device, self._recordings[recording], self._js_buffers(buffers))
+        except JsException as error:
+            raise EngineError(f"the GPU could not bind what the run brings: {error.message}") from None
+        return self._recorded(made, [*self._unchecked.pop(recording, ()), made.refused])
+
+    def _recorded(self, made: JsObject, unchecked: list[JsObject]) -> int:
+        number = next(_numbers)
+        self._recordings[number], self._unchecked[number] = made.commands, unchecked
+        return number
+
+    def _written(self, commands: Sequence[Bound]) -> tuple[str, JsObject, JsObject]:
+        """What web/gpu/recording.js makes commands of: a text, the pipelines and the buffers that it counts."""
+        made = written(commands)
+        pipelines = to_js([self._pipelines[source] for source in made.sources])
+        return made.text, pipelines, self._js_buffers(made.buffers)
+
+    def _js_buffers(self, numbers: Sequence[int]) -> JsObject:
+        return to_js([self._buffers[number] for number in numbers])
+
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        """See `Device.submit`."""
+        self._check()
+        proxies: list[JsObject] = []
+        uploads = [self._write(w, proxies) for w in writes]
+        sources = [
+            {"buffer": self._buffers[r.source.buffer], "offset": r.source.offset, "nbytes": r.source.nbytes}
+            for r in reads
+        ]
+        commands = self._recordings[recording]
+        try:
+            for scope in self._unchecked.pop(recording, ()):
+                if refused := await scope:
+                    raise EngineError(f"it could not bind the model's buffers: {refused}")
+            given = js_object(uploads), js_object(sources), to_js(list(numbers))
+            answers = await self._web.play(self.device, commands, *given)
+        except (JsException, EngineError) as error:
+            raise await self._failed("the GPU could not run the model", error) from None
+        finally:
+            for proxy in proxies:
+                proxy.destroy()
+        return [JsBytes(a) for a in answers]
+
+    async def measure(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> Measured:
+        """See `Device.measure`."""
+        self._check()
+        commands = self._recordings[recording]
+        await self.upload(writes)
+        has_queries = "timestamp-query" in self.target.features
+        try:
+            await self.settle()
+            timed = await self._web.timed(self.device, commands, to_js(list(numbers)), has_queries)
+        except JsException as error:
+            raise await self._failed("the GPU could not run the model", error) from None
+        flat = [round(ns) for ns in timed.to_py()]
+        spans, clock = list(zip(flat[::2], flat[1::2], strict=True)), "gpu" if has_queries else "host"
+        empty = self.record([])
+        try:
+            return Measured(await self.submit(empty, [], reads), spans, clock)
+        finally:
+            self.drop(empty)
+
+    def replay_object(self, replay: Replay, sizes: dict[str, Any] | None, params: bytes) -> JsObject:
+        """A run for `run` of web/gpu/replay.js, in which Python has no part.
+
+        Args:
+            sizes: what `Sizes` of web/gpu/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.
+            params: of the plan.
+        """
+        made = described(replay, sizes)
+        commands = self._recordings[replay.recording]
+        buffers = self._js_buffers(made.buffers)
+        return self._web.described(self.device, commands, made.text, buffers, to_js(params) if sizes else jsnull)
+
+    def drop(self, recording: int) -> None:
+        """See `Device.drop`."""
+        self._recordings.pop(recording, None)
+        self._unchecked.pop(recording, None)
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self.free(list(self._buffers))
+        self._recordings.clear()
+        self._unchecked.clear()
+        self._pipelines.clear()
+        self.device.destroy()
+        if self.lost is None:
+            self.lost = "destroyed: closed here"

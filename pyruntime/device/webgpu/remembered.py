@@ -1,0 +1,47 @@
+"""What was measured on an adapter, kept for the next visit: JSON in Cache Storage, one entry an adapter."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import js
+from pyodide.ffi import JsException
+
+from pyruntime.device.base import AdapterInfo
+from pyruntime.device.webgpu.javascript import js_object
+from pyruntime.kernels.selection.measurements import Knowledge
+
+__all__ = ["recall", "remember"]
+
+_CACHE = "pyruntime-devices"
+
+
+async def recall(info: AdapterInfo) -> Knowledge:
+    """What is known of an adapter; nothing where there is no storage, or no entry that can be read."""
+    try:
+        caches = getattr(js, "caches", None)  # not there in pages that are not secure
+        where = js_object({"cacheName": _CACHE})  # a cache that is not there is not made
+        found = await caches.match(_address(info), where) if caches is not None else None
+        return Knowledge.from_dict(json.loads(str(await found.text()))) if found else Knowledge()
+    except (JsException, ValueError):
+        return Knowledge()
+
+
+async def remember(info: AdapterInfo, known: Knowledge) -> None:
+    """Keep it in place of what was known; no error where the browser keeps nothing."""
+    try:
+        caches = getattr(js, "caches", None)
+        if caches is not None:
+            store = await caches.open(_CACHE)
+            headers = js_object({"headers": {"Content-Type": "application/json"}})
+            await store.put(_address(info), js.Response.new(json.dumps(known.to_dict()), headers))
+    except JsException:
+        return
+
+
+def _address(info: AdapterInfo) -> str:
+    software = ("software",) if info.is_fallback else ()
+    parts = (*info.names.values(), *software)
+    name = "/".join(quote(part or "-", safe="") for part in parts)
+    return str(js.URL.new(f"/.pyruntime-devices/{name}", js.location.href).href)

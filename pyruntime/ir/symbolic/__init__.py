@@ -1,0 +1,1 @@
+"""Sizes that are known when a plan runs: dimensions, polynomials, ranges."""

@@ -1,0 +1,347 @@
+"""The sizes that a plan leaves open: their ranges, what was asked about them, and expressions over them.
+
+A polynomial over sizes is known by its value for the sizes seen and by the range of its values. A comparison with 0
+that the range does not decide answers by the value and is remembered as a guard. What is no polynomial (`//`, `%`) is
+an atom of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from pyruntime.ir.symbolic.dims import NUMBERS_ALONE, Dim, Expression
+from pyruntime.ir.symbolic.polynomials import Terms, common_factor, constant, product, quotient, sum_of
+
+__all__ = ["Guard", "Sizes", "evaluate"]
+
+_ROUNDS = 8
+"""Times that ranges are narrowed by one another: they are right after each, and seldom get narrower after a few."""
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {"//": lambda a, b: a // b, "%": lambda a, b: a % b}
+_COMPARISONS: dict[str, Callable[[int], bool]] = {"<": lambda d: d < 0, "==": lambda d: d == 0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Atom:
+    """A size, or an operation on two expressions: its value now and the range of its values."""
+
+    value: int
+    low: float
+    high: float
+    operation: str = ""
+    parts: tuple[Terms, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`terms` compared with 0, and what it answered.
+
+    Attributes:
+        by: the node that was looked at, for reports.
+        number: true where somebody asked for the number itself.
+    """
+
+    terms: Terms
+    comparison: str
+    answer: bool
+    by: str
+    number: bool
+
+
+@dataclass(slots=True)
+class Sizes:
+    """The sizes that one plan leaves open, and what it relies on.
+
+    Attributes:
+        names: of the sizes, in order; expressions call them s0, s1, ...
+        ranges: (lowest, highest) of each.
+        grows: sizes that grow from run to run.
+        values: sizes that are the one element of an input, by its name; the others are dimensions, or follow.
+        by: what is being planned, named in guards.
+        _products: ranges of products of atoms that guards narrowed; `_atoms` has those of single atoms.
+        _bounds: polynomials and the range that guards, or the meaning of `//`, give them.
+        _same: what guards say an atom is, without atoms that are here themselves.
+    """
+
+    names: list[str] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    grows: list[bool] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    by: str = ""
+    guards: dict[tuple[Terms, str], Guard] = field(default_factory=dict)
+    _atoms: dict[str, _Atom] = field(default_factory=dict)
+    _products: dict[tuple[str, ...], tuple[float, float]] = field(default_factory=dict)
+    _bounds: list[tuple[Terms, int, int]] = field(default_factory=list)
+    _same: dict[str, Terms] = field(default_factory=dict)
+    _check: Callable[..., bool] | None = None
+
+    def add(self, name: str, value: int, low: int, high: int, grows: bool = False) -> Any:
+        """A size seen as `value`, anything from `low` to `high` in other runs."""
+        atom = f"s{len(self.names)}"
+        self.names.append(name)
+        self.ranges.append((low, high))
+        self.grows.append(grows)
+        self._atoms[atom] = _Atom(value, low, high)
+        return Dim(self, (((atom,), 1),))
+
+    def index(self, size: Any) -> int:
+        """The number of a Dim that is one of the sizes itself."""
+        (((atom,), _),) = size.terms
+        return int(atom[1:])
+
+    def hold(self, values: Sequence[int]) -> bool:
+        """True where these sizes are within the ranges and every guard answers as it did."""
+        if self._check is None:
+            tests = [f"{low} <= s{i} <= {high}" for i, (low, high) in enumerate(self.ranges)]
+            for guard in self.guards.values():
+                test = f"{self.text(guard.terms)} {guard.comparison} 0"
+                tests.append(test if guard.answer else f"not {test}")
+            arguments = ", ".join(f"s{i}" for i in range(len(self.names)))
+            self._check = eval(f"lambda {arguments}: {' and '.join(tests) or True}", {})
+        return self._check(*values)
+
+    def specialized(self, by_chance: bool = True) -> dict[str, str]:
+        """Sizes whose very number the plan relies on, and who asked for it.
+
+        Args:
+            by_chance: those too that were compared with a number and happened to be it.
+        """
+        asked: dict[str, str] = {}
+        for guard in self.guards.values():
+            plain = [atoms for atoms, _ in guard.terms if atoms]
+            pinned = len(plain) == 1 and len(plain[0]) == 1 and not self._atoms[plain[0][0]].operation
+            if guard.number or (by_chance and guard.comparison == "==" and guard.answer and pinned):
+                for atom in self._symbols(guard.terms):
+                    asked.setdefault(self.names[int(atom[1:])], guard.by)
+        return asked
+
+    def _symbols(self, terms: Terms) -> set[str]:
+        """The sizes in a polynomial, those in its operations too."""
+        found: set[str] = set()
+        for atoms, _ in terms:
+            for name in atoms:
+                parts = self._atoms[name].parts
+                found |= {s for part in parts for s in self._symbols(part)} if parts else {name}
+        return found
+
+    def pinned_by(self, call: Callable[[], object]) -> bool:
+        """True where `call` cannot do with Dims or asks for a number; what it asks is not remembered."""
+        before, atoms, bounds = dict(self.guards), dict(self._atoms), len(self._bounds)
+        products, same = dict(self._products), dict(self._same)
+        try:
+            call()
+            return any(g.number and not (k in before and before[k].number) for k, g in self.guards.items())
+        except NUMBERS_ALONE:
+            return True
+        finally:
+            made = {name: atom for name, atom in self._atoms.items() if name not in atoms}
+            self.guards, self._atoms, self._products, self._same = before, atoms, products, same
+            self._check = None
+            del self._bounds[bounds:]
+            for name, atom in made.items():
+                self._define(name, atom.operation, *atom.parts)
+
+    def text(self, terms: Terms) -> str:
+        """Python source of a polynomial."""
+        parts = ["*".join((str(factor), *atoms)) for atoms, factor in terms]
+        return f"({' + '.join(parts) or '0'})"
+
+    def ask(self, terms: Terms, comparison: str, number: bool = False) -> bool:
+        """The answer of a comparison with 0, remembered where the ranges leave it open."""
+        terms = self._reduced(terms)
+        low, high = self._tight(terms)
+        if comparison == "<" and (high < 0 or low >= 0):
+            return high < 0
+        if comparison == "==" and (low > 0 or high < 0):
+            return False
+        if low == high:
+            return low == 0
+        answer = _COMPARISONS[comparison](self.value(terms))
+        known = self.guards.get((terms, comparison))
+        if known is None or (number and not known.number):
+            self.guards[terms, comparison] = Guard(terms, comparison, answer, self.by, number)
+            self._check = None
+            if answer and comparison == "==":
+                self._learn(terms)
+        return answer
+
+    def _learn(self, terms: Terms) -> None:
+        """Take `terms` to be 0: a value of two forms then has one bound, that of the form it is brought to."""
+        self._bounds.append((terms, 0, 0))
+        self._narrow()
+        terms = self._canonical(terms)
+        choices: list[tuple[str, Terms]] = []
+        for number, (atoms, factor) in enumerate(terms):
+            others = terms[:number] + terms[number + 1 :]
+            if len(atoms) == 1 and abs(factor) == 1 and not any(atoms[0] in a for a, _ in others):
+                choices.append((atoms[0], product(others, constant(-factor))))
+        if choices:
+            # A sum has tighter bounds than a difference.
+            self._replace(*min(choices, key=lambda choice: sum(factor < 0 for _, factor in choice[1])))
+
+    def _replace(self, name: str, terms: Terms) -> None:
+        """Have `_canonical` put `terms` in the place of an atom."""
+        self._same[name] = terms
+        self._same = {known: self._canonical(other) for known, other in self._same.items()}
+
+    def _canonical(self, terms: Terms) -> Terms:
+        """The terms by the atoms that are left when those that guards say something of are replaced."""
+        if not any(name in self._same for atoms, _ in terms for name in atoms):
+            return terms
+        total: Terms = ()
+        for atoms, factor in terms:
+            made: Terms = (((), factor),)
+            for name in atoms:
+                made = product(made, self._same.get(name, (((name,), 1),)))
+            total = sum_of(total, made)
+        return total
+
+    def _narrow(self) -> None:
+        """Give every atom the range that follows from `_bounds`."""
+        for _ in range(_ROUNDS):
+            changed = False
+            for stated, low, high in self._bounds:
+                terms = self._canonical(stated)
+                for number, (atoms, _) in enumerate(terms):
+                    changed |= bool(atoms) and self._narrow_one(terms, number, low, high)
+            if not changed:
+                break
+
+    def _narrow_one(self, terms: Terms, number: int, low: float, high: float) -> bool:
+        """Bound the product of atoms in one term by what the others leave it; True where that is less than before."""
+        atoms, factor = terms[number]
+        rest = self.range(terms[:number] + terms[number + 1 :])
+        ends = sorted(((low - rest[1]) / factor, (high - rest[0]) / factor))
+        least, most = _inward(ends[0], math.ceil, -1), _inward(ends[1], math.floor, 1)
+        before = self.range(((atoms, 1),))
+        after = max(before[0], least), min(before[1], most)
+        if after == before or after[0] > after[1]:
+            return False
+        if len(atoms) > 1:
+            self._products[atoms] = after
+        else:
+            self._atoms[atoms[0]] = replace(self._atoms[atoms[0]], low=after[0], high=after[1])
+            if after[0] == after[1]:
+                self._replace(atoms[0], constant(int(after[0])))
+        return True
+
+    def _tight(self, terms: Terms) -> tuple[float, float]:
+        """`range`, with a // n taken as a / n less something below 1: what depends on one size then cancels out."""
+        low, high = self.range(terms)
+        total: dict[tuple[str, ...], Fraction] = {}
+        slack = [Fraction(0), Fraction(0)]
+        for atoms, factor in terms:
+            atom = self._atoms[atoms[0]] if len(atoms) == 1 else None
+            divisor = atom.parts[1] if atom and atom.operation == "//" else ()
+            if atom is None or len(divisor) != 1 or divisor[0][0]:
+                total[atoms] = total.get(atoms, Fraction(0)) + factor
+                continue
+            n = divisor[0][1]
+            for inner, f in atom.parts[0]:
+                total[inner] = total.get(inner, Fraction(0)) + Fraction(factor * f, n)
+            error = Fraction(-factor * (n - 1), n)
+            slack = [slack[0] + min(error, Fraction(0)), slack[1] + max(error, Fraction(0))]
+        if not any(slack):
+            return low, high
+        bounds = self.range(tuple((atoms, f) for atoms, f in total.items() if f))  # type: ignore[misc]
+        # The value is an integer: what floats round is nothing to bounds that are rounded to the integers within.
+        return max(low, _inward(bounds[0] + float(slack[0]), math.ceil, -1)), min(
+            high, _inward(bounds[1] + float(slack[1]), math.floor, 1)
+        )
+
+    def _reduced(self, terms: Terms) -> Terms:
+        """The terms without what all of them have in common and is above 0: the comparison with 0 stays the same."""
+        common, factor = common_factor(terms)
+        above = tuple(a for a in common if self._atoms[a].low > 0) if len(terms) > 1 else ()
+        if not above and factor == 1:
+            return terms
+        return quotient(terms, ((above, factor),)) or terms
+
+    def value(self, terms: Terms) -> int:
+        """The number seen."""
+        return sum(factor * math.prod(self._atoms[a].value for a in atoms) for atoms, factor in terms)
+
+    def range(self, terms: Terms) -> tuple[float, float]:
+        """The lowest and the highest value within the ranges of the sizes, or further out."""
+        low = high = 0.0
+        for atoms, factor in self._canonical(terms):
+            ends = [float(factor)]
+            known = self._products.get(atoms)
+            for limits in [known] if known else [(self._atoms[name].low, self._atoms[name].high) for name in atoms]:
+                ends = [_times(end, limit) for end in ends for limit in limits]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def operate(self, operation: str, a: Terms, b: Terms) -> Terms:
+        """An atom for what is no polynomial; the number itself where no size is left."""
+        if not any(atoms for atoms, _ in (*a, *b)):
+            return constant(_OPERATIONS[operation](self.value(a), self.value(b)))
+        name = f"({self.text(a)} {operation} {self.text(b)})"
+        if name not in self._atoms:
+            self._define(name, operation, a, b)
+        return (((name,), 1),)
+
+    def _define(self, name: str, operation: str, a: Terms, b: Terms) -> None:
+        """Add the atom that is an operation on two expressions."""
+        (low, high), (least, most) = self.range(a), self.range(b)
+        ends = (-math.inf, math.inf)
+        if operation == "%" and least > 0:
+            ends = (0, most - 1)
+        elif operation == "//" and least > 0:
+            corners = [x // y if math.isfinite(x) else x for x in (low, high) for y in (least, most)]
+            ends = (min(corners), max(corners))
+        value = _OPERATIONS[operation](self.value(a), self.value(b))
+        self._atoms[name] = _Atom(value, *ends, operation, (a, b))
+        if operation == "//" and len(b) == 1 and not b[0][0] and b[0][1] > 0:
+            self._bounds.append((sum_of(a, (((name,), b[0][1]),), -1), 0, b[0][1] - 1))
+
+    def joined(self, a: Terms, b: Terms) -> tuple[Terms, Terms] | None:
+        """The division that (t // m + r) // n is, (t + m r) // (m n), for numbers m, n > 0; None for other a // b.
+
+        So one size has one form, however many strides it was divided by on its way.
+        """
+        if len(b) != 1 or b[0][0] or b[0][1] < 0:
+            return None
+        for term in a:
+            atom = self._atoms[term[0][0]] if len(term[0]) == 1 and term[1] == 1 else None
+            if atom is None or atom.operation != "//":
+                continue
+            inner, m = atom.parts
+            if len(m) == 1 and not m[0][0] and m[0][1] > 0:
+                others = tuple(t for t in a if t is not term)
+                return sum_of(inner, product(others, m)), product(m, b)
+        return None
+
+    def data(self, terms: Terms) -> Expression:
+        """A polynomial as data."""
+        return [[factor, [self._atom_data(a) for a in atoms]] for atoms, factor in terms]
+
+    def _atom_data(self, name: str) -> Any:
+        atom = self._atoms[name]
+        return [atom.operation, *map(self.data, atom.parts)] if atom.operation else int(name[1:])
+
+
+def _times(a: float, b: float) -> float:
+    return 0.0 if a == 0 or b == 0 else a * b
+
+
+def _inward(bound: float, rounded: Callable[[float], int], outside: int) -> float:
+    return rounded(bound + outside * max(1.0, abs(bound)) * 1e-9) if math.isfinite(bound) else bound
+
+
+def evaluate(data: Expression, values: Sequence[int]) -> int:
+    """The value of an expression for these sizes."""
+    total = 0
+    for factor, atoms in data:
+        for atom in atoms:
+            if isinstance(atom, int):
+                factor *= values[atom]
+            else:
+                operation, a, b = atom
+                factor *= _OPERATIONS[operation](evaluate(a, values), evaluate(b, values))
+        total += factor
+    return total

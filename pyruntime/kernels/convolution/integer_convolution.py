@@ -1,0 +1,136 @@
+"""Convolution of bytes on the GPU as a product of bytes, exact in 32 bits.
+
+Rows are output channels, columns the pixels of an image, batches images and groups; k is a channel and a tap, as
+weights are stored. Tiles of the pictures are packed by fours of k on their way into workgroup memory; pointwise ones
+are products.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pyruntime.ir import DType, multiple, upper
+from pyruntime.kernels.convolution.operands import Convolution
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.products.description import Product
+from pyruntime.kernels.products.integer_matmul import (
+    BYTES,
+    EXACT,
+    ZeroPoint,
+    integer_matmul,
+    tiled_integer_matmul,
+    zero_point,
+)
+from pyruntime.kernels.products.packed_weights import in_words
+
+__all__ = ["convolve_taps", "integer_convolve", "knows_bytes"]
+
+
+def knows_bytes(conv: Convolution) -> bool:
+    """True for a convolution of bytes into int32 that the kernel knows."""
+    bytes_only = conv.x.type.dtype in BYTES and conv.w.type.dtype in BYTES and conv.y.type.dtype is DType.INT32
+    w_zeros = conv.w_zero_point.type.size if conv.w_zero_point is not None else 1
+    return bytes_only and conv.bias is None and (w_zeros == 1 or conv.group == 1)
+
+
+def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
+    """The dispatch of one that `knows_bytes`."""
+    window = None if conv.window.is_pointwise else conv.window
+    product, y, (w_zero, x_zero) = _as_product(conv)
+    return (_named(tiled_integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero, window)),)
+
+
+def convolve_taps(target: Target, conv: Convolution, volume: bool, rows: int) -> tuple[Dispatch, ...]:
+    """The dispatch of one that `knows_bytes` on a processor: pointwise as a product, or of weights with channels last.
+
+    Args:
+        volume: the depth axis is real. rows: output channels an invocation, 1: depthwise.
+    """
+    if not conv.taps_last:
+        product, y, (w_zero, x_zero) = _as_product(conv)
+        return tuple(map(_named, integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero)))
+    if rows == 1:
+        return (_depthwise(target, conv),)
+    window = conv.window
+    quads, blocks = -(-window.pixels // 4), -(-conv.rows // rows)
+    jobs = conv.x.type.shape[0] * conv.group * quads * blocks
+    words, workgroup = -(-conv.channels // 4), target.few(upper(jobs))
+    few = min(4, upper(conv.channels))
+    flags = {
+        "EVEN": multiple(math.prod(window.input), 4),
+        "WHOLE": few < 4 or multiple(conv.channels, 4),
+        **{f"C{n}": few >= n for n in (2, 3, 4)},
+        "QUAD": multiple(window.pixels, 4),
+        "VOLUME": volume,
+        "ONCE": upper(words) == 1 and 4 * window.taps <= EXACT,
+        "ONE": upper(words) == 1,
+        "CHUNKS": 4 * upper(words) > EXACT,
+        "SIGNED_X": conv.x.type.dtype is DType.INT8,
+        "SIGNED_W": conv.w.type.dtype is DType.INT8,
+    }
+    defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **flags}
+    bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
+    chunks = -(-words // (EXACT // 4))
+    shape = {"taps": [*window.kernel, window.taps]}
+    counts = {"words": words, "chunks": chunks, "turns": chunks * window.taps, "quads": quads, "blocks": blocks}
+    values = {**conv.sizes(), **shape, **counts, "jobs": jobs}
+    made = bound.launch("conv_taps_direct", target.grid(jobs, workgroup), defines, values)
+    return (replace(made, flops=conv.flops),)
+
+
+def _depthwise(target: Target, conv: Convolution) -> Dispatch:
+    """`shaders/convolution/conv_depthwise_bytes.wgsl`."""
+    window, (images, channels, *_) = conv.window, conv.x.type.shape
+    _, height, width = window.output
+    pad, quads, maps = window.begin[2], -(-width // 4), conv.rows * conv.group
+    jobs = images * maps * height * quads
+    workgroup = target.few(upper(jobs))
+    flags = {
+        "EVEN": isinstance(pad, int) and multiple(window.input[2], 4),
+        "QUAD": multiple(width, 4),
+        "SIGNED_X": conv.x.type.dtype is DType.INT8,
+        "SIGNED_W": conv.w.type.dtype is DType.INT8,
+    }
+    sizes = {"KH": window.kernel[1], "KW": window.kernel[2], "STRIDE": window.strides[2], "WG": workgroup}
+    sizes |= {"PAD": pad, "BEFORE": -(-pad // 4)} if flags["EVEN"] else {}
+    bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
+    values = {
+        "input": [*window.input[1:], channels, images],
+        "output": [height, width, maps, quads],
+        "stride": window.strides[1],
+        "pads": list(window.begin[1:]),
+        "multiplier": conv.rows,
+        "jobs": jobs,
+        "zero_stride": conv.sizes()["zero_stride"],
+    }
+    made = bound.launch("conv_depthwise_bytes", target.grid(jobs, workgroup), {**sizes, **flags}, values)
+    return replace(made, flops=conv.flops)
+
+
+def _as_product(conv: Convolution) -> tuple[Product, Operand, tuple[ZeroPoint, ZeroPoint]]:
+    """The product w @ x, its result, and the zero points of both."""
+    w_zero = zero_point(conv.w_zero_point, 1)
+    if w_zero.operand is not None and w_zero.operand.type.size == 1:
+        w_zero = replace(w_zero, stride=0)
+    window, x_zero = conv.window, zero_point(conv.x_zero_point, 0)
+    images, channels, *extents = conv.x.type.shape
+    plane = 1
+    for extent in extents:
+        plane *= extent
+    depth = conv.channels * window.taps
+    grouped = conv.group > 1
+    product = Product(
+        conv.rows,
+        window.pixels,
+        depth,
+        (images, conv.group) if grouped else (images,),
+        (0, conv.rows * depth) if grouped else (0,),
+        (channels * plane, conv.channels * plane) if grouped else (channels * plane,),
+    )
+    y = replace(conv.y, type=conv.y.type.with_shape(images, conv.group * conv.rows, window.pixels))
+    return product, y, (w_zero, x_zero)
+
+
+def _named(made: Dispatch) -> Dispatch:
+    return replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}"))

@@ -1,0 +1,1 @@
+"""What kernels and their dispatches are made of."""

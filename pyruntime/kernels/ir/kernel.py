@@ -1,0 +1,143 @@
+"""Kernels: WGSL with named bindings, complete only when it is known which operands share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from pyruntime.ir import DType
+from pyruntime.kernels.wgsl import storage
+from pyruntime.kernels.wgsl.library import link
+from pyruntime.kernels.wgsl.module import Module
+
+__all__ = ["Binding", "Kernel"]
+
+EVERYWHERE = 8
+"""Storage buffers that a shader may bind on every device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A tensor a kernel binds, by the name its WGSL uses."""
+
+    name: str
+    dtype: DType
+    write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compute shader.
+
+    Attributes:
+        name: what profiles and `explain()` call it.
+        body: WGSL without the storage bindings; it may declare `struct Params` and then read `params`.
+        bindings: storage tensors in binding order.
+        converts: float16 is read by the device's own conversion (`kernels.wgsl.storage`).
+    """
+
+    name: str
+    body: str
+    bindings: tuple[Binding, ...]
+    converts: bool = False
+    _texts: dict[tuple[tuple[int, ...], frozenset[int]], str] = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
+
+    @property
+    def has_params(self) -> bool:
+        """True where the kernel reads a uniform struct."""
+        return self.module.has_params
+
+    @property
+    def module(self) -> Module:
+        """What the body declares and mentions."""
+        return Module.of(self.body)
+
+    def accessors(self, name: str) -> Set[str]:
+        """The accessors that the body uses tensor `name` with, such as 'load' and 'store4'."""
+        return self.module.accessors.get(name, frozenset())
+
+    @property
+    def reads_float16(self) -> bool:
+        """True where it reads elements of a float16 tensor as numbers."""
+        floats = (b.name for b in self.bindings if b.dtype is DType.FLOAT16)
+        return any(not self.accessors(name).isdisjoint(("load", "load4")) for name in floats)
+
+    def with_dtype(self, name: str, dtype: DType) -> Kernel:
+        """The same kernel with one tensor of another type."""
+        return replace(self, bindings=tuple(replace(b, dtype=dtype) if b.name == name else b for b in self.bindings))
+
+    def can_share(self, i: int, j: int) -> bool:
+        """True where bindings i and j may be one array: same words, and neither indexed past its accessors."""
+        a, b = self.bindings[i], self.bindings[j]
+        words = [storage.word_type(x.dtype, storage.is_grouped(self.accessors(x.name))) for x in (a, b)]
+        return words[0] == words[1] and not any(x.name in self.module.indexed for x in (a, b))
+
+    def wgsl(self, shared: tuple[int, ...] | None = None, constants: frozenset[int] = frozenset()) -> str:
+        """The whole shader.
+
+        Args:
+            shared: `shared[i]` is the binding whose array operand i uses (default: its own).
+            constants: operands in memory that no dispatch writes; their bindings are `read`, all others `read_write`.
+        """
+        shared = shared or tuple(range(len(self.bindings)))
+        text = self._texts.get((shared, constants))
+        if text is None:
+            text = self._texts[shared, constants] = _render(self, shared, self._read_only(shared, constants))
+        return text
+
+    def apart(self, constants: frozenset[int]) -> frozenset[int]:
+        """The operands among `constants` that may be bound several times, though they are one memory: it is only read.
+
+        So the text is the same whether a model has one constant in two places or two that are equal. Every device takes
+        eight bindings (WebGPU, limits); of kernels that have more, what is bound was counted once.
+        """
+        few = len(self.bindings) <= EVERYWHERE
+        return constants if few and not any(self._changes(i) for i in constants) else frozenset()
+
+    def _read_only(self, shared: tuple[int, ...], constants: frozenset[int]) -> frozenset[int]:
+        """The bindings that are `read`: those of `constants`."""
+        others = {first for i, first in enumerate(shared) if i not in constants}
+        # Constants share buffers, and WebGPU refuses a dispatch that binds one buffer both ways: all of them, or none.
+        if any(shared[i] in others or self._changes(i) for i in constants):
+            return frozenset()
+        return frozenset(shared[i] for i in constants)
+
+    def _changes(self, i: int) -> bool:
+        """True where operand i is written, or addressed as atomics are, which are never read-only."""
+        binding = self.bindings[i]
+        return binding.write or binding.name in self.module.addressed
+
+
+@lru_cache(maxsize=4096)
+def _render(kernel: Kernel, shared: tuple[int, ...], read_only: frozenset[int]) -> str:
+    declared: list[str] = []
+    helpers: list[str] = []
+    for i, binding in enumerate(kernel.bindings):
+        var, used = kernel.bindings[shared[i]].name, kernel.accessors(binding.name)
+        if shared[i] == i:
+            words = storage.word_type(binding.dtype, storage.is_grouped(used))
+            if binding.name in kernel.module.addressed:
+                words = f"atomic<{words}>"
+            slot = len(declared)
+            access = "read" if i in read_only else "read_write"
+            declared.append(f"@group(0) @binding({slot}) var<storage, {access}> {var}: array<{words}>;")
+        helpers.append(storage.accessors(binding.name, var, binding.dtype, used, kernel.converts))
+    if kernel.has_params:
+        declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
+    head = "\n".join(declared)
+    code = "\n".join(h for h in helpers if h)
+    body = Module.of(kernel.body.strip())
+    front = "\n\n".join(p for p in (f"// {kernel.name}", head, code) if p)
+    enabled = "".join(f"enable {name};\n\n" for name in body.extensions)
+    return enabled + link(Module(front), body.without_directives()) + "\n"
+
+
+def bindings(reads: Mapping[str, DType], writes: Mapping[str, DType]) -> tuple[Binding, ...]:
+    """Bindings of the tensors read, then those written."""
+    return (
+        *(Binding(name, dtype) for name, dtype in reads.items()),
+        *(Binding(name, dtype, True) for name, dtype in writes.items()),
+    )

@@ -1,0 +1,1 @@
+"""Matrix product kernels, for floats, integers and packed weights."""

@@ -1,0 +1,300 @@
+"""The kernels of matrix products as candidates.
+
+s      tiles of 32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup
+m      tiles of 64 x 64, 8 x 4 an invocation, or the same with slices
+l      tiles of 64 x 128, 8 x 8 an invocation
+split  k dealt out over workgroups; a second dispatch adds the shares
+few    m <= 8, or n = 1: every element of b (of a) is read once, k is split within a workgroup
+direct no workgroup memory: four or eight rows an invocation, as adapters that run on a processor want it
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+
+from pyruntime.kernels.ir.costs import Work
+from pyruntime.kernels.ir.dispatch import WORKGROUP, Target
+from pyruntime.kernels.products.description import Product
+from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
+from pyruntime.kernels.selection.candidates import Candidate, Family
+
+__all__ = [
+    "EIGHT_JOBS",
+    "FEW_ROWS",
+    "PRODUCTS",
+    "TEXTS",
+    "TILES",
+    "ProductProblem",
+    "Way",
+    "few_rows_shares",
+    "large_refuses",
+    "tile_work",
+]
+
+FEW_ROWS = 8
+"""Products of at most this many rows can read b once instead of tiling it."""
+
+EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.78}
+"""Part of a device's operations that tiles reach, by their size."""
+
+TEXTS = {SMALL.tile: 1.0, MEDIUM.tile: 1.0, LARGE.tile: 1.5}
+"""What tiles take to compile: those of 64 x 128 have a thousand lines, where those of 64 x 64 have 660."""
+
+SLICED = 0.947
+"""Part of that which is left when k is split within a workgroup, for each doubling."""
+
+ADDING = 0.019
+"""Part of a device's operations that adding shares reaches: it waits for memory."""
+
+EIGHT_JOBS = 128
+"""Invocations of a direct kernel of bytes, or of a convolution, from which on each makes eight rows, or channels."""
+
+LEAST_STEPS = 2
+"""Steps that a share of k has at least."""
+
+LEAST_LARGE = 8
+"""Steps from which on large tiles are faster than the next ones: filling and emptying them takes longer."""
+
+
+@dataclass(frozen=True)
+class ProductProblem:
+    """A product for the choice of its kernel: the most its sizes can be.
+
+    Attributes:
+        known_rows: m is the same in every run of the plan.
+        bits: of an element of b.
+        norm_follows: the rows of the product are normalised, by the kernel that adds shares where there is one.
+    """
+
+    m: int
+    n: int
+    k: int
+    batches: int = 1
+    trans_b: bool = False
+    known_rows: bool = True
+    bits: int = 32
+    norm_follows: bool = False
+
+    @staticmethod
+    def of(product: Product, target: Target) -> ProductProblem:
+        """The problem of a product."""
+        most, known = product.most(), isinstance(product.m, int)
+        follows = target.node.norm_follows and target.allows("matmul_norm")
+        return ProductProblem(most.m, most.n, most.k, most.batches, product.trans_b, known, 32, follows)
+
+    @property
+    def key(self) -> str:
+        """'128x3072x768', rows by columns by k, then batches and what else matters."""
+        batches = f"x{self.batches}" if self.batches > 1 else ""
+        more = ("" if self.known_rows else "open", "t" if self.trans_b else "", "norm" if self.norm_follows else "")
+        bits = f"bits{self.bits}" if self.bits != 32 else ""
+        return f"{self.m}x{self.n}x{self.k}{batches}{''.join(more)}{bits}"
+
+    @cached_property
+    def product(self) -> Product:
+        """As a product."""
+        return Product(self.m, self.n, self.k, (self.batches,), (0,), (0,))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What a candidate runs: 'tiled' with `tiling`, 'few_rows', 'few_columns', 'direct' with `rows` an invocation."""
+
+    kernel: str
+    tiling: Tiling | None = None
+    rows: int = 0
+
+
+def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tuple[Work, ...]:
+    """The dispatches of a tiled product."""
+    steps = tiling.steps(p.k)
+    moved = 4.0 * p.batches * (p.m * p.k + p.m * p.n * tiling.splits) + p.batches * p.n * p.k * p.bits / 8
+    first = Work(
+        groups=tiling.groups(p.product),
+        threads=tiling.threads,
+        flops=2.0 * tiling.high * tiling.wide * 16 * tiling.slices * steps,
+        nbytes=moved,
+        efficiency=(efficiency or EFFICIENCY[tiling.tile]) * SLICED ** math.log2(tiling.slices),
+        steps=steps,
+        merges=math.log2(tiling.slices) * tiling.results / 16,
+    )
+    if tiling.splits > 1:
+        return first, sum_work(p.batches * p.m * p.n, tiling.splits)
+    return first, *norm_work(p)
+
+
+def norm_work(p: ProductProblem) -> tuple[Work, ...]:
+    """The dispatch that normalises, where one follows."""
+    size = p.batches * p.m * p.n
+    return (Work(p.m, WORKGROUP, 8.0 * p.n, 8.0 * size, ADDING, stops=0),) if p.norm_follows else ()
+
+
+def sum_work(size: int, splits: int) -> Work:
+    """The dispatch that adds shares."""
+    groups = -(-size // (4 * WORKGROUP))
+    return Work(groups, WORKGROUP, 4.0 * WORKGROUP * splits, 4.0 * size * (splits + 1), ADDING, stops=0)
+
+
+def large_refuses(tiling: Tiling, k: int) -> str:
+    """Why a tile is too large for a product over k; "" where it is not."""
+    return "k is too short" if tiling.tile == LARGE.tile and tiling.steps(k) < LEAST_LARGE else ""
+
+
+def _tile_refuses(tiling: Tiling) -> Callable[[ProductProblem, Target], str]:
+    def refuses(p: ProductProblem, target: Target) -> str:
+        if tiling.slices * tiling.splits > 1 and tiling.steps(p.k) < LEAST_STEPS:
+            return "shares of k would be too short"
+        return large_refuses(tiling, p.k) or tiling.fits(target.limits)
+
+    return refuses
+
+
+def _tile_switches(tiling: Tiling) -> tuple[str, ...]:
+    return (
+        *(("matmul_large",) if tiling.tile == LARGE.tile else ()),
+        *(("matmul_slices",) if tiling.tile == MEDIUM.tile and tiling.slices > 1 else ()),
+        *(("matmul_split",) if tiling.splits > 1 else ()),
+    )
+
+
+TILINGS = (
+    *(replace(SMALL, slices=s) for s in (1, 2, 4)),
+    *(replace(SMALL, splits=z) for z in (2, 4)),
+    *(replace(SMALL, slices=s, splits=8) for s in (1, 2, 4)),
+    *(replace(MEDIUM, slices=s) for s in (1, 2)),
+    *(replace(MEDIUM, splits=z) for z in (2, 4, 8)),
+    *(replace(LARGE, splits=z) for z in (1, 2, 4)),
+)
+
+
+def tile_kernel(tiling: Tiling, k: int, *columns: int) -> str:
+    """Tells texts of a tiled product apart: shares of k have one, and a guard where the last one is not whole."""
+    whole = not k % (TILE_K * tiling.slices * tiling.splits)
+    parts = (tiling.unsplit, "split" if tiling.splits > 1 else "", "" if whole else "guarded")
+    return " ".join((*parts, *("" if n % 4 else "quads" for n in columns)))
+
+
+def tile_candidates(*switches: str, unpack: float = 1.0) -> tuple[Candidate[ProductProblem, Way], ...]:
+    """All tilings; `unpack`: part of their rate that is left where b is unpacked on its way."""
+
+    def work(tiling: Tiling) -> Callable[[ProductProblem, Target], tuple[Work, ...]]:
+        return lambda p, target: tile_work(tiling, p, EFFICIENCY[tiling.tile] * unpack)
+
+    def kernel(tiling: Tiling) -> Callable[[ProductProblem], str]:
+        return lambda p: f"{tile_kernel(tiling, p.k, p.k, p.n)} {p.trans_b} {p.norm_follows}"
+
+    return tuple(
+        Candidate(
+            t.name,
+            Way("tiled", t),
+            _tile_refuses(t),
+            work(t),
+            (*switches, *_tile_switches(t)),
+            TEXTS[t.tile],
+            kernel(t),
+        )
+        for t in TILINGS
+    )
+
+
+def few_rows_shares(k: int, trans_b: bool) -> tuple[int, int]:
+    """Columns, or quads of columns, of a workgroup of few rows, and shares of k: more of them the longer k is."""
+    if trans_b:
+        return (4, 64) if k >= 2048 else (8, 32)
+    return (2, 128) if k >= 2048 else (4, 64)
+
+
+def _few_work(m: int, n: int, p: ProductProblem, trans_b: bool) -> tuple[Work, ...]:
+    cols, shares = few_rows_shares(p.k, trans_b)
+    wide = cols if trans_b else 4 * cols
+    # Three quarters of the bandwidth: few loads of an invocation are on their way at once.
+    moved = p.batches * (4.0 * m * p.k + n * p.k * p.bits / 8 + 4 * m * n) / 0.75
+    loads = p.k / shares / (4 if trans_b else 1)
+    groups = -(-n // wide) * p.batches
+    stops = 1 + math.log2(shares)
+    return Work(groups, 256, 2.0 * m * wide * p.k, moved, 0.4, steps=1, loads=loads, stops=stops), *norm_work(p)
+
+
+def _few_rows_refuses(p: ProductProblem, target: Target) -> str:
+    if not p.known_rows:
+        return "runs may bring more rows"
+    return "" if p.m <= FEW_ROWS else f"for at most {FEW_ROWS} rows"
+
+
+def _few_columns_refuses(p: ProductProblem, target: Target) -> str:
+    return "" if p.n == 1 and p.m > 1 else "for one column"
+
+
+def direct_work(target: Target, m: int, columns: int, batches: int, k: int, rows: int, nbytes: float) -> Work:
+    """A kernel whose invocations make `rows` rows of four columns, from where the operands are."""
+    jobs = -(-columns // 4) * -(-m // rows) * batches
+    # Of a workgroup only the invocations that have a job take time, one after another on a processor.
+    busy = min(jobs, WORKGROUP)
+    efficiency = {4: 0.75, 8: 1.0}[rows] * target.speed.direct
+    return Work(
+        -(-jobs // WORKGROUP),
+        WORKGROUP,
+        2.0 * busy * 4 * rows * k,
+        nbytes,
+        efficiency,
+        loads={4: 1.8, 8: 2.8}[rows] * k,
+        stops=0,
+    )
+
+
+def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
+    def refuses(p: ProductProblem, target: Target) -> str:
+        if p.n == 1 and target.allows("matmul_few_rows"):
+            return "of a quad of columns three would be empty"
+        return "for more than four rows" if rows == 8 and p.m <= 4 else ""
+
+    def work(p: ProductProblem, target: Target) -> tuple[Work, ...]:
+        moved = 4.0 * p.batches * (p.m * p.k + p.n * p.k + p.m * p.n)
+        return direct_work(target, p.m, p.n, p.batches, p.k, rows, moved), *norm_work(p)
+
+    return Candidate(f"direct_{'eight' if rows == 8 else 'four'}", Way("direct", rows=rows), refuses, work)
+
+
+_TILE_SWITCHES = {
+    "matmul_large": "tiles of 64 x 128; without: of 64 x 64",
+    "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
+    "matmul_split": "k dealt out over workgroups, a second kernel adds; without: a workgroup sums all of k",
+}
+
+TILES: Family[ProductProblem, Way] = Family("tiles", tile_candidates(), MappingProxyType(_TILE_SWITCHES))
+"""Products that only tiles can make: with zero points, say."""
+
+PRODUCTS: Family[ProductProblem, Way] = Family(
+    "product",
+    (
+        Candidate(
+            "few_rows",
+            Way("few_rows"),
+            _few_rows_refuses,
+            lambda p, target: _few_work(p.m, p.n, p, p.trans_b),
+            ("matmul_few_rows",),
+        ),
+        Candidate(
+            "few_columns",
+            Way("few_columns"),
+            _few_columns_refuses,
+            lambda p, target: _few_work(1, p.m, p, True),
+            ("matmul_few_rows",),
+        ),
+        *tile_candidates("matmul_tiled"),
+        _direct_candidate(8),
+        _direct_candidate(4),
+    ),
+    MappingProxyType(
+        {
+            "matmul_tiled": "products through workgroup memory; without: from where the operands are",
+            "matmul_few_rows": "products of at most eight rows read the weights once; without: as any product",
+            **_TILE_SWITCHES,
+        }
+    ),
+)
+"""Products of floats and of integers."""

@@ -1,0 +1,364 @@
+"""Products with packed weights on the GPU: which kernel, which configuration, and its dispatches.
+
+few rows   m <= 8: every weight is read once, k is split over lanes of a workgroup
+direct     no workgroup memory: for adapters that run on a processor
+dot        `kernels.products.packed_dot`: rows rounded to 8 bits, where the model permits it
+tiled      `kernels.products.matmul`: weights are unpacked into the tiles
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyruntime.ir import DType, upper
+from pyruntime.kernels.ir.dispatch import Dispatch, Limits, Operand, Shares, Target
+from pyruntime.kernels.ir.epilogue import attach, linear
+from pyruntime.kernels.ir.launch import launch
+from pyruntime.kernels.ir.pairing import Pairing, attach_pairing
+from pyruntime.kernels.products.candidates import FEW_ROWS
+from pyruntime.kernels.products.description import Product
+from pyruntime.kernels.products.matmul import packed_product
+from pyruntime.kernels.products.packed_dot import dot_product, takes_dots
+from pyruntime.kernels.products.packed_weights import Packed, in_words
+
+__all__ = [
+    "Experts",
+    "Normed",
+    "can_deal_out",
+    "expert_product",
+    "joining_product",
+    "normed_product",
+    "paired_product",
+    "product_with_packed",
+]
+
+CHUNK = 32
+"""Most weights a lane takes at a time: 128 bits of 4-bit ones."""
+
+THREADS = 256
+"""Invocations of a workgroup: every device has as many."""
+
+LONG = 192
+"""Chunks of a column from which on more lanes share it, in workgroups of 512 invocations where a device has them."""
+
+ROWS = 4
+"""Most rows a workgroup of `few_rows` makes: registers hold their sums."""
+
+STAGED = 32768
+"""Bytes of a that are staged at a time at most, where a device has them: more leaves a unit too few workgroups."""
+
+UNDERWAY = 16
+"""Most chunks of an invocation that are on their way at a time, in registers."""
+
+MOST_SHARES = 5
+"""Shares of an attention that a product joins itself, at most: each workgroup reads them all. A plan for a token behind
+up to 1,024 others has so many."""
+
+NORMED = 32768
+"""Most columns of a product that normalises its rows itself: each workgroup does it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Normed:
+    """Rows x · gain / sqrt(mean(x²) + epsilon), normalised by the product that reads them.
+
+    Attributes:
+        gain: [k].
+    """
+
+    x: Operand
+    gain: Operand
+    epsilon: float
+
+
+def product_with_packed(
+    target: Target,
+    y: Operand,
+    a: Operand,
+    b: Packed,
+    product: Product,
+    bias: Operand | None = None,
+    may_round: bool = False,
+) -> tuple[Dispatch, ...]:
+    """y = a @ b^T + bias, summed in float32.
+
+    Args:
+        y: [m, n]; a: [m, k], of float types.
+        b: [n, k]; codes as the product's `trans_b` says.
+        bias: [n].
+        may_round: more rows than a decoder's few may be rounded to 8 bits.
+    """
+    if not y.type.size:
+        return ()
+    made: tuple[Dispatch, ...]
+    if target.is_software and _is_dealt_out(b, product):
+        made = (_direct(target, y, a, b, product),)
+    elif _takes_few_rows(target, b, product):
+        made = (_few_rows(target, y, a, b, product),)
+    elif may_round and takes_dots(target, b):
+        made = dot_product(target, y, a, b, product)
+    else:
+        made = packed_product(target, y, a, b, product)
+    return _with_bias(made, bias, product)
+
+
+def _with_bias(made: tuple[Dispatch, ...], bias: Operand | None, p: Product) -> tuple[Dispatch, ...]:
+    epilogue = linear(bias, p.n, 1.0, 1.0, 0, 1) if bias is not None else None
+    return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
+
+
+def paired_product(
+    target: Target, y: Operand, a: Operand | Normed, b: Packed, product: Product, chain: Pairing
+) -> tuple[Dispatch, ...] | None:
+    """y[m, j] = chain(p[m, 2j], p[m, 2j + 1]) of p = a @ b^T as one kernel; None where the product's has no hook.
+
+    Args:
+        y: [m, n / 2].
+    """
+    if not y.type.size:
+        return ()
+    if not isinstance(a, Normed) and target.is_software and _is_dealt_out(b, product):
+        return (attach_pairing(_direct(target, y, a, b, product, paired=True), chain),)
+    fits = _can_normalize if isinstance(a, Normed) else _takes_few_rows
+    if target.is_software or not fits(target, b, product):
+        return None
+    return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
+
+
+def normed_product(
+    target: Target, y: Operand, a: Normed, b: Packed, product: Product, bias: Operand | None = None
+) -> tuple[Dispatch, ...] | None:
+    """`product_with_packed` of rows that are normalised on the way; None where the product's kernel cannot."""
+    if not y.type.size:
+        return ()
+    if not _can_normalize(target, b, product):
+        return None
+    return _with_bias((_few_rows(target, y, a, b, product),), bias, product)
+
+
+def joining_product(
+    target: Target, y: Operand, a: Shares, dtype: DType, b: Packed, product: Product, bias: Operand | None = None
+) -> tuple[Dispatch, ...] | None:
+    """`product_with_packed` of rows that are joined from their shares on the way; None where that is not worth it.
+
+    Args:
+        dtype: of the rows.
+    """
+    if not y.type.size:
+        return ()
+    if target.is_software or not target.allows("joining_few_rows") or a.splits > MOST_SHARES:
+        return None
+    if dtype not in (DType.FLOAT, DType.FLOAT16) or not _takes_few_rows(target, b, product):
+        return None
+    return _with_bias((_few_rows(target, y, a, b, product, half=dtype is DType.FLOAT16),), bias, product)
+
+
+def _can_normalize(target: Target, b: Packed, p: Product) -> bool:
+    """Whether the kernel of few rows is taken, and normalising in each workgroup is cheaper than a dispatch."""
+    if target.is_software or not target.allows("normed_few_rows") or p.n > NORMED:
+        return False
+    return _takes_few_rows(target, b, p)
+
+
+def _takes_few_rows(target: Target, b: Packed, p: Product) -> bool:
+    return _is_dealt_out(b, p) and p.m <= FEW_ROWS and target.allows("packed_few_rows")
+
+
+def _is_dealt_out(b: Packed, p: Product) -> bool:
+    """Whether the kernels that take rows of weights as they are stored can have them."""
+    return not b.is_grouped and p.trans_b and _fits_lanes(b, p)
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Which matrix each row of a product has.
+
+    Attributes:
+        chosen: uint32 [m], numbers below `matrices`.
+        share: rows in a row that read the same row of a.
+    """
+
+    chosen: Operand
+    matrices: int
+    share: int
+
+
+def can_deal_out(block: int, bits: int) -> bool:
+    """True where blocks are whole words, so that lanes can take them."""
+    return block * bits % 32 == 0
+
+
+def expert_product(
+    target: Target, y: Operand, a: Operand, b: Packed, product: Product, experts: Experts
+) -> tuple[Dispatch, ...]:
+    """y[m] = a[m // share] @ b[chosen[m]]^T: only the matrices chosen are read."""
+    if not y.type.size:
+        return ()
+    return (_few_rows(target, y, a, b, product, experts),)
+
+
+def _fits_lanes(b: Packed, p: Product) -> bool:
+    """Codes can be dealt out to lanes where no row ends, and no block ends, within a chunk."""
+    return not b.is_codes or (p.k % CHUNK == 0 and b.block % CHUNK == 0)
+
+
+def _unit(b: Packed) -> tuple[int, int]:
+    """Words a lane loads at a time, and the weights in them: at most CHUNK, a block, and a vec4."""
+    chunk = min(CHUNK, 128 // b.bits)
+    while b.block % chunk:
+        chunk //= 2
+    return chunk * b.bits // 32, chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """How `few_rows` deals a product out.
+
+    Attributes:
+        lanes: invocations that share a column: many where columns alone fill no GPU, else so few that each has some
+            chunks. It depends on n, k and the device alone, since the order of sums does on it.
+        columns: of an invocation, which share what is read of a.
+        threads: invocations of a workgroup.
+    """
+
+    lanes: int
+    columns: int
+    threads: int = THREADS
+
+    @property
+    def wide(self) -> int:
+        """Columns of a workgroup."""
+        return self.threads // self.lanes * self.columns
+
+
+def _dealt(chunks: int, n: int, m: int, limits: Limits) -> Deal:
+    """Fitted to 30 to 90 configurations of each of ten shapes of decoders, by themselves, at a GPU's lowest clock."""
+    threads = 2 * THREADS if chunks >= LONG and limits.invocations >= 2 * THREADS else THREADS
+    most = threads // 4 if chunks >= LONG else 64 if n < 768 else 32
+    lanes = 8
+    while lanes < min(chunks, most):
+        lanes *= 2
+    columns, widest = max(1, 4 * lanes // threads), 2 if m > 1 else 8
+    enough = 100 if lanes > 32 else 250
+    while columns < widest and n * lanes // (threads * 2 * columns) >= enough:
+        columns *= 2
+    return Deal(lanes, columns, threads)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where `few_rows` has the rows of a from.
+
+    Attributes:
+        kind: of the kernel's name. a: the tensor; others: what else is read, by name.
+        defines, params: of the kernel.
+    """
+
+    kind: str
+    a: Operand
+    others: dict[str, Operand] = field(default_factory=dict)
+    defines: dict[str, int] = field(default_factory=dict)
+    params: dict[str, float] = field(default_factory=dict)
+
+    @staticmethod
+    def of(given: Operand | Normed | Shares, experts: Experts | None, half: bool) -> _Rows:
+        """Rows as they are, for experts or not, to be normalised, or to be joined (`half`: as float16)."""
+        if isinstance(given, Normed):
+            params = {"epsilon": given.epsilon}
+            return _Rows("few_normed_rows", given.x, {"gain": given.gain}, {"NORM": 1}, params)
+        if isinstance(given, Shares):
+            _, _, heads, queries, size = given.parts.type.shape
+            defines = {"SHARES": given.splits, "HEAD": size, "HALF": half, "EMPTY_ZERO": given.empty_zero}
+            params = {"heads": heads, "queries": queries}
+            return _Rows("few_joined_rows", given.parts, {"stats": given.stats}, defines, params)
+        if experts is not None:
+            params = {"matrices": experts.matrices, "share": experts.share}
+            return _Rows("experts", given, {"experts": experts.chosen}, {"EXPERTS": 1}, params)
+        return _Rows("few_rows", given)
+
+
+def _few_rows(
+    target: Target,
+    y: Operand,
+    given: Operand | Normed | Shares,
+    b: Packed,
+    p: Product,
+    experts: Experts | None = None,
+    paired: bool = False,
+    half: bool = False,
+) -> Dispatch:
+    """`shaders/products/matmul_nbits_few_rows.wgsl`. Lanes and chunks, so the sums' order, depend on n and k alone."""
+    rows_of = _Rows.of(given, experts, half)
+    unit, chunk = _unit(b)
+    chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
+    most = min(ROWS, upper(p.m)) if experts is None else 1
+    rows, deal, steps = _staged(target, p, chunks, chunk, isinstance(given, Normed), most)
+    strips, row_groups = -(-p.n // deal.wide), -(-p.m // rows)
+    defines = {
+        "VEC_A": p.k % 4 == 0,
+        "VEC_Y": p.n % 4 == 0 and not paired,
+        f"UNIT{unit}": unit > 1,
+        "PAIRED": paired,
+        "ONCE": steps * deal.lanes >= chunks,
+        "SHUFFLE": _exchanging(target, deal) > 1,
+        **b.defines,
+        **rows_of.defines,
+        "UNIT": unit,
+        "CHUNK": chunk,
+        "LANES": deal.lanes,
+        "THREADS": deal.threads,
+        "COLS": deal.columns,
+        "ROWS": rows,
+        "STEPS": steps,
+        "SUBGROUP": _exchanging(target, deal),
+    }
+    read = {"a": rows_of.a, "b": in_words(b.operand, unit), **b.operands, **rows_of.others}
+    groups = strips * row_groups
+    values = {
+        "m": p.m,
+        "n": p.n,
+        "k": p.k,
+        "chunks": chunks,
+        "blocks": b.blocks,
+        "zero_pitch": b.zero_pitch,
+        "row_groups": row_groups,
+        "groups": groups,
+        **rows_of.params,
+    }
+    made = launch("matmul_nbits_few_rows", {**read, "y": y}, target.fold(groups), defines, values, p.flops)
+    return made.called(f"{b.name}_{rows_of.kind}_x{deal.lanes}")
+
+
+def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Deal, int]:
+    """Rows of a workgroup, `most` at most and m dealt out evenly, its deal, and the chunks of a lane at a time."""
+    for rows in range(most, 0, -1):
+        deal = _dealt(chunks, p.n, rows, target.limits)
+        sides = deal.lanes // min(deal.lanes, _exchanging(target, deal))
+        room = min(STAGED, target.limits.workgroup_bytes - 4 * rows * (deal.wide + is_normed) * sides)
+        fits = room // ((5 if is_normed else 4) * rows * chunk * deal.lanes)
+        if fits or rows == 1:
+            break
+    groups = -(-upper(p.m) // rows)
+    rows, whole = -(-upper(p.m) // groups), -(-chunks // deal.lanes)
+    pieces = -(-whole // max(1, min(UNDERWAY // deal.columns, fits)))
+    return rows, deal, -(-whole // pieces)
+
+
+def _exchanging(target: Target, deal: Deal) -> int:
+    """Invocations that exchange numbers without workgroup memory, for all columns of one; else 1."""
+    return target.subgroup if target.subgroup >= deal.columns else 1
+
+
+def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product, paired: bool = False) -> Dispatch:
+    """`shaders/products/matmul_nbits_direct.wgsl`, for software adapters."""
+    rows = 8 if p.m > 4 else 4 if p.m > 1 else 1
+    step = CHUNK if b.is_codes else b.block
+    columns = -(-p.n // 4)
+    jobs = columns * -(-p.m // rows)
+    defines = {"VEC_A": p.k % 4 == 0, "VEC_Y": p.n % 4 == 0 and not paired, "PAIRED": paired, **b.defines}
+    defines |= {"ROWS": rows, "STEP": step}
+    tensors = {"a": a, "b": b.operand, **b.operands, "y": y}
+    values = {"m": p.m, "n": p.n, "k": p.k, "blocks": -(-p.k // step), "zero_pitch": b.zero_pitch}
+    values |= {"columns": columns, "jobs": jobs}
+    made = launch("matmul_nbits_direct", tensors, target.grid(jobs), defines, values, p.flops)
+    return made.called(f"{b.name}_direct_{rows}")

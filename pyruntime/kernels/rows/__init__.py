@@ -1,0 +1,1 @@
+"""Kernels that fold or normalize rows: reductions, softmax, norms, top k."""

@@ -1,0 +1,1 @@
+"""Kernel candidates, their estimated costs, and what was measured."""

@@ -1,0 +1,1 @@
+"""The WGSL toolchain: modules, parameters, storage, the shader library."""

@@ -1,0 +1,1 @@
+"""Bytes of model files: protobuf, FlatBuffers, tensor data, external files."""

@@ -1,0 +1,178 @@
+"""Repeated numbers and bytes of a message, collected as they are read: long stretches of them in bulk.
+
+Lists of a few elements become tuples; those of more are kept in arrays (`ir.lists`).
+Source: protobuf.dev, "Encoding".
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyruntime.errors import InvalidProtobuf
+from pyruntime.ir import Floats, Ints, Strings
+from pyruntime.onnx.formats.fields import MANY_BYTES, MANY_FLOAT
+from pyruntime.onnx.formats.payloads import Malformed
+from pyruntime.onnx.formats.source import Buffer
+
+if TYPE_CHECKING:
+    from pyruntime.ir import Array
+
+__all__ = ["LONG", "STRETCH", "Texts", "collected", "taken"]
+
+STRETCH = 1024
+"""Bytes from which on elements are taken in bulk, if all that is left of a message may be such elements."""
+
+LONG = 1024
+"""Elements from which on a list is kept in an array."""
+_BLOCK = 1 << 18
+_FLOAT_FIELD = 5
+_FEW = 8
+_INT32 = 1 << 31
+
+
+class Texts:
+    """Bytes that were read, each different one kept once."""
+
+    __slots__ = ("codes", "places")
+
+    def __init__(self) -> None:
+        self.places: dict[bytes, int] = {}
+        self.codes = array("q")
+
+    def append(self, text: bytes) -> None:
+        """Add one."""
+        self.codes.append(self.places.setdefault(text, len(self.places)))
+
+    def extend(self, octets: Array, starts: Array, lengths: Array) -> None:
+        """Add those at `starts` of `octets`, by length: a few that many are equal to, then one by one."""
+        import numpy as np
+
+        codes, places = np.empty(len(starts), np.int64), self.places
+        for length in np.unique(lengths).tolist():
+            left = np.flatnonzero(lengths == length)
+            if left.size * length <= _BLOCK:
+                rows = octets[starts[left][:, None] + np.arange(length)]
+                tries = _FEW
+                while tries and left.size > _FEW:
+                    equal = (rows == rows[0]).all(axis=1)
+                    codes[left[equal]] = places.setdefault(rows[0].tobytes(), len(places))
+                    left, rows, tries = left[~equal], rows[~equal], tries - 1
+            for place, start in zip(left.tolist(), starts[left].tolist(), strict=True):
+                codes[place] = places.setdefault(octets[start : start + length].tobytes(), len(places))
+        self.codes.frombytes(codes.tobytes())
+
+    def tuple(self) -> tuple[bytes, ...]:
+        """All of them."""
+        distinct = list(self.places)
+        return tuple([distinct[code] for code in self.codes])
+
+
+def collected(many: Any) -> Sequence[Any]:
+    """What was read, complete: a tuple, or where it is long Ints, Floats or Strings."""
+    if isinstance(many, Texts):
+        return many.tuple() if len(many.codes) < LONG else Strings(tuple(many.places), _narrow(many.codes))
+    if not isinstance(many, array) or len(many) < LONG:
+        return tuple(many)
+    return Floats(_view(many)) if many.typecode == "f" else Ints(_narrow(many))
+
+
+def _view(many: array[Any]) -> Array:
+    import numpy as np
+
+    return np.frombuffer(many, many.typecode)
+
+
+def _narrow(many: array[int]) -> Array:
+    """Integers in 32 bits where all of them fit."""
+    import numpy as np
+
+    values = _view(many)
+    return values.astype(np.int32) if -_INT32 <= values.min() <= values.max() < _INT32 else values
+
+
+def taken(action: int, many: Any, buffer: Buffer, start: int, end: int) -> int:
+    """Add the elements of one field that lie back to back from `start`, each behind its tag, to `many`.
+
+    Returns where the last one that was taken ends: at most the first that another field follows, or that is cut off.
+    """
+    import numpy as np
+
+    stop = min(end, start + _BLOCK)
+    octets = np.frombuffer(buffer, np.uint8, stop - start, start)
+    if octets[0] > 0x7F:  # a tag of more than one byte
+        return start
+    if action == MANY_BYTES:
+        return start + _take_texts(many, octets)
+    if action == MANY_FLOAT:
+        fields = octets[: octets.size // _FLOAT_FIELD * _FLOAT_FIELD].reshape(-1, _FLOAT_FIELD)
+        count = _leading(fields[:, 0] == octets[0])
+        many.frombytes(fields[:count, 1:].tobytes())
+        return start + count * _FLOAT_FIELD
+    return start + _take_ints(many, octets)
+
+
+def _leading(holds: Array) -> int:
+    """How many elements are true before the first that is not."""
+    return int(holds.argmin()) if not holds.all() else len(holds)
+
+
+def _take_ints(many: array[int], octets: Array) -> int:
+    """Integers: a tag of one byte is an integer too, so every other one is a value."""
+    import numpy as np
+
+    from pyruntime.onnx.formats.packed_numbers import varints_at
+
+    ends = np.flatnonzero(octets < 0x80)
+    ends = ends[: ends.size // 2 * 2]
+    if not ends.size:
+        return 0
+    tags = np.concatenate([ends[:0], [0], ends[1:-1:2] + 1])
+    count = _leading(octets[tags] == octets[0])
+    last = ends[1 : 2 * count : 2]
+    try:
+        values = varints_at(octets, tags[:count] + 1, last)
+    except InvalidProtobuf as error:
+        raise Malformed("an integer of more than 10 bytes") from error
+    many.frombytes(values.tobytes())
+    return int(last[-1]) + 1
+
+
+def _take_texts(many: Texts, octets: Array) -> int:
+    """Texts whose length has at most three bytes: a longer one costs more than the call that does not take it."""
+    import numpy as np
+
+    heads = np.flatnonzero(octets == octets[0])
+    padded = np.concatenate([octets, np.zeros(3, np.uint8)])
+    first, second, third = (padded[heads + place].astype(np.intp) for place in (1, 2, 3))
+    two = first > 0x7F
+    three = two & (second > 0x7F)
+    starts = heads + 2 + two + three
+    follow = starts + (first & 0x7F) + two * ((second & 0x7F) << 7) + three * (third << 14)
+    # Bytes that look like a tag may be part of a text: a head is one where the text before it ends.
+    ends_chain = np.append(heads[1:], -1) != follow
+    is_whole = follow <= octets.size
+    parts = [np.arange(*part) for part in _chain(heads, follow, ends_chain, is_whole)]
+    fields = np.concatenate(parts) if parts else np.zeros(0, np.intp)
+    if not fields.size:
+        return 0
+    many.extend(octets, starts[fields], (follow - starts)[fields])
+    return int(follow[fields[-1]])
+
+
+def _chain(heads: Array, follow: Array, ends_chain: Array, is_whole: Array) -> Iterator[tuple[int, int]]:
+    """Ranges of heads that are heads, the first of all being one."""
+    import numpy as np
+
+    breaks, cut = np.flatnonzero(ends_chain | ~is_whole), 0
+    while True:
+        last = int(breaks[np.searchsorted(breaks, cut)])
+        if not is_whole[last]:
+            if last > cut:
+                yield cut, last
+            return
+        yield cut, last + 1
+        cut = int(np.searchsorted(heads, follow[last]))
+        if cut == len(heads) or heads[cut] != follow[last]:
+            return

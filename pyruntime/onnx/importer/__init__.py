@@ -1,0 +1,1 @@
+"""From the records of a model file to a graph."""

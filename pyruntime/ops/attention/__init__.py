@@ -1,0 +1,1 @@
+"""Attention, linear attention and rotary embeddings of ai.onnx."""

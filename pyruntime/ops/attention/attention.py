@@ -1,0 +1,208 @@
+"""Attention: softmax(softcap(scale · q kᵀ) + bias) v over heads. Source: ONNX operator Attention, opsets 23 to 25.
+
+q: [B, Hq, M, D] or [B, M, Hq·D], k: [B, Hk, N, D], v: [B, Hk, N, E] or flat likewise; Hq is a multiple of Hk (grouped
+queries). past_key and past_value come before k and v: P positions, T = P + N in all. The bias is the sum of the mask
+(bool: 0 or -inf), what `is_causal` and the windows hide, and what `nonpad_kv_seqlen` leaves out; a query whose every
+key is hidden gives 0. Everything is computed in float32 (float64: in float64) and rounded once per output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target
+from pyruntime.ops.attention.lowering import Heads, lower_attention
+from pyruntime.ops.base import LATEST, Unsupported, attributes_of, op
+from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.movement.append_rows import counted
+
+__all__ = ["Attention"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attention(CacheOp):
+    """Attributes of opset 23; later versions add to them."""
+
+    is_causal: int = 0
+    kv_num_heads: int | None = None
+    q_num_heads: int | None = None
+    qk_matmul_output_mode: int = 0
+    scale: float | None = None
+    softcap: float = 0.0
+    softmax_precision: int | None = None
+
+    @property
+    def windows(self) -> tuple[int, int]:
+        """Positions visible to the left and the right of a query; -1: all."""
+        return getattr(self, "left_window_size", -1), getattr(self, "right_window_size", -1)
+
+    def heads(self, *inputs: TensorType | None) -> Heads:
+        """The sizes. Raises InvalidGraph where the inputs do not fit each other."""
+        q, k, v, mask, past_key, past_value, nonpad = _padded(inputs)
+        flat = q.rank == 3
+        if {q.rank, k.rank, v.rank} not in ({3}, {4}):
+            self.fail("q, k and v of rank 3, or all of rank 4", f"{q}, {k}, {v}")
+        if flat and not (self.q_num_heads and self.kv_num_heads):
+            self.fail("q_num_heads and kv_num_heads with inputs of rank 3", "none")
+        if flat:
+            hq, hk = int(self.q_num_heads or 1), int(self.kv_num_heads or 1)
+            if q.shape[2] % hq or k.shape[2] % hk or v.shape[2] % hk:
+                self.fail(f"hidden sizes that are multiples of {hq} and {hk} heads", f"{q}, {k}, {v}")
+            (b, m), n = q.shape[:2], k.shape[1]
+            d, dk, e = q.shape[2] // hq, k.shape[2] // hk, v.shape[2] // hk
+        else:
+            (b, hq, m, d), (_, hk, n, dk), e = q.shape, k.shape, v.shape[3]
+        past = past_key.shape[2] if past_key is not None else 0
+        made = Heads(b, hq, hk, m, n, past, d, e, flat)
+        fits = made.k_shape == k.shape and made.v_shape == v.shape and d == dk and hk and hq and hq % hk == 0
+        if not fits:
+            self.fail("k and v that fit q, and query heads a multiple of theirs", f"{q}, {k}, {v}")
+        if (past_key is None) != (past_value is None):
+            self.fail("past_key and past_value together", "one of them")
+        for given, shape in ((past_key, (b, hk, past, d)), (past_value, (b, hk, past, e)), (nonpad, (b,))):
+            if given is not None and given.shape != shape:
+                self.fail(f"a tensor of shape {list(shape)}", given)
+        if nonpad is not None and past_key is not None:
+            self.fail("nonpad_kv_seqlen or past_key", "both")
+        self._check_mask(mask, made)
+        return made
+
+    def _check_mask(self, mask: TensorType | None, heads: Heads) -> None:
+        if mask is None:
+            return
+        full = (heads.batch, heads.q_heads, heads.queries, heads.total)
+        lead = zip(reversed(mask.shape[:-1]), reversed(full[:-1]), strict=False)
+        if not 1 <= mask.rank <= 4 or mask.shape[-1] > heads.total or any(d not in (1, n) for d, n in lead):
+            self.fail(f"attn_mask to broadcast to {list(full)}", mask)
+
+    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+        q, k, v = inputs[:3]
+        assert q is not None and k is not None and v is not None
+        for x in (q, k, v):
+            if x.dtype not in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.DOUBLE):
+                self.fail("q, k and v of float, float16, bfloat16 or double", x)
+        h = self.heads(*inputs)
+        y = (h.batch, h.queries, h.q_heads * h.v_size) if h.flat else (h.batch, h.q_heads, h.queries, h.v_size)
+        return (
+            TensorType(q.dtype, y),
+            TensorType(k.dtype, (h.batch, h.kv_heads, h.total, h.size)),
+            TensorType(v.dtype, (h.batch, h.kv_heads, h.total, h.v_size)),
+            TensorType(q.dtype, (h.batch, h.q_heads, h.queries, h.total)),
+        )
+
+    def scale_of(self, heads: Heads) -> float:
+        """The factor of q kᵀ."""
+        return self.scale if self.scale is not None else 1.0 / float(np.sqrt(max(heads.size, 1)))
+
+    def bias(self, heads: Heads, mask: Array | None, nonpad: Array | None, wide: Any) -> Array:
+        """What is added to the scores, broadcastable to [B, Hq, M, T]; -inf hides a key."""
+        shape = (heads.queries, heads.total)
+        hidden = np.zeros((1, 1, *shape), bool)
+        offset = np.full((1, 1, 1, 1), heads.past)
+        if nonpad is not None:
+            lengths = nonpad.reshape(-1, 1, 1, 1)
+            offset = lengths - heads.queries
+            hidden = hidden | (np.arange(heads.total) >= lengths)
+        distance = np.arange(heads.total) - (np.arange(heads.queries)[:, None] + offset)
+        left, right = self.windows
+        if self.is_causal:
+            hidden = hidden | (distance > 0)
+        if left >= 0:
+            hidden = hidden | (-distance > left)
+        if right >= 0:
+            hidden = hidden | (distance > right)
+        bias = np.zeros((1, 1, *shape), wide)
+        if mask is not None:
+            short = [(0, 0)] * (mask.ndim - 1) + [(0, heads.total - mask.shape[-1])]
+            added = np.where(mask, wide(0), wide(-np.inf)) if mask.dtype.kind == "b" else mask.astype(wide)
+            bias = bias + np.pad(added, short, constant_values=-np.inf)
+        return np.where(hidden, wide(-np.inf), bias)
+
+    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
+        q, k, v, mask, past_key, past_value, nonpad = _padded(inputs)
+        types = (None if x is None else TensorType(DType.from_numpy(x.dtype), x.shape) for x in inputs)
+        h = self.heads(*types)
+        wide: Any = np.float64 if q.dtype == np.float64 else np.float32
+        queries, keys, values = (h.split(x, n) for x, n in ((q, h.q_heads), (k, h.kv_heads), (v, h.kv_heads)))
+        if past_key is not None and past_value is not None:
+            keys = np.concatenate((past_key, keys), axis=2)
+            values = np.concatenate((past_value, values), axis=2)
+        group = h.q_heads // h.kv_heads
+        with np.errstate(all="ignore"):
+            all_keys = np.repeat(keys.astype(wide), group, axis=1)
+            scores = np.matmul(queries.astype(wide) * wide(self.scale_of(h)), all_keys.swapaxes(2, 3))
+            stages = [scores]
+            if self.softcap > 0:
+                scores = np.tanh(scores / wide(self.softcap)) * wide(self.softcap)
+            stages.append(scores)
+            bias = self.bias(h, mask, nonpad, wide)
+            stages.append(np.where(np.isneginf(bias), bias, scores + bias))
+            stages.append(_probabilities(stages[2]))
+            y = np.matmul(stages[3], np.repeat(values.astype(wide), group, axis=1))
+        if h.flat:
+            y = y.transpose(0, 2, 1, 3).reshape(h.batch, h.queries, h.q_heads * h.v_size)
+        return y.astype(q.dtype), keys, values, stages[self.qk_matmul_output_mode].astype(q.dtype)
+
+    def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
+        h = self.heads(*inputs)
+        whole = h.size % 4 == 0 and h.v_size % 4 == 0
+        return {1: (4, 2), 2: (5, 2)} if _padded(inputs)[4] is not None and whole else {}
+
+    def in_room(self, *inputs: TensorType | None) -> _InRoom:
+        attributes = attributes_of(self)
+        attributes["left_window_size"], attributes["right_window_size"] = self.windows
+        return _InRoom(**attributes, past_rows=self.heads(*inputs).past)
+
+    def rows_read(self, index: int, *inputs: TensorType | None) -> tuple[int, int] | None:
+        return (6, 0) if index in (1, 2) and _padded(inputs)[6] is not None else None
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        q, k, v, mask, _, _, _ = _padded(inputs)
+        if any(x.dtype is DType.DOUBLE for x in (q, k, v)) or (mask is not None and mask.dtype.is_wide):
+            raise Unsupported("64-bit types are exact on the host")
+        return lower_attention(self, target, self.heads(*inputs), _padded(inputs), self.infer(*inputs))
+
+
+def _padded(inputs: Any) -> list[Any]:
+    """All seven inputs; those not given are None."""
+    return [*inputs, *[None] * (7 - len(inputs))]
+
+
+def _probabilities(scores: Array) -> Array:
+    """Softmax along the last axis; 0 where every score is -inf."""
+    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    total = weights.sum(axis=-1, keepdims=True)
+    result: Array = weights / np.where(total == 0, 1, total)
+    return result
+
+
+@op("Attention", opsets=range(25, LATEST + 1), earlier={range(23, 25): "left_window_size right_window_size"})
+class Attention(_Attention):
+    """Sliding windows."""
+
+    left_window_size: int = -1
+    right_window_size: int = -1
+
+
+@op("Attention", opsets=range(1, 2), domain="pyruntime")
+class _InRoom(Attention):
+    """With caches [B, Hk, C, ·] in memory with room, of which `past_rows` count; the new rows are written there."""
+
+    past_rows: Any
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {1: 4, 2: 5}
+
+    def heads(self, *inputs: TensorType | None) -> Heads:
+        return super().heads(*counted(_padded(inputs), (4, 5), self.past_rows))
+
+    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+        made = super().infer(*counted(_padded(inputs), (4, 5), self.past_rows))
+        given = _padded(inputs)
+        return (made[0], given[4], given[5], *made[3:])

@@ -1,0 +1,340 @@
+"""Attention on the GPU: as one fused kernel, or, where scores are wanted, as products around a softmax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import (
+    Dispatch,
+    Operand,
+    Source,
+    Target,
+    elementwise,
+    gather_map,
+    inp,
+    out,
+    scratch,
+    strided_copy,
+)
+from pyruntime.kernels.attention.append import Append, Lengths, append
+from pyruntime.kernels.attention.attention import attend, fits
+from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.ir.epilogue import linear
+from pyruntime.kernels.ir.indexing import contiguous
+from pyruntime.kernels.products.matmul import Product, matmul
+from pyruntime.kernels.rows.rows import Rows, softmax_rows
+
+__all__ = ["Heads", "lower_attention"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Sizes of an attention: `size` components of queries and keys, `v_size` of values; `flat`: heads are packed."""
+
+    batch: int
+    q_heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    past: int
+    size: int
+    v_size: int
+    flat: bool
+
+    @property
+    def total(self) -> int:
+        """Keys with those of the past."""
+        return self.past + self.keys
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key head."""
+        return self.q_heads // self.kv_heads
+
+    @property
+    def k_shape(self) -> tuple[int, ...]:
+        """The shape k must have."""
+        return self._shape(self.kv_heads, self.keys, self.size)
+
+    @property
+    def v_shape(self) -> tuple[int, ...]:
+        """The shape v must have."""
+        return self._shape(self.kv_heads, self.keys, self.v_size)
+
+    def _shape(self, heads: int, positions: int, size: int) -> tuple[int, ...]:
+        return (self.batch, positions, heads * size) if self.flat else (self.batch, heads, positions, size)
+
+    def split(self, x: Array, heads: int) -> Array:
+        """x as [B, heads, positions, size]."""
+        return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2) if self.flat else x
+
+    def strides(self, heads: int, positions: int, size: int) -> tuple[int, int, int, int]:
+        """Strides of (batch, head, position, component) in an input or the output."""
+        if self.flat:
+            return positions * heads * size, size, heads * size, 1
+        return heads * positions * size, positions * size, size, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A tensor seen as [batch, head, position, component] through strides."""
+
+    operand: Operand
+    strides: tuple[int, ...]
+
+    def head_view(self) -> HeadView:
+        """What the fused kernel calls this."""
+        batch, head, position, component = self.strides
+        return HeadView(0, (batch, head, position, component))
+
+
+class _Lowering:
+    """Collects the dispatches of one attention."""
+
+    def __init__(self, op: Any, target: Target, heads: Heads, inputs: list[Any], outs: tuple[TensorType, ...]) -> None:
+        self.op = op
+        self.target = target
+        self.heads = heads
+        self.inputs = inputs
+        self.outs = outs
+        self.made: list[Dispatch] = []
+
+    def input(self, index: int) -> Operand | None:
+        """The node's input as an operand."""
+        given = self.inputs[index]
+        return None if given is None else inp(index, given)
+
+    def in_heads(self, view: _View, heads: int, positions: int, size: int) -> Operand:
+        """The view as a contiguous [B, heads, positions, size]; copied where it is not."""
+        shape = (self.heads.batch, heads, positions, size)
+        if view.strides == contiguous(shape):
+            return view.operand
+        y = scratch(view.operand.type.dtype, *shape)
+        self.made.append(strided_copy(self.target, "attention_heads", y, view.operand, 0, view.strides))
+        return y
+
+    def cache(self, new: int, past: int, present: int) -> _View:
+        """Keys or values with those of the past in front; the present output where it is wanted."""
+        h, x = self.heads, self.input(new)
+        assert x is not None
+        size = h.size if new == 1 else h.v_size
+        before = self.input(past)
+        wanted = self.op.wants(present)
+        view = _View(x, h.strides(h.kv_heads, h.keys, size))
+        if before is None and not wanted:
+            return view
+        y = out(present, self.outs[present]) if wanted else scratch(x.type.dtype, *self.outs[present].shape)
+        steps = contiguous(y.type.shape)
+        if self.op.overwrites:
+            into = Append(True, lengths=Lengths(h.past), into=True)
+            self.made += append(self.target, y, x, view.head_view(), h.keys, size, into)
+            return _View(y, steps)
+        if before is None:
+            self.made.append(strided_copy(self.target, "attention_present", y, x, 0, view.strides))
+            return _View(y, steps)
+        element = """
+  let c = i % params.size_c;
+  let t = (i / params.size_c) % params.total;
+  let bh = i / (params.size_c * params.total);
+  if (t < params.past) { return load_past((bh * params.past + t) * params.size_c + c); }
+  let b = bh / params.heads;
+  let h = bh - b * params.heads;
+  return load_x(b * params.strides.x + h * params.strides.y + (t - params.past) * params.strides.z + c);"""
+        values: dict[str, Any] = {
+            "strides": view.strides,
+            "size_c": size,
+            "total": h.total,
+            "past": h.past,
+            "heads": h.kv_heads,
+        }
+        sources = [Source("x", x), Source("past", before)]
+        self.made.append(gather_map(self.target, "attention_cache", y, sources, element, values))
+        return _View(y, steps)
+
+    def mask(self) -> Operand | None:
+        """What the fused kernel adds to the scores: the mask where it is of numbers and of the keys' length."""
+        given = self.input(3)
+        if given is None or (given.type.dtype is not DType.BOOL and given.type.shape[-1] == self.heads.total):
+            return given
+        return self.bias(mask_only=True)
+
+    def bias(self, mask_only: bool = False) -> Operand | None:
+        """The sum of all that is added to the scores, as float32 [B or 1, Hq or 1, M, T]; None: nothing is.
+
+        `mask_only`: without what positions hide.
+        """
+        h, mask = self.heads, self.input(3)
+        nonpad = None if mask_only else self.input(6)
+        left, right = (-1, -1) if mask_only else self.op.windows
+        causal = bool(self.op.is_causal) and not mask_only
+        if mask is None and nonpad is None and not causal and left < 0 and right < 0:
+            return None
+        shape: tuple[int, ...] = (1,) * 4
+        if mask is not None:
+            shape = (1,) * (4 - mask.type.rank) + mask.type.shape
+        batch = h.batch if nonpad is not None or shape[0] > 1 else 1
+        heads = h.q_heads if shape[1] > 1 else 1
+        y = scratch(DType.FLOAT, batch, heads, h.queries, h.total)
+        own = contiguous(shape)
+        values: dict[str, Any] = {
+            "strides": [0 if d == 1 else s for d, s in zip(shape[:3], own, strict=False)] + [0],
+            "total": h.total,
+            "queries": h.queries,
+            "heads": heads,
+            "width": shape[3],
+            "past": h.past,
+            "left": left,
+            "right": right,
+        }
+        sources = [Source(n, x) for n, x in (("mask", mask), ("nonpad", nonpad)) if x is not None]
+        element = _bias_code(mask, nonpad, causal, left, right)
+        name = "attention_bias" + "_causal" * causal + "_left" * (left >= 0) + "_right" * (right >= 0)
+        self.made.append(gather_map(self.target, name, y, sources, element, values, kinds=_SIGNED))
+        return y
+
+    def reach(self) -> Reach:
+        """The keys that positions let a query see."""
+        left, right = self.op.windows
+        behind = 0 if self.op.is_causal else right
+        return Reach(left, behind, self.heads.past)
+
+    def form(self, q: _View, k: _View, v: _View, y: _View) -> AttentionForm:
+        """The attention as its kernels take it."""
+        h = self.heads
+        sizes = (h.batch, h.q_heads, h.queries, h.total, h.size, h.v_size)
+        q_view, k_view, v_view, y_view = (x.head_view() for x in (q, k, v, y))
+        scale, cap = self.op.scale_of(h), max(0.0, float(self.op.softcap))
+        return AttentionForm(sizes, q_view, k_view, v_view, y_view, scale, True, h.group, cap, self.reach())
+
+    def composed(self, q: Operand, k: Operand, v: Operand, bias: Operand | None) -> None:
+        """Scores, softcap and bias, softmax, and the product with the values, each a kernel of its own."""
+        h, mode = self.heads, self.op.qk_matmul_output_mode
+        batch = (h.batch * h.kv_heads, h.group)
+        full = (h.batch, h.q_heads, h.queries, h.total)
+        wanted = self.op.wants(3)
+        scores = scratch(DType.FLOAT, *full)
+        a_strides = (h.group * h.queries * h.size, h.queries * h.size)
+        product = Product(h.queries, h.total, h.size, batch, a_strides, (h.total * h.size, 0), trans_b=True)
+        scaled = linear(None, h.total, self.op.scale_of(h), 1.0, 0, 0)
+        self.made += matmul(
+            self.target,
+            scores,
+            q,
+            k,
+            product,
+            scaled,
+        )
+        if wanted and mode == 0:
+            self.copy(scores, "x")
+        cap = float(self.op.softcap)
+        capped = "cap * hyperbolic_tangent(x / cap)" if cap > 0 else "x"
+        scalars = {"cap": cap} if cap > 0 else None
+        if wanted and mode == 1:
+            self.copy(scores, capped, scalars)
+        biased = scores
+        if bias is not None or cap > 0:
+            biased = scratch(DType.FLOAT, *full)
+            operands = {"x": scores, **({"bias": bias} if bias is not None else {})}
+            code = (
+                f"return {capped};" if bias is None else f"if (is_inf(bias)) {{ return bias; }} return {capped} + bias;"
+            )
+            self.made.append(elementwise(self.target, "attention_scores", operands, biased, code, scalars))
+        if wanted and mode == 2:
+            self.copy(biased, "x")
+        weights = scratch(DType.FLOAT, *full)
+        rows = Rows(h.batch * h.q_heads * h.queries, h.total, 1)
+        self.made.append(softmax_rows(self.target, weights, biased, rows, masked=True))
+        if wanted and mode == 3:
+            self.copy(weights, "x")
+        y = out(0, self.outs[0])
+        result = scratch(DType.FLOAT, h.batch, h.q_heads, h.queries, h.v_size) if h.flat else y
+        a_strides = (h.group * h.queries * h.total, h.queries * h.total)
+        product = Product(h.queries, h.v_size, h.total, batch, a_strides, (h.total * h.v_size, 0))
+        self.made += matmul(self.target, result, weights, v, product)
+        if h.flat:
+            self.packed(y, result)
+
+    def copy(self, x: Operand, expr: str, scalars: dict[str, float] | None = None) -> None:
+        """The scores output := expr(x)."""
+        self.made.append(elementwise(self.target, "attention_output", {"x": x}, out(3, self.outs[3]), expr, scalars))
+
+    def packed(self, y: Operand, x: Operand) -> None:
+        """y[b, m, h * E + e] := x[b, h, m, e]."""
+        h = self.heads
+        element = """
+  let e = i % params.size_e;
+  let h = (i / params.size_e) % params.heads;
+  let m = (i / (params.size_e * params.heads)) % params.queries;
+  let b = i / (params.size_e * params.heads * params.queries);
+  return load_x(((b * params.heads + h) * params.queries + m) * params.size_e + e);"""
+        values = {"size_e": h.v_size, "heads": h.q_heads, "queries": h.queries}
+        self.made.append(gather_map(self.target, "attention_pack", y, [Source("x", x)], element, values))
+
+
+_SIGNED = {"left": "i32", "right": "i32"}
+
+
+def _bias_code(mask: Operand | None, nonpad: Operand | None, causal: bool, left: int, right: int) -> str:
+    """WGSL of one element of the bias."""
+    lines = [
+        "let j = i % params.total;",
+        "let m = (i / params.total) % params.queries;",
+        "let h = (i / (params.total * params.queries)) % params.heads;",
+        "let b = i / (params.total * params.queries * params.heads);",
+        "let hidden = f32_bits(0xff800000u, params.total);",
+        "var offset = i32(params.past);",
+    ]
+    if nonpad is not None:
+        lines += [
+            "let length = i64_low(load_nonpad(b));",
+            "offset = length - i32(params.queries);",
+            "if (i32(j) >= length) { return hidden; }",
+        ]
+    lines.append("let distance = i32(j) - (i32(m) + offset);")
+    if causal:
+        lines.append("if (distance > 0) { return hidden; }")
+    if left >= 0:
+        lines.append("if (-distance > params.left) { return hidden; }")
+    if right >= 0:
+        lines.append("if (distance > params.right) { return hidden; }")
+    if mask is None:
+        lines.append("return 0.0;")
+    else:
+        lines += [
+            "if (j >= params.width) { return hidden; }",
+            "let at = b * params.strides.x + h * params.strides.y + m * params.strides.z + j;",
+            "if (!load_mask(at)) { return hidden; }\n  return 0.0;"
+            if mask.type.dtype is DType.BOOL
+            else "return f32(load_mask(at));",
+        ]
+    return "\n  ".join(lines)
+
+
+def lower_attention(
+    op: Any, target: Target, heads: Heads, inputs: list[Any], outs: tuple[TensorType, ...]
+) -> tuple[Dispatch, ...]:
+    """The dispatches of an Attention node."""
+    made = _Lowering(op, target, heads, inputs, outs)
+    h, q = heads, made.input(0)
+    assert q is not None
+    queries = _View(q, h.strides(h.q_heads, h.queries, h.size))
+    k, v = made.cache(1, 4, 1), made.cache(2, 5, 2)
+    if not op.wants(0) and not op.wants(3):
+        return tuple(made.made)
+    y = _View(out(0, outs[0]), h.strides(h.q_heads, h.queries, h.v_size))
+    form = made.form(queries, k, v, y)
+    types = {x.operand.type.dtype for x in (queries, k, v)}
+    parts = op.wants(3) or not fits(target, form) or len(types) > 1 or not (h.total and h.size)
+    if parts or not target.allows("attention_flash"):
+        made.composed(
+            made.in_heads(queries, h.q_heads, h.queries, h.size),
+            made.in_heads(k, h.kv_heads, h.total, h.size),
+            made.in_heads(v, h.kv_heads, h.total, h.v_size),
+            made.bias(),
+        )
+    else:
+        bound = (queries.operand, k.operand, v.operand, y.operand, made.mask(), made.input(6))
+        made.made += attend(target, form, AttentionTensors(*bound))
+    return tuple(made.made)

@@ -1,0 +1,1 @@
+"""If, Loop and Scan, and the subgraphs of operators."""

@@ -1,0 +1,44 @@
+"""Loop: `for` and `while` in one. Source: ONNX operator Loop."""
+
+from __future__ import annotations
+
+from pyruntime.ir import DType, Graph, ValueType
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.control.body import Body, BodyOp, empty_stack, permit, stacked, truth
+
+
+@op("Loop", opsets=range(1, LATEST + 1))
+class Loop(BodyOp):
+    """cond, v.., scan.. = body(i, cond, v..) for i = 0, 1, ... while i < M and cond.
+
+    M: int64, absent: no bound; cond: bool, absent: true. The last values of v (tensors, sequences, optionals) come
+    out first, then every trip's scan outputs, stacked along a new first axis.
+
+    Raises:
+        RuntimeException: more trips than `Limits.loop_trips`.
+    """
+
+    body: Graph
+
+    def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
+        own, outer = self.split(inputs)
+        bound, cond, *carried = own + [None] * (len(self.body.inputs) - len(own))
+        going = cond is None or truth(self, cond)
+        trips = None if bound is None else int(bound.value().reshape(()))
+        body = Body(self, self.body, outer)
+        if len(body.outputs) < 1 + len(carried):
+            self.fail(f"a body with the condition and {len(carried)} carried outputs", f"{len(body.outputs)} outputs")
+        scans: list[list[ValueType]] = [[] for _ in body.outputs[1 + len(carried) :]]
+        trip = 0
+        while going and (trips is None or trip < trips):
+            permit(self, trip)
+            again, *made = body(body.scalar(0, trip, DType.INT64), body.scalar(1, going, DType.BOOL), *carried)
+            going = truth(self, again)
+            carried = [*made[: len(carried)]]
+            for scan, value in zip(scans, made[len(carried) :], strict=True):
+                scan.append(value)
+            trip += 1
+        infos = body.outputs[1 + len(carried) :]
+        ends = [stacked(self, s) if s else empty_stack(self, i) for s, i in zip(scans, infos, strict=True)]
+        finals = [body.given(2 + k, value) for k, value in enumerate(carried)]
+        return (*finals, *ends)

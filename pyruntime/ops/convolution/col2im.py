@@ -1,0 +1,68 @@
+"""Col2Im: y[n, c, i] = sum over k, o with o * stride - pad + k * dilation = i of x[n, c * taps + k, o].
+
+Source: ONNX operator Col2Im (18).
+"""
+
+from __future__ import annotations
+
+import math
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
+from pyruntime.kernels.windows import Window
+from pyruntime.ops.base import LATEST, op, refuse_float64
+from pyruntime.ops.convolution.sliding import WindowOp, add_windows, volume
+
+
+@op("Col2Im", opsets=range(18, LATEST + 1))
+class Col2Im(WindowOp):
+    """x: [N, C * prod(block), L], the L blocks in row-major order; y: [N, C, image]. Any numeric type; bools are or-ed.
+
+    `image_shape` and `block_shape` decide the output's shape, so their values are needed while planning.
+    """
+
+    dilations: tuple[int, ...] | None = None
+
+    def blocks(self, x: tuple[int, ...], image: tuple[int, ...], block: tuple[int, ...]) -> Window:
+        """The window whose views the columns are. Raises InvalidGraph where x does not have its shape."""
+        if not image or len(image) != len(block) or min(*image, *block) < 1:
+            self.fail("image_shape and block_shape of equal length, 1 at least", f"{list(image)}, {list(block)}")
+        strides, dilations, pads = self.geometry(len(image), block)
+        try:
+            window = Window.over(image, block, strides, dilations, pads)
+        except ValueError as error:
+            self.fail("blocks that fit the padded image", error)
+        if len(x) != 3 or x[1] % window.taps or x[2] != window.pixels:
+            self.fail(f"columns [N, C * {window.taps}, {window.pixels}]", list(x))
+        return window
+
+    def infer(self, x: TensorType, image_shape: TensorType, block_shape: TensorType) -> tuple[TensorType, ...]:
+        if x.dtype is DType.STRING:
+            self.fail("a numeric type", x)
+        window = self.blocks(x.shape, image_shape.ints(), block_shape.ints())
+        return (x.with_shape(x.shape[0], x.shape[1] // window.taps, *window.input),)
+
+    def evaluate(self, x: Array, image_shape: Array, block_shape: Array) -> tuple[Array, ...]:
+        window = self.blocks(x.shape, tuple(map(int, image_shape)), tuple(map(int, block_shape)))
+        columns = x.reshape(x.shape[0], x.shape[1] // window.taps, *window.kernel, *window.output)
+        return (add_windows(columns, window),)
+
+    def lower(
+        self, target: Target, x: TensorType, image_shape: TensorType, block_shape: TensorType
+    ) -> tuple[Dispatch, ...]:
+        refuse_float64(x)
+        (y,) = self.infer(x, image_shape, block_shape)
+        window = volume(self.blocks(x.shape, image_shape.ints(), block_shape.ints()))
+        flags = {"WIDE": int(x.dtype.is_wide), "BOOLEAN": int(x.dtype is DType.BOOL)}
+        taps = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
+        kernel = template("col2im", x.dtype, **taps, **{k: v for k, v in flags.items() if v})
+        params = params_of(
+            kernel,
+            image=[*window.input, math.prod(window.input)],
+            blocks=[*window.output, window.pixels],
+            strides=list(window.strides),
+            dilations=list(window.dilations),
+            pads=list(window.begin),
+            size=y.size,
+        )
+        return (Dispatch(kernel, (inp(0, x), out(0, y)), target.grid(-(-y.size // 4)), params, flops=x.size),)

@@ -1,0 +1,152 @@
+"""Conv: y[n, m, o] = sum over c, k of x[n, c, o * stride - pad + k * dilation] * w[m, c, k] + b[m].
+
+Source: ONNX operator Conv (1, 11, 22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.convolution.convolution import convolve
+from pyruntime.kernels.convolution.operands import Convolution
+from pyruntime.kernels.windows import Window
+from pyruntime.ops.base import LATEST, op, refuse_float64
+from pyruntime.ops.convolution.sliding import (
+    SlidingOp,
+    WindowOp,
+    accumulator,
+    padded,
+    taps,
+    trailing,
+    volume,
+    windows,
+)
+
+__all__ = ["Conv", "convolution", "convolved", "convolved_shape"]
+
+TILE = 1 << 21
+"""Elements of the im2col matrix of a tile: 8 MB of float32, work enough for a product on several threads."""
+
+CACHED = 1 << 18
+"""Elements of a tile that is summed tap by tap, which a cache holds."""
+
+
+def convolved_shape(op: WindowOp, x: TensorType, w: TensorType, group: int) -> Window:
+    """The window of a convolution of x: [N, C, D1 .. Dn] with w: [M, C / group, K1 .. Kn]. Raises InvalidGraph."""
+    spatial = op.spatial(x)
+    kernel = tuple(getattr(op, "kernel_shape", None) or w.shape[2:])
+    if w.rank != x.rank or kernel != w.shape[2:]:
+        op.fail(f"weights [M, C / group, {', '.join(['k'] * len(spatial))}] of the kernel's shape", f"{w} for {x}")
+    if group < 1 or x.shape[1] != w.shape[1] * group or w.shape[0] % group:
+        op.fail(f"{group} groups of {w.shape[1]} input channels, and output channels in {group} groups", f"{x}, {w}")
+    return op.window(spatial, kernel)
+
+
+def convolution(x: Array, w: Array, window: Window, group: int) -> Array:
+    """x: [N, C, D1 .. Dn] convolved with w: [M, C / group, K1 .. Kn]; in the arrays' own type, without bias."""
+    y = np.zeros((x.shape[0], w.shape[0], *window.output), x.dtype)
+    for at, tile in convolved(x, w, window, group, lambda part: part):
+        y[at] = tile
+    return y
+
+
+def convolved(
+    x: Array, w: Array, window: Window, group: int, read: Callable[[Array], Array]
+) -> Iterator[tuple[tuple[slice, ...], Array]]:
+    """`convolution` in tiles: where each lies in y, and its sums.
+
+    im2col and a matrix product; tap by tap for depthwise weights.
+
+    Args:
+        read: makes a part of x an array of w's type.
+    """
+    maps, per_group = w.shape[0] // group, w.shape[1]
+    if not window.pixels or not x.shape[0] or not w.shape[0]:
+        return
+    if not x.size:
+        yield (slice(None), slice(None)), np.zeros((x.shape[0], w.shape[0], *window.output), w.dtype)
+        return
+    weights = w.reshape(group, maps, per_group, *window.kernel)
+    axis = int(np.argmax(window.output))
+    each, most = (maps, CACHED) if per_group == 1 else (max(maps, per_group * window.taps), TILE)
+    for images, groups, rows in _tiles(x.shape[0], group, window, axis, each, most):
+        seen, part = window.part(axis, rows)
+        channels = slice(groups.start * per_group, groups.stop * per_group)
+        source = padded(read(x[(images, channels, *(slice(None),) * axis, seen)]), part)
+        product = _tap_by_tap if per_group == 1 else _by_columns
+        tile = product(source, weights[groups], part)
+        at = (images, slice(groups.start * maps, groups.stop * maps), *(slice(None),) * axis, rows)
+        yield at, tile.reshape(tile.shape[0], -1, *part.output)
+
+
+def _tiles(
+    images: int, group: int, window: Window, axis: int, each: int, most: int
+) -> Iterator[tuple[slice, slice, slice]]:
+    """Images, groups and outputs along `axis` that make tiles of `most` elements, `each` for an output of a group."""
+    length = window.output[axis]
+    plane = window.pixels * each
+    many = max(1, most // (plane * group))
+    rows = min(length, max(1, most * length // plane))
+    groups = group if plane * group <= most else max(1, most // plane)
+    for n in range(0, images, many):
+        for g in range(0, group, groups):
+            for r in range(0, length, rows):
+                yield slice(n, min(n + many, images)), slice(g, min(g + groups, group)), slice(r, min(r + rows, length))
+
+
+def _by_columns(seen: Array, weights: Array, window: Window) -> Array:
+    """[N, group, M / group, pixels] by a matrix of what each tap sees."""
+    group, maps, per_group = weights.shape[:3]
+    depth = per_group * window.taps
+    columns = windows(seen, window).reshape(seen.shape[0], group, depth, window.pixels)
+    y: Array = np.matmul(weights.reshape(group, maps, depth), columns)
+    return y
+
+
+def _tap_by_tap(seen: Array, weights: Array, window: Window) -> Array:
+    """[N, group, M / group, O1 .. On] where every group has one channel."""
+    group, maps = weights.shape[:2]
+    seen = seen.reshape(seen.shape[0], group, 1, *seen.shape[2:])
+    y = np.zeros((seen.shape[0], group, maps, *window.output), seen.dtype)
+    product = np.empty_like(y)
+    for tap, slices in taps(window):
+        weight = weights[trailing(0, *tap)].reshape(group, maps, *(1,) * window.rank)
+        y += np.multiply(seen[trailing(*slices)], weight, out=product)
+    return y
+
+
+@op("Conv", opsets=range(1, LATEST + 1))
+class Conv(SlidingOp):
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; b: [M]; floats. Halves are accumulated in float32."""
+
+    group: int = 1
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...] | None = None
+
+    def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType, ...]:
+        self.same_dtype(x, w, b)
+        window = convolved_shape(self, x, w, self.group)
+        if b is not None and b.shape != w.shape[:1]:
+            self.fail(f"a bias [{w.shape[0]}]", b)
+        return (x.with_shape(x.shape[0], w.shape[0], *window.output),)
+
+    def evaluate(self, x: Array, w: Array, b: Array | None = None) -> tuple[Array, ...]:
+        window = self.window(x.shape[2:], w.shape[2:])
+        sums = accumulator(x.dtype)
+        y = convolution(x.astype(sums, copy=False), w.astype(sums, copy=False), window, self.group)
+        if b is not None:
+            y += b.reshape(-1, *(1,) * window.rank)
+        return (y.astype(x.dtype, copy=False),)
+
+    def lower(self, target: Target, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[Dispatch, ...]:
+        refuse_float64(x)
+        (y,) = self.infer(x, w, b)
+        window = volume(convolved_shape(self, x, w, self.group))
+        bias = None if b is None else inp(2, b)
+        maps, channels = w.shape[:2]
+        operands = (inp(0, x), inp(1, w), out(0, y), bias)
+        return convolve(target, Convolution(window, self.group, channels, maps // self.group, *operands))

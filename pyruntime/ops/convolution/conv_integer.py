@@ -1,0 +1,220 @@
+"""ConvInteger and QLinearConv: convolution of 8-bit integers, exact in int32.
+
+    ConvInteger   y = conv(x - x_zero_point, w - w_zero_point)
+    QLinearConv   y = saturate(round((that + B) * x_scale * w_scale / y_scale) + y_zero_point)
+
+Rounding is half to even; zero points and scales of w are scalars or one an output channel.
+Source: ONNX operators ConvInteger (10), QLinearConv (10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, out, scratch
+from pyruntime.kernels.convolution.convolution import convolve
+from pyruntime.kernels.convolution.operands import Convolution
+from pyruntime.kernels.windows import Window
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.convolution.conv import convolved, convolved_shape
+from pyruntime.ops.convolution.sliding import SlidingOp, volume
+from pyruntime.ops.quantization.requantize import finished
+
+BYTES = (DType.INT8, DType.UINT8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _IntegerConv(SlidingOp):
+    """What both share: the exact int32 convolution."""
+
+    group: int = 1
+    dilations: tuple[int, ...] | None = None
+    kernel_shape: tuple[int, ...] | None = None
+
+    def check(self, x: TensorType, w: TensorType, *others: tuple[str, TensorType | None, int]) -> Window:
+        """The window. `others`: name, type and number of elements (scalars have 1, channels of w more)."""
+        if x.dtype not in BYTES or w.dtype not in BYTES:
+            self.fail("8-bit x and w", f"{x}, {w}")
+        for name, given, count in others:
+            if given is not None and given.size not in (1, count):
+                self.fail(f"{name} of 1 element{f' or {count}' if count > 1 else ''}", given)
+        return convolved_shape(self, x, self.plain(w), self.group)
+
+    def plain(self, w: TensorType) -> TensorType:
+        """The type of w: [M, C / group, K1 .. Kn]."""
+        return w
+
+    def plainly(self, w: Array) -> Array:
+        """w: [M, C / group, K1 .. Kn]."""
+        return w
+
+    def exact(
+        self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None, others: int = 0
+    ) -> Iterator[tuple[tuple[slice, ...], Array]]:
+        """The convolution of the differences in tiles of exact floats: where each lies in y, and its sums.
+
+        float32 where it holds every partial sum, and sums plus `others`; else float64: 2^53 / 2^16 products fit.
+        """
+        w = self.plainly(w)
+        window = self.window(x.shape[2:], w.shape[2:])
+        weights = w.astype(np.float64)
+        if w_zero is not None:
+            weights -= w_zero.reshape(-1, *(1,) * (w.ndim - 1))
+        zero = 0 if x_zero is None else int(x_zero.reshape(()))
+        limits = np.iinfo(x.dtype)
+        largest = max(limits.max - zero, zero - limits.min)
+        reach = largest * np.abs(weights).sum(axis=tuple(range(1, w.ndim))).max(initial=0) + others
+        wide = np.float32 if reach < 1 << 24 else np.float64
+
+        def read(part: Array) -> Array:
+            return np.subtract(part, zero, dtype=wide, casting="unsafe")
+
+        return convolved(x, weights.astype(wide), window, self.group, read)
+
+    def exactly(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
+        """The convolution of the differences into int32 y."""
+        plain = self.plain(w.type)
+        window = volume(convolved_shape(self, x.type, plain, self.group))
+        maps, channels = plain.shape[:2]
+        x_zero, w_zero = zeros
+        return Convolution(window, self.group, channels, maps // self.group, x, w, y, None, x_zero, w_zero)
+
+
+@op("ConvInteger", opsets=range(10, LATEST + 1))
+class ConvInteger(_IntegerConv):
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; int8 or uint8 each. y: int32."""
+
+    def infer(
+        self, x: TensorType, w: TensorType, x_zero: TensorType | None = None, w_zero: TensorType | None = None
+    ) -> tuple[TensorType, ...]:
+        window = self.check(x, w, ("x_zero_point", x_zero, 1), ("w_zero_point", w_zero, w.shape[0]))
+        return (TensorType(DType.INT32, (x.shape[0], w.shape[0], *window.output)),)
+
+    def evaluate(
+        self, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
+    ) -> tuple[Array, ...]:
+        window = self.window(x.shape[2:], self.plainly(w).shape[2:])
+        y = np.zeros((x.shape[0], w.shape[0], *window.output), np.int32)
+        for at, sums in self.exact(x, w, x_zero, w_zero):
+            y[at] = _wrapped(sums)
+        return (y,)
+
+    def lower(
+        self,
+        target: Target,
+        x: TensorType,
+        w: TensorType,
+        x_zero: TensorType | None = None,
+        w_zero: TensorType | None = None,
+    ) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(x, w, x_zero, w_zero)
+        zeros = (None if x_zero is None else inp(2, x_zero), None if w_zero is None else inp(3, w_zero))
+        return convolve(target, self.exactly(inp(0, x), inp(1, w), out(0, y), zeros))
+
+
+@op("QLinearConv", opsets=range(10, LATEST + 1))
+class QLinearConv(_IntegerConv):
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; B: int32 [M]; y of y_zero_point's type, int8 or uint8."""
+
+    def infer(
+        self,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType,
+        w: TensorType,
+        w_scale: TensorType,
+        w_zero: TensorType,
+        y_scale: TensorType,
+        y_zero: TensorType,
+        b: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        maps = w.shape[0]
+        window = self.check(
+            x,
+            w,
+            ("x_scale", x_scale, 1),
+            ("x_zero_point", x_zero, 1),
+            ("w_scale", w_scale, maps),
+            ("w_zero_point", w_zero, maps),
+            ("y_scale", y_scale, 1),
+            ("y_zero_point", y_zero, 1),
+        )
+        if b is not None and b.shape != (maps,):
+            self.fail(f"a bias [{maps}]", b)
+        return (TensorType(y_zero.dtype, (x.shape[0], maps, *window.output)),)
+
+    def evaluate(
+        self,
+        x: Array,
+        x_scale: Array,
+        x_zero: Array,
+        w: Array,
+        w_scale: Array,
+        w_zero: Array,
+        y_scale: Array,
+        y_zero: Array,
+        b: Array | None = None,
+    ) -> tuple[Array, ...]:
+        window = self.window(x.shape[2:], self.plainly(w).shape[2:])
+        column = (w.shape[0], *(1,) * (x.ndim - 2))
+        bias = np.zeros(column, np.int32) if b is None else b.reshape(column)
+        small = bias.astype(np.float32)
+        factor = np.broadcast_to(_multiplier(x_scale, w_scale, y_scale).reshape(-1, *column[1:]), column)
+        zero, limits = np.float32(y_zero.reshape(())), np.iinfo(y_zero.dtype)
+        y = np.full((x.shape[0], w.shape[0], *window.output), y_zero.reshape(()))
+        for at, sums in self.exact(x, w, x_zero, w_zero, int(np.abs(bias.astype(np.int64)).max(initial=0))):
+            if sums.dtype == np.float32:
+                sums += small[at[1]]
+            else:
+                sums = (_wrapped(sums) + bias[at[1]]).astype(np.float32)
+            sums *= factor[at[1]]
+            np.rint(sums, out=sums)
+            sums += zero
+            y[at] = np.clip(sums, np.float32(limits.min), np.float32(limits.max), out=sums)
+        return (y,)
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        given = (*inputs, None)[:9]
+        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b = given
+        assert x and x_scale and x_zero and w and w_scale and w_zero and y_scale and y_zero
+        (y,) = self.infer(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)
+        sums = scratch(DType.INT32, *y.shape)
+        conv = self.exactly(inp(0, x), inp(3, w), sums, (inp(2, x_zero), inp(5, w_zero)))
+        column = (1,) * (y.rank - 2)
+        operands = {"zero": _column(inp(7, y_zero), column)}
+        value = "x"
+        if b is not None:
+            operands["bias"] = _column(inp(8, b), column)
+            value = "(x + bias)"
+        # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
+        if x_scale.is_known and w_scale.is_known and y_scale.is_known:
+            factor = _multiplier(x_scale.value(), w_scale.value(), y_scale.value())
+            operands["factor"] = _column(constant(Constant.from_array(factor)), column)
+            scale = "factor"
+        else:
+            names = (("x_scale", 1, x_scale), ("w_scale", 4, w_scale), ("y_scale", 6, y_scale))
+            operands |= {name: _column(inp(i, t), column) for name, i, t in names}
+            scale = "(x_scale * w_scale / y_scale)"
+        low, high = (-128, 127) if y.dtype is DType.INT8 else (0, 255)
+        scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"
+        expr = f"{y.dtype.compute}(clamp({scaled}, {low}, {high}))"
+        return finished(target, convolve(target, conv), sums, out(0, y), "requantize", operands, expr)
+
+
+def _wrapped(sums: Array) -> Array:
+    """Exact floats modulo 2^32, as int32."""
+    return sums.astype(np.int64).astype(np.int32)
+
+
+def _multiplier(x_scale: Array, w_scale: Array, y_scale: Array) -> Array:
+    """x_scale * w_scale / y_scale in float32, one number or one an output channel."""
+    return np.asarray(x_scale.reshape(()) * w_scale.reshape(-1) / y_scale.reshape(()), np.float32)
+
+
+def _column(operand: Operand, spatial: tuple[int, ...]) -> Operand:
+    """The operand seen as [elements, 1, .. 1], to broadcast over images and pixels."""
+    return replace(operand, type=TensorType(operand.type.dtype, (operand.type.size, *spatial)))

@@ -1,0 +1,154 @@
+"""What operators with sliding windows share: their attributes, and NumPy views of what windows see."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels.windows import PADDINGS, Window, as_volume
+from pyruntime.ops.base import Op, Unsupported
+
+__all__ = [
+    "SlidingOp",
+    "WindowOp",
+    "accumulator",
+    "add_windows",
+    "padded",
+    "taps",
+    "trailing",
+    "volume",
+    "windows",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowOp(Op):
+    """Attributes of every operator with windows."""
+
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def padding(self) -> str:
+        """`auto_pad`, where the operator has it."""
+        return getattr(self, "auto_pad", "") or "NOTSET"
+
+    def spatial(self, x: TensorType) -> tuple[int, ...]:
+        """D1 .. Dn of x: [N, C, D1 .. Dn]. Raises InvalidGraph where there is none."""
+        if x.rank < 3:
+            self.fail("an input [N, C, D1, ...] with at least one spatial axis", x)
+        return x.shape[2:]
+
+    def geometry(self, rank: int, kernel: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Checked strides, dilations and pads for `rank` spatial axes. Raises InvalidGraph."""
+        ones = (1,) * rank
+        strides = self.strides or ones
+        dilations = getattr(self, "dilations", None) or ones
+        pads = self.pads or (0,) * (2 * rank)
+        for name, values, count in (
+            ("kernel_shape", kernel, rank),
+            ("strides", strides, rank),
+            ("dilations", dilations, rank),
+            ("pads", pads, 2 * rank),
+        ):
+            if len(values) != count:
+                self.fail(f"{count} numbers in {name} for {rank} spatial axes", list(values))
+            if name != "pads" and min(values) < 1:
+                self.fail(f"{name} of at least 1", list(values))
+        if self.padding not in PADDINGS:
+            self.fail(f"auto_pad to be one of {', '.join(PADDINGS)}", self.padding)
+        return strides, dilations, pads
+
+    def window(self, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil: bool | None = None) -> Window:
+        """The window over spatial axes D1 .. Dn; `ceil`: how a pooling rounds, None for a convolution.
+
+        Raises:
+            InvalidGraph: attributes and shape do not fit.
+        """
+        strides, dilations, pads = self.geometry(len(spatial), kernel)
+        try:
+            return Window.over(spatial, kernel, strides, dilations, pads, self.padding, ceil)
+        except ValueError as error:
+            self.fail("windows that fit the padded input", error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlidingOp(WindowOp):
+    """Attributes of the operators that can pad by themselves."""
+
+    auto_pad: str = "NOTSET"
+
+
+def volume(window: Window) -> Window:
+    """`as_volume` for `lower`. Raises Unsupported for more than three spatial axes."""
+    try:
+        return as_volume(window)
+    except ValueError as error:
+        raise Unsupported(str(error)) from None
+
+
+def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type sums over elements of `dtype` are computed in: float32 for halves."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def trailing(*index: int | slice) -> tuple[Any, ...]:
+    """The index of an array whose last axes are indexed by `index`."""
+    return (..., *index)
+
+
+def padded(x: Array, window: Window, fill: Any = 0) -> Array:
+    """x: [N, C, D1 .. Dn] padded with `fill` (cropped where negative) so that every window lies inside."""
+    widths = [(b, e) for b, e in zip(window.begin, window.needed, strict=True)]
+    cut = tuple(slice(max(0, -b), n + min(0, e)) for (b, e), n in zip(widths, window.input, strict=True))
+    x = x[trailing(*cut)]
+    if all(b <= 0 and e <= 0 for b, e in widths):
+        return x
+    grow = [(max(0, b), max(0, e)) for b, e in widths]
+    result: Array = np.pad(x, [(0, 0)] * (x.ndim - len(grow)) + grow, constant_values=fill)
+    return result
+
+
+def windows(x: Array, window: Window) -> Array:
+    """View [N, C, K1 .. Kn, O1 .. On] of a `padded` x: what each tap sees at each output."""
+    lead, step = x.ndim - window.rank, x.strides[x.ndim - window.rank :]
+    by_tap = [s * d for s, d in zip(step, window.dilations, strict=True)]
+    by_output = [s * t for s, t in zip(step, window.strides, strict=True)]
+    shape = (*x.shape[:lead], *window.kernel, *window.output)
+    return as_strided(x, shape, (*x.strides[:lead], *by_tap, *by_output), writeable=False)
+
+
+def taps(window: Window) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Each tap (k1 .. kn) with the slices of a `padded` input that it sees, in row-major order of the kernel."""
+    for tap in itertools.product(*map(range, window.kernel)):
+        starts = [k * d for k, d in zip(tap, window.dilations, strict=True)]
+        yield (
+            tap,
+            tuple(
+                slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, window.output, window.strides, strict=True)
+            ),
+        )
+
+
+def add_windows(columns: Array, window: Window) -> Array:
+    """The transpose of `windows`: [.., K1 .. Kn, O1 .. On] added up where taps fall on [.., D1 .. Dn].
+
+    Positions no tap reaches are 0; what falls on padding is dropped.
+    """
+    lead = columns.shape[: columns.ndim - 2 * window.rank]
+    reach = [(o - 1) * s + e for o, s, e in zip(window.output, window.strides, window.extent, strict=True)]
+    front = [max(0, -b) for b in window.begin]
+    total = [max(r + f, max(0, b) + i) for r, f, b, i in zip(reach, front, window.begin, window.input, strict=True)]
+    y = np.zeros((*lead, *total), columns.dtype)
+    for tap, seen in taps(window):
+        seen = tuple(slice(s.start + f, s.stop + f, s.step) for s, f in zip(seen, front, strict=True))
+        y[trailing(*seen)] += columns[trailing(*tap, *(slice(None),) * window.rank)]
+    kept = tuple(slice(max(0, b), max(0, b) + i) for b, i in zip(window.begin, window.input, strict=True))
+    result: Array = y[trailing(*kept)]
+    return result

@@ -1,0 +1,1 @@
+"""Operators that make tensors out of sizes and attributes."""

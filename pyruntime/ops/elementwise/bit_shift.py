@@ -1,0 +1,52 @@
+"""BitShift: y = a << b or a >> b. Source: ONNX operator BitShift."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.elementwise.elementwise import INTEGERS, Elementwise, Expression, compute_class
+
+LEFT = {
+    "i32": "bitcast<i32>(u32_shl(bitcast<u32>(a), bitcast<u32>(b)))",
+    "u32": "u32_shl(a, b)",
+    "i64": "u64_shl(a, u64_shift_count(b))",
+    "u64": "u64_shl(a, u64_shift_count(b))",
+}
+RIGHT = {
+    "i32": "i32_shr(a, bitcast<u32>(b))",
+    "u32": "u32_shr(a, b)",
+    "i64": "i64_shr(a, u64_shift_count(b))",
+    "u64": "u64_shr(a, u64_shift_count(b))",
+}
+
+
+@op("BitShift", opsets=range(11, LATEST + 1))
+class BitShift(Elementwise):
+    """y = a shifted by b bits; to the right copies of the sign move in
+
+    Counts that are negative or not less than the width shift everything out: 0, or -1 for a negative `a` to the right.
+    """
+
+    names = ("a", "b")
+    dtypes = INTEGERS
+
+    direction: str
+
+    def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
+        if self.direction not in ("LEFT", "RIGHT"):
+            self.fail("direction to be 'LEFT' or 'RIGHT'", repr(self.direction))
+        return super().infer(a, b)
+
+    def compute(self, a: Array, b: Array) -> Array:
+        width = 8 * a.dtype.itemsize
+        out = (b < 0) | (b >= width)
+        count = np.where(out, width - 1, b).astype(a.dtype)
+        if self.direction == "LEFT":
+            return np.where(out, 0, np.left_shift(a, count))
+        return np.where(out & (a >= 0), 0, np.right_shift(a, count))
+
+    def expression(self, *dtypes: DType | None) -> Expression | None:
+        code = (LEFT if self.direction == "LEFT" else RIGHT).get(compute_class(dtypes[0]) if dtypes[0] else "")
+        return Expression(code, self.names) if code else None

@@ -1,0 +1,1 @@
+"""Operators that passes write and models do not have."""

@@ -1,0 +1,83 @@
+"""AttentionProduct: an attention and the product of its rows with packed weights. Made by passes, not by models.
+
+Where attention of few queries deals keys out over workgroups, a dispatch joins what they found, and the next one is the
+product that reads it. A product of few rows reads each row in every workgroup anyway, so it joins the shares itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyruntime.ir import Array, TensorType, ValueType
+from pyruntime.kernels import Dispatch, Operand, Role, Target, scratch
+from pyruntime.kernels.ir.dispatch import Shares
+from pyruntime.ops.base import Op, op
+from pyruntime.ops.caches import CacheOp, overwritten
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
+
+__all__ = ["AttentionProduct"]
+
+
+@op("AttentionProduct", opsets=range(1, 2), domain="pyruntime")
+class AttentionProduct(CacheOp):
+    """The inputs of `attention`, `count` of them, then those of `base` behind its first, which is the attention's y.
+
+    Outputs: that of `base`, then the others of `attention`, by the numbers that they have there.
+
+    base: a MatMulNBits, with a tail or not.
+    """
+
+    attention: Op
+    base: MatMulNBits | WithTail
+    count: int
+
+    @property
+    def title(self) -> str:
+        """The operators it fuses, such as 'GroupQueryAttention + MatMulNBits + Add'."""
+        return f"{self.attention.title} + {self.base.title}"
+
+    @property
+    def overwrites(self) -> Mapping[int, int]:
+        return overwritten(self.attention)
+
+    def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
+        made: tuple[Any, ...] = self.attention.infer(*inputs[: self.count])
+        rows, *others = made
+        return (*self.base.infer(rows, *inputs[self.count :]), *others)
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:
+        rows, *others = self.attention.evaluate_typed(types[: self.count], *inputs[: self.count])
+        kind: Any = self.attention.infer(*types[: self.count])[0]
+        made = self.base.evaluate_typed((kind, *types[self.count :]), rows, *inputs[self.count :])
+        return (*made, *others)
+
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        kind: Any = self.attention.infer(*inputs[: self.count])[0]
+        given: tuple[TensorType, ...] = (kind, *inputs[self.count :])
+        first = self.attention.lower(target, *inputs[: self.count])
+        shares = first[-1].shares if first else None
+        joined = self._joined(target, shares, given) if shares is not None else None
+        if joined is not None:
+            return (*first[:-1], *self._numbered(joined))
+        rows = scratch(kind.dtype, *kind.shape)
+        product = (d.with_operand(Role.INPUT, 0, rows) for d in self.base.lower(target, *given))
+        return (*(d.with_operand(Role.OUTPUT, 0, rows) for d in first), *self._numbered(product, rows))
+
+    def _joined(self, target: Target, shares: Shares, given: tuple[TensorType, ...]) -> tuple[Dispatch, ...] | None:
+        """The product that joins its rows; None where its kernel does not."""
+        base = self.base
+        if not isinstance(base, WithTail):
+            return base.joining(target, shares, *given)
+        inner: Any = base.base
+        return base.attached(target, given, lambda _: inner.joining(target, shares, *given[: base.count]))
+
+    def _numbered(self, product: Any, rows: Operand | None = None) -> Iterator[Dispatch]:
+        """Dispatches of `base`, whose inputs have the numbers that they have here."""
+        for dispatch in product:
+            operands = tuple(
+                replace(o, index=o.index + self.count - 1) if o.role is Role.INPUT else o for o in dispatch.operands
+            )
+            yield replace(dispatch, operands=operands)

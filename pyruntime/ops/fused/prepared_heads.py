@@ -1,0 +1,166 @@
+"""PreparedHeads: rows of queries, keys and values made ready for attention. Made by passes, not by models.
+
+    y_p = concat(past_p, turn(norm(x_p)))  along the rows of heads, each step where part p has it
+
+norm: x / sqrt(mean(x²) + epsilon) · weight over the components of a head; turn: rotary embedding (Su et al., 2021). All
+is computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.attention.description import HeadView
+from pyruntime.kernels.attention.prepared_heads import Rows, Tables, prepare_heads
+from pyruntime.ops.base import Unsupported, attributes_of, op
+from pyruntime.ops.caches import CacheOp
+
+__all__ = ["Part", "PreparedHeads"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One output.
+
+    Attributes:
+        x: the input of which `view` is [B, H, N, D] = `sizes`; D a multiple of 4, at most 256.
+        past: the input [B, H, P, D] whose rows come first; -1: none. weight: the input [D] of the norm; -1: no norm.
+        angles: strides of cosines and sines over [B, H, N, columns]; None: it is not turned.
+    """
+
+    x: int
+    view: HeadView
+    sizes: tuple[Any, Any, Any, int]
+    past: int = -1
+    weight: int = -1
+    angles: tuple[Any, Any, Any, Any] | None = None
+
+
+@op("PreparedHeads", opsets=range(1, 2), domain="pyruntime")
+class PreparedHeads(CacheOp):
+    """parts: one for each output. tables: the inputs that are cosines and sines, of what turns.
+
+    turning: components that turn, the first of D. width: columns of the tables: `turning`, or half of it, one a pair.
+    interleaved: pairs are (2j, 2j + 1), not (j, j + turning / 2).
+    """
+
+    parts: tuple[Part, ...]
+    tables: tuple[int, int] = (-1, -1)
+    turning: int = 0
+    width: int = 0
+    interleaved: bool = False
+    epsilon: float = 0.0
+
+    def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
+        dtype = self.same_dtype(*inputs)
+        return tuple(TensorType(dtype, self._shape(part, inputs)) for part in self.parts)
+
+    def _shape(self, part: Part, inputs: Any) -> tuple[Any, ...]:
+        batch, heads, rows, size = part.sizes
+        if part.past >= 0:
+            rows = inputs[part.past].shape[2] + rows
+        return (batch, heads, rows, size)
+
+    def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
+        return tuple(self._placed(i, self._fresh(part, inputs), inputs) for i, part in enumerate(self.parts))
+
+    def _placed(self, index: int, rows: Array, inputs: tuple[Array, ...]) -> Array:
+        past = self.parts[index].past
+        return rows if past < 0 else np.concatenate((inputs[past], rows), axis=2)
+
+    def _fresh(self, part: Part, inputs: tuple[Array, ...]) -> Array:
+        """The new rows of a part."""
+        x = inputs[part.x]
+        rows = part.view.array(x, part.sizes).astype(np.float32)
+        if part.weight >= 0:
+            spread = np.mean(np.square(rows, dtype=np.float64), axis=-1, keepdims=True)
+            rows = (rows / np.sqrt(spread + self.epsilon) * inputs[part.weight]).astype(np.float32)
+        if part.angles is not None:
+            rows = self._turned(rows, part, inputs)
+        return rows.astype(x.dtype)
+
+    def _turned(self, rows: Array, part: Part, inputs: tuple[Array, ...]) -> Array:
+        assert part.angles is not None
+        at = HeadView(0, part.angles)
+        c, s = (at.array(inputs[i], (*part.sizes[:3], self.width)).astype(np.float32) for i in self.tables)
+        half = self.turning // 2
+        first, second = slice(0, half), slice(half, self.turning)
+        if self.interleaved:
+            first, second = slice(0, self.turning, 2), slice(1, self.turning, 2)
+        ways = (first, second) if self.width == self.turning else (slice(None), slice(None))
+        y = rows.copy()
+        y[..., first] = rows[..., first] * c[..., ways[0]] - rows[..., second] * s[..., ways[0]]
+        y[..., second] = rows[..., second] * c[..., ways[1]] + rows[..., first] * s[..., ways[1]]
+        return y
+
+    def appends(self, *inputs: TensorType) -> dict[int, tuple[int, int]]:
+        return {i: (part.past, 2) for i, part in enumerate(self.parts) if part.past >= 0}
+
+    def in_room(self, *inputs: TensorType) -> _InRoom:
+        rows = tuple(inputs[p.past].shape[2] if p.past >= 0 else 0 for p in self.parts)
+        return _InRoom(**attributes_of(self), past_rows=rows)
+
+    def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
+        return self._dispatches(target, inputs, False)
+
+    def _first(self, index: int, inputs: tuple[TensorType, ...]) -> Any:
+        """Rows in front of the new ones."""
+        past = self.parts[index].past
+        return inputs[past].shape[2] if past >= 0 else 0
+
+    def _dispatches(self, target: Target, inputs: tuple[TensorType, ...], into: bool) -> tuple[Dispatch, ...]:
+        if any(not x.dtype.is_float or x.dtype.is_wide for x in inputs):
+            raise Unsupported("rows of float, float16 and bfloat16")
+        made: list[Rows] = []
+        for i, (part, kind) in enumerate(zip(self.parts, self.infer(*inputs), strict=True)):
+            has_past = part.past >= 0 and not into and inputs[part.past].size
+            made.append(
+                Rows(
+                    inp(part.x, inputs[part.x]),
+                    part.view,
+                    out(i, kind),
+                    part.sizes[2],
+                    self._first(i, inputs),
+                    inp(part.past, inputs[part.past]) if has_past else None,
+                    inp(part.weight, inputs[part.weight]) if part.weight >= 0 else None,
+                    part.angles,
+                )
+            )
+        tables = None
+        if self.turning:
+            cosines, sines = (inp(i, inputs[i]) for i in self.tables)
+            tables = Tables(cosines, sines, self.turning // 2, self.interleaved, self.width != self.turning)
+        return prepare_heads(target, made, tables, self.epsilon, into)
+
+
+@op("PreparedHeadsInRoom", opsets=range(1, 2), domain="pyruntime")
+class _InRoom(PreparedHeads):
+    """past_p: [B, H, C, D], memory with room, of which past_rows[p] count; y_p is that memory, with the new rows."""
+
+    past_rows: tuple[Any, ...] = ()
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {i: part.past for i, part in enumerate(self.parts) if part.past >= 0}
+
+    def _shape(self, part: Part, inputs: Any) -> tuple[Any, ...]:
+        return part.sizes if part.past < 0 else tuple(inputs[part.past].shape)
+
+    def _placed(self, index: int, rows: Array, inputs: tuple[Array, ...]) -> Array:
+        past = self.parts[index].past
+        if past < 0:
+            return rows
+        y, first = inputs[past].copy(), int(self.past_rows[index])
+        y[:, :, first : first + rows.shape[2]] = rows
+        return y
+
+    def _first(self, index: int, inputs: tuple[TensorType, ...]) -> Any:
+        return self.past_rows[index]
+
+    def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
+        return self._dispatches(target, inputs, True)

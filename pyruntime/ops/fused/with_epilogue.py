@@ -1,0 +1,95 @@
+"""WithTail: an operator and the elementwise chain behind it as one kernel. Made by passes, not by models.
+
+y = chain(base(x_0, ..., x_n), z_1, ..., z_m): bias, activation and residual are applied before the result is stored.
+Where the operator's kernel has no hook, a second dispatch applies the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyruntime.ir import Array, TensorType, ValueType
+from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
+from pyruntime.kernels.ir.elementwise_epilogue import Tail, attach_tail, classify, is_long
+from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.fused.elementwise import FusedElementwise, Pointwise
+
+__all__ = ["WithTail"]
+
+Adapt = Callable[[tuple[Dispatch, ...]], tuple[Dispatch, ...] | None]
+
+
+@op("WithTail", opsets=range(1, 2), domain="pyruntime")
+class WithTail(Op):
+    """The first `count` inputs are those of `base`; the chain's input 0 is its result, the others follow."""
+
+    base: Op
+    count: int
+    chain: FusedElementwise
+
+    @property
+    def title(self) -> str:
+        """The operator and its chain, such as 'Conv + Relu'."""
+        return f"{self.base.title} + {self.chain.title}"
+
+    def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
+        result: Any = self.base.infer(*inputs[: self.count])[0]
+        return self.chain.infer(result, *inputs[self.count :])
+
+    def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:
+        kind = self.base.infer(*types[: self.count])[0]
+        result = self.base.evaluate_typed(types[: self.count], *inputs[: self.count])[0]
+        return self.chain.evaluate_typed((kind, *types[self.count :]), result, *inputs[self.count :])
+
+    def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
+        whole = self.attached(target, inputs)
+        if whole is not None:
+            return whole
+        result: Any = self.base.infer(*inputs[: self.count])[0]
+        chain, operands = self._chain(inputs, result)
+        y = out(0, chain.result)
+        between = scratch(result.dtype, *result.shape)
+        first = tuple(d.with_operand(Role.OUTPUT, 0, between) for d in self.base.lower(target, *inputs[: self.count]))
+        name = f"after_{self.base.op_type.lower()}"
+        return (
+            *first,
+            elementwise(target, name, {"in0": between, **operands}, y, chain.code, chain.scalars, chain.helpers),
+        )
+
+    def attached(
+        self, target: Target, inputs: tuple[TensorType, ...], adapt: Adapt | None = None
+    ) -> tuple[Dispatch, ...] | None:
+        """The operator's dispatches, the last of which applies the chain; None where it cannot.
+
+        Args:
+            adapt: other dispatches for the operator's own, or None where there are no such.
+        """
+        result: Any = self.base.infer(*inputs[: self.count])[0]
+        chain, operands = self._chain(inputs, result)
+        ahead = target.for_node(long_tail=is_long(chain.helpers))
+        dispatches = self.base.lower(ahead, *inputs[: self.count])
+        adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
+        tail = self._tail(chain, operands, result) if adapted else None
+        attached = attach_tail(adapted[-1], tail) if adapted and tail is not None else None
+        if not adapted or attached is None or len(attached.operands) > target.limits.storage_buffers:
+            return None
+        return (*adapted[:-1], attached)
+
+    def _chain(self, inputs: tuple[TensorType, ...], result: TensorType) -> tuple[Pointwise, dict[str, Operand]]:
+        """The chain's WGSL, and its operands but the result."""
+        others = inputs[self.count :]
+        chain = self.chain.pointwise((result, *others))
+        if chain is None:
+            raise Unsupported("a step of the chain has no WGSL for these types")
+        return chain, {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
+
+    def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> Tail | None:
+        placed = {}
+        for name, operand in operands.items():
+            access = classify(operand.type, result)
+            if access is None:
+                return None
+            placed[name] = (operand, access)
+        name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
+        return Tail(name, chain.code, chain.helpers, placed, chain.scalars, result.dtype, chain.result.dtype)

@@ -1,0 +1,95 @@
+"""Index tensors: checked on the host, clamped on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyruntime.errors import RuntimeException
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels.ir.indexing import contiguous
+from pyruntime.ops.base import Op, Unsupported
+
+__all__ = [
+    "check_indices",
+    "check_reachable",
+    "from_front",
+    "index_at",
+    "index_value",
+    "slot_code",
+    "slot_values",
+    "slots",
+]
+
+
+def check_indices(op: Op, indices: TensorType) -> None:
+    """Indices are int32 or int64. Raises InvalidGraph."""
+    if indices.dtype not in (DType.INT32, DType.INT64):
+        op.fail("indices of tensor(int32) or tensor(int64)", indices.dtype.type_string)
+
+
+def check_reachable(bound: int, y: TensorType) -> None:
+    """Elements to choose from. Raises Unsupported where there are none: the host then names the index."""
+    if bound == 0 and y.size:
+        raise Unsupported("no index is valid along an axis of 0 elements")
+
+
+def from_front(op: Op, indices: Array, bound: int, axis: int) -> Array:
+    """Indices into `axis`, of `bound` elements, counted from the front (int64).
+
+    Raises:
+        RuntimeException: one lies outside [-bound, bound - 1].
+    """
+    indices = indices.astype(np.int64, copy=False)
+    wrong = (indices < -bound) | (indices >= bound)
+    if wrong.any():
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise RuntimeException(
+            f"{op.op_type}: expected indices in [{-bound}, {bound - 1}] along axis {axis}, "
+            f"got {int(indices[first])} at position {list(first)} of the indices"
+        )
+    return np.where(indices < 0, indices + bound, indices)
+
+
+_INDEX = {DType.INT64: "i64_saturate({})", DType.UINT64: "u64_saturate({})"}
+_INDEX_BY_COMPUTE = {"i32": "{}", "u32": "i32(min({}, 0x7fffffffu))", "f32": "truncated_index({})"}
+
+
+def index_value(dtype: DType, load: str) -> str:
+    """WGSL i32 of the loaded index `load` of any type but float64; beyond 32 bits it saturates."""
+    return (_INDEX.get(dtype) or _INDEX_BY_COMPUTE[dtype.compute]).format(load)
+
+
+def index_at(dtype: DType, load: str, size: str) -> str:
+    """WGSL u32 of the loaded index `load` counted from the front of `size` elements, clamped to them."""
+    return f"wrap_index({index_value(dtype, load)}, {size})"
+
+
+def slots(op: Op, indices: Array, shape: Sequence[int], first: int = 0) -> Array:
+    """Row-major numbers of the places that index tuples [..., k] name in k dimensions, `shape`, from axis `first` on.
+
+    Raises:
+        RuntimeException: an index lies outside its dimension.
+    """
+    total = np.zeros(indices.shape[:-1], np.int64)
+    for k, (dim, step) in enumerate(zip(shape, contiguous(shape), strict=True)):
+        total += from_front(op, indices[..., k], dim, first + k) * step
+    return total
+
+
+def slot_values(shape: Sequence[int]) -> dict[str, int | list[int]]:
+    """Values of the uniforms that `slot_code` reads."""
+    words = range(-(-len(shape) // 4))
+    numbers = {"lengths": list(shape), "steps": list(contiguous(shape))}
+    return {f"{name}_{w}": n[4 * w : 4 * w + 4] for name, n in numbers.items() for w in words}
+
+
+def slot_code(dtype: DType, count: int, at: str) -> str:
+    """WGSL statements that set `slot` to what `slots` says of tuple number `at` of the binding `indices`."""
+    lines = ["var slot = 0u;"]
+    for k in range(count):
+        word, lane = divmod(k, 4)
+        index = index_at(dtype, f"load_indices({at} * {count}u + {k}u)", f"params.lengths_{word}[{lane}]")
+        lines.append(f"slot += {index} * params.steps_{word}[{lane}];")
+    return "\n  ".join(lines)

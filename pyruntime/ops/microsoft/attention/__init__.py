@@ -1,0 +1,1 @@
+"""Attention operators of com.microsoft."""

@@ -1,0 +1,113 @@
+"""Attention with the projection in front of it. Source: com.microsoft operator Attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, scratch
+from pyruntime.kernels.ir.epilogue import linear
+from pyruntime.kernels.products.matmul import Product, matmul
+from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.microsoft.attention.masked import MaskedHeads
+from pyruntime.ops.microsoft.attention.projected import (
+    Others,
+    attend_projected,
+    check_projected,
+    lower_projected,
+    projected_sizes,
+)
+
+_FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
+
+
+@op("Attention", opsets=range(1, 2), domain="com.microsoft")
+class Attention(Op):
+    """y = softmax(scale · q kᵀ + mask + attention_bias) v of [q, k, v] = input · weights + bias.
+
+    input: [B, S, I], weights: [I, 2·H·D + H·E], bias: [2·H·D + H·E]; `qkv_hidden_sizes` names the widths of the three
+    parts where they are not alike. mask_index: `masked.py` tells the forms. past: [2, B, H, P,
+    D]; with `past_present_share_buffer` a buffer of P rows, of which past_sequence_length, int32 [1], are keys.
+    attention_bias: [B or 1, H or 1, S, T]. With `unidirectional` a query sees no key behind it. `do_rotary`: query and
+    key turn by position / 10000^(2j / R), pairs (j, j + R / 2), R = rotary_embedding_dim or D.
+
+    Outputs: y [B, S, H·E], present [2, B, H, T, D]. Everything is computed in float32 and rounded once.
+    """
+
+    do_rotary: int | None = None
+    mask_filter_value: float | None = None
+    num_heads: int
+    past_present_share_buffer: int | None = None
+    qkv_hidden_sizes: tuple[int, ...] | None = None
+    rotary_embedding_dim: int | None = None
+    scale: float | None = None
+    unidirectional: int = 0
+
+    def turning(self, s: MaskedHeads) -> int:
+        """Components of a head that turn."""
+        turning = self.rotary_embedding_dim or s.size
+        if turning % 2 or turning > s.size:
+            self.fail(f"an even rotary_embedding_dim of at most {s.size}", turning)
+        return turning
+
+    def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
+        """The sizes. Raises InvalidGraph."""
+        x, weights, _, _, past, _, length = _all(inputs)
+        shared = bool(self.past_present_share_buffer)
+        if shared and (past is None or length is None or length.size != 1):
+            self.fail("past and past_sequence_length, one int32, with past_present_share_buffer", length)
+        widths = self.qkv_hidden_sizes or ()
+        if len(widths) not in (0, 3):
+            self.fail("three qkv_hidden_sizes", widths)
+        return projected_sizes(self, x, weights, widths, past, shared)
+
+    def infer(
+        self,
+        x: TensorType,
+        weights: TensorType,
+        bias: TensorType | None = None,
+        mask_index: TensorType | None = None,
+        past: TensorType | None = None,
+        attention_bias: TensorType | None = None,
+        past_sequence_length: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        dtype = self.same_dtype(x, weights, bias, past, attention_bias)
+        s = self.sizes(x, weights, bias, mask_index, past, attention_bias, past_sequence_length)
+        if dtype not in _FLOATS:
+            self.fail("an input of float, float16 or bfloat16", x)
+        if bias is not None and bias.shape != weights.shape[1:]:
+            self.fail(f"a bias of shape {list(weights.shape[1:])}", bias)
+        check_projected(self, s, mask_index, attention_bias)
+        if self.do_rotary:
+            self.turning(s)
+        y = TensorType(dtype, (s.batch, s.queries, s.heads * s.v_size))
+        return y, TensorType(dtype, (2, s.batch, s.heads, s.present, s.size))
+
+    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
+        x, weights, bias, mask, past, attention_bias, length = _all(inputs)
+        s = self.sizes(*(None if a is None else TensorType(DType.from_numpy(a.dtype), a.shape) for a in inputs))
+        projected = np.matmul(x.astype(np.float32), weights.astype(np.float32))
+        if bias is not None:
+            projected = projected + bias.astype(np.float32)
+        return attend_projected(self, s, projected, x.dtype, mask, past, attention_bias, length)
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        x, weights, bias, mask, past, attention_bias, length = _all(inputs)
+        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
+        if not s.present or not x.shape[2]:
+            raise Unsupported("nothing to attend to")
+        width = weights.shape[1]
+        projected = scratch(DType.FLOAT, s.batch, s.queries, width)
+        added = None if bias is None else linear(inp(2, bias), width, 1.0, 1.0, 0, 1)
+        product = Product(s.batch * s.queries, width, x.shape[2])
+        made = matmul(target, projected, inp(0, x), inp(1, weights), product, added)
+        given = ((3, mask), (4, past), (5, attention_bias), (6, length))
+        others = Others(*(None if t is None else inp(i, t) for i, t in given))
+        return (*made, *lower_projected(self, target, s, projected, outs, others))
+
+
+def _all(inputs: Any) -> list[Any]:
+    """All inputs; those not given are None."""
+    return [*inputs, *[None] * (7 - len(inputs))]

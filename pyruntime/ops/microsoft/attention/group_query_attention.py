@@ -1,0 +1,246 @@
+"""GroupQueryAttention: causal attention with a key/value cache. Source: com.microsoft operator GroupQueryAttention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyruntime.ir import Array, DType, TensorType, has_dims, known
+from pyruntime.kernels import Dispatch, Target
+from pyruntime.ops.attention.rotary import Rotary
+from pyruntime.ops.base import Unsupported, attributes_of, op
+from pyruntime.ops.caches import Rewritten
+from pyruntime.ops.decomposed import Decomposed, Expansion, SometimesDecomposed
+from pyruntime.ops.microsoft.attention.group_query_evaluation import evaluate_group_query
+from pyruntime.ops.microsoft.attention.group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
+from pyruntime.ops.microsoft.attention.group_query_lowering import lower_group_query
+from pyruntime.ops.microsoft.attention.sliding_cache import slide
+from pyruntime.ops.movement.append_rows import counted
+
+__all__ = ["GroupQueryAttention"]
+
+_FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
+PAST_KEY, PAST_VALUE = (GroupQueryInputs._fields.index(name) for name in ("past_key", "past_value"))
+_KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
+
+
+@op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
+class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
+    """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
+
+    query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.
+    past_key, past_value: [B, G, P, D]; seqlens_k: int32 [B], the keys of a batch entry less one; total_sequence_length:
+    int32 scalar, their maximum. cos_cache, sin_cache: [positions, R / 2], R <= D. attention_bias: [B or 1, H or 1, S,
+    total]. head_sink: [H]. Outputs: y [B, S, H·D]; present_key, present_value: the cache with the new rows; output_qk
+    [B, H, S, total]: with `qk_output` 1 the scores before the softmax (0 where nothing is seen), with 2 after it.
+
+    - The queries are the last of a batch entry's keys: the first is at position seqlens_k + 1 - S. Where
+      total_sequence_length is S, a first prompt, they begin at 0 instead; entries may then be shorter: what rows behind
+      them give is not defined.
+    - A query at position i sees keys j <= i, with `local_window_size` w those of j > i - w; with `causal` 0 all of its
+      batch entry.
+    - P = total - N, a cache that grows: present has `total` rows. P >= total, one that does not: present has P rows, of
+      which those from total on are not defined. Only the value of total_sequence_length says which, so it is needed
+      while planning wherever P and N are positive and there is no attention_bias, whose shape says it too.
+    - N = 0: the cache is another layer's, and stays.
+    - Query and key are normed (q_norm_weight, k_norm_weight [D]; `q_norm_epsilon` and `k_norm_epsilon` or, where these
+      are not given, `qk_norm_epsilon`) before they are turned, at position_ids int64 [B, S] or their positions; the
+      cache holds turned keys. (In a first prompt onnxruntime's CPU provider reads the first of position_ids alone and
+      counts on from there.)
+    - query_seqlens int32 [B]: of the rows of a batch entry so many are tokens, the others padding on the right, which
+      no cache gets and whose outputs are not defined; the first is at position seqlens_k + 1 - query_seqlens, and
+      total_sequence_length is only a bound. It runs on the host.
+    - `smooth_softmax` 1 adds exp(0), head_sink exp(sink) to the divisor of the softmax.
+    - Caches of int8 hold round(x / scale), of uint8 (`kv_cache_bit_width` 4) pairs of 4 bits plus 8, low first; scales
+      are float [1] or, PER_CHANNEL, [G·D].
+    - `sliding_window_cache`: the cache keeps the last rows only (`_sliding_cache.py` has the rule). For prompts
+      of several texts, and with attention_bias or output_qk, it runs on the host.
+
+    Everything is computed in float32 and rounded once.
+    """
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
+        s = self.sizes(*inputs)
+        self._check(s, given)
+        cache = given.query.dtype
+        if given.past_key is not None:
+            cache = given.past_key.dtype
+        elif self.is_quantised:
+            cache = DType.UINT8 if self.bits == 4 else DType.INT8
+        stored = s.size // 2 if self.is_quantised and self.bits == 4 else s.size
+        present = TensorType(cache, (s.batch, self.kv_num_heads, s.present, stored))
+        made = (TensorType(given.query.dtype, (s.batch, s.queries, self.num_heads * s.size)), present, present)
+        if not self.wants(3):
+            return made
+        total = self.total(s.past, s.new, given)
+        return (*made, TensorType(given.query.dtype, (s.batch, self.num_heads, s.queries, total)))
+
+    def _check(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
+        """Raise InvalidGraph where types and shapes of the inputs do not fit one another."""
+        query, lengths, total = given.query, given.seqlens_k, given.total_sequence_length
+        if query.dtype not in _FLOATS:
+            self.fail("a query of float, float16 or bfloat16", query)
+        norms = (given.q_norm_weight, given.k_norm_weight)
+        floats = (given.key, given.value, given.cos_cache, given.sin_cache, given.attention_bias, given.head_sink)
+        self.same_dtype(query, *floats, *norms)
+        if lengths.dtype is not DType.INT32 or lengths.size != s.batch:
+            self.fail(f"seqlens_k of int32 [{s.batch}]", lengths)
+        if total.dtype is not DType.INT32 or total.size != 1:
+            self.fail("total_sequence_length of one int32", total)
+        self._check_rotary(s, given)
+        bias, sink, valid = given.attention_bias, given.head_sink, given.query_seqlens
+        if bias is not None:
+            lead = (s.batch, self.num_heads, s.queries)
+            if bias.rank != 4 or any(d not in (1, n) for d, n in zip(bias.shape[:2], lead, strict=False)):
+                self.fail(f"attention_bias of shape [{s.batch} or 1, {self.num_heads} or 1, {s.queries}, total]", bias)
+            if bias.shape[2] != s.queries:
+                self.fail(f"attention_bias for {s.queries} queries", bias)
+        if sink is not None and sink.shape != (self.num_heads,):
+            self.fail(f"head_sink of shape [{self.num_heads}]", sink)
+        if (norms[0] is None) != (norms[1] is None):
+            self.fail("q_norm_weight and k_norm_weight together", "one of them")
+        for weight in norms:
+            if weight is not None and weight.shape != (s.size,):
+                self.fail(f"q_norm_weight and k_norm_weight of shape [{s.size}]", weight)
+        if not self.causal and self.local_window_size > 0:
+            self.fail("local_window_size -1 where causal is 0", self.local_window_size)
+        if self.sliding_window_cache and not (given.past_key and 0 < self.local_window_size <= s.past):
+            self.fail("a cache of at least local_window_size > 0 rows with sliding_window_cache", given.past_key)
+        if valid is not None:
+            if valid.dtype is not DType.INT32 or valid.shape != (s.batch,):
+                self.fail(f"query_seqlens of int32 [{s.batch}]", valid)
+            if not self.causal or given.past_key is None or s.new != s.queries:
+                self.fail("causal 1, past caches and as many keys as queries with query_seqlens", given.past_key)
+        self._check_quantised(s, given)
+
+    def _check_rotary(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
+        cosines, sines, positions = given.cos_cache, given.sin_cache, given.position_ids
+        if self.do_rotary and (cosines is None or sines is None):
+            self.fail("cos_cache and sin_cache with do_rotary", "none")
+        if cosines is not None and sines is not None:
+            fits = cosines.rank == 2 and cosines.shape == sines.shape and 2 * cosines.shape[1] <= s.size
+            if not fits or not cosines.shape[0]:
+                self.fail(f"cos_cache and sin_cache of one shape [positions, at most {s.size // 2}]", cosines)
+        if positions is not None and positions.shape != (s.batch, s.queries):
+            self.fail(f"position_ids of shape {[s.batch, s.queries]}", positions)
+
+    def _check_quantised(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
+        kinds = (self.k_quant_type, self.v_quant_type)
+        if any(k not in _KINDS for k in kinds) or ("NONE" in kinds and kinds != ("NONE", "NONE")):
+            self.fail(f"k_quant_type and v_quant_type in {', '.join(_KINDS)}, both NONE or neither", kinds)
+        wanted = given.query.dtype
+        if self.is_quantised:
+            if self.bits not in (4, 8) or s.size % 8:
+                self.fail("kv_cache_bit_width 4 or 8 and heads of a multiple of 8", f"{self.bits} and {s.size}")
+            wanted = DType.UINT8 if self.bits == 4 else DType.INT8
+            for scale, kind in ((given.k_scale, kinds[0]), (given.v_scale, kinds[1])):
+                count = 1 if kind == "PER_TENSOR" else self.kv_num_heads * s.size
+                if scale is None or scale.size != count or scale.dtype is not DType.FLOAT:
+                    self.fail(f"k_scale and v_scale of {count} floats for {kind}", scale)
+        for x in (given.past_key, given.past_value):
+            if x is not None and x.dtype is not wanted:
+                self.fail(f"caches of {wanted.type_string}", x)
+
+    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
+        if not self.do_rotary or given.cos_cache is None:
+            return None
+        name = "seqlens_k" if given.position_ids is None else "position_ids"
+        return GroupQueryInputs._fields.index(name), given.cos_cache.shape[0], 1
+
+    def instead(self, *inputs: Any) -> Decomposed | None:
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
+        if not self.sliding_window_cache or self.wants(3):
+            return None
+        if given.attention_bias is not None or given.query_seqlens is not None:
+            return None
+        s = self.sizes(*inputs)
+        if has_dims(TensorType(DType.INT32, (s.batch, s.new, s.past, s.size))):
+            return None  # the numbers of rows are constants there
+        if not s.new or (s.new > 1 and s.batch > 1):
+            return None  # of entries that are shorter than a prompt there are no rows
+        self.infer(*inputs)
+        return _Sliding(attention=self, present=self.present)
+
+    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
+        types: list[Any] = [
+            None if x is None else known(TensorType(DType.from_numpy(x.dtype), x.shape), x) for x in inputs
+        ]
+        return evaluate_group_query(self, self.sizes(*types), GroupQueryInputs(*inputs))  # type: ignore[arg-type]
+
+    def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
+        s = self.sizes(*inputs)
+        if not self._writes_words(s, *inputs) or s.present == s.past:
+            return {}
+        return {1: (PAST_KEY, 2), 2: (PAST_VALUE, 2)}
+
+    def _writes_words(self, s: GroupQuerySizes, *inputs: TensorType | None) -> bool:
+        """True where all new rows go to a cache and are whole words, so that no other row is written."""
+        if GroupQueryInputs(*inputs).query_seqlens is not None:
+            return False
+        words = 8 if self.is_quantised and self.bits == 4 else 4
+        return bool(s.past and s.new and not self.sliding_window_cache and s.size % words == 0)
+
+    def rewrites(self, *inputs: TensorType | None) -> dict[int, Rewritten]:
+        """A cache that does not grow: rows behind total_sequence_length are not defined."""
+        s = self.sizes(*inputs)
+        if not self._writes_words(s, *inputs) or s.present > s.past:
+            return {}
+        total = self.total(s.past, s.new, GroupQueryInputs(*inputs))  # type: ignore[arg-type]
+        lengths = GroupQueryInputs._fields.index("seqlens_k")
+        first, end, known = (lengths, 1 - s.queries), (lengths, 1), (total - s.new, total)
+        if total == s.queries:
+            first, end = (-1, 0), (-1, total)
+        return {i: Rewritten(past, 2, first, end, known) for i, past in ((1, PAST_KEY), (2, PAST_VALUE))}
+
+    def in_place(self, *inputs: TensorType | None) -> _InPlace:
+        return _InPlace(**attributes_of(self))
+
+    def in_room(self, *inputs: TensorType | None) -> _InRoom:
+        return _InRoom(**attributes_of(self), past_rows=self.sizes(*inputs).past)
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        if self.sliding_window_cache:
+            raise Unsupported("the host moves a cache of the last rows, for prompts of several texts or with a bias")
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
+        return lower_group_query(self, target, self.sizes(*given), given, self.infer(*given))
+
+
+@op("GroupQueryAttentionInPlace", opsets=range(1, 2), domain="pyruntime")
+class _InPlace(GroupQueryAttention):
+    """With caches that do not grow, into which the new rows are written: made by passes."""
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {1: PAST_KEY, 2: PAST_VALUE}
+
+
+@op("GroupQueryAttention", opsets=range(1, 2), domain="pyruntime")
+class _InRoom(GroupQueryAttention):
+    """With caches in memory with room, into which the new rows are written: made by passes.
+
+    past_key, past_value: [B, G, C, D], of which `past_rows` count; present_key and present_value are the same memory.
+    """
+
+    past_rows: Any
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return {1: PAST_KEY, 2: PAST_VALUE}
+
+    def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
+        return super().sizes(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        made = super().infer(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
+        return (made[0], inputs[PAST_KEY], inputs[PAST_VALUE], *made[3:])
+
+
+@op("GroupQueryAttentionSliding", opsets=range(1, 2), domain="pyruntime")
+class _Sliding(Decomposed):
+    """With a cache of the last rows alone, as other operators; `attention`: the operator itself."""
+
+    attention: Any
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        return slide(self.attention, body, GroupQueryInputs(*inputs))

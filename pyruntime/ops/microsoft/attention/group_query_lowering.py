@@ -1,0 +1,250 @@
+"""GroupQueryAttention on the GPU: rows made ready and set into the caches, then the attention over the caches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Source, Target, constant, gather_map, inp, out, scratch, strided_copy
+from pyruntime.kernels.attention.append import Append, Lengths, Quantised, Turn, append
+from pyruntime.kernels.attention.attention import attend, attend_fresh
+from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView, Reach
+from pyruntime.kernels.attention.new_row import FreshRow
+from pyruntime.kernels.attention.prepared_heads import WIDEST, Rows, Tables, prepare_heads
+from pyruntime.kernels.ir.indexing import contiguous
+from pyruntime.ops.base import Unsupported
+from pyruntime.ops.microsoft.attention.group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
+from pyruntime.ops.microsoft.attention.scores import output_scores
+
+__all__ = ["lower_group_query"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node to lower.
+
+    Attributes:
+        inputs: its inputs as operands. outs: types of its outputs.
+        rows: where a batch entry's new rows begin. turn: the rotary embedding, or none.
+        fresh: query, key and value: the tensors that they are in, and where.
+    """
+
+    op: GroupQueryForm
+    target: Target
+    sizes: GroupQuerySizes
+    inputs: GroupQueryInputs[Operand]
+    outs: tuple[TensorType, ...]
+    rows: Lengths
+    turn: Turn | None
+    fresh: tuple[tuple[Operand, HeadView], ...]
+
+    @property
+    def writes_into_caches(self) -> bool:
+        """True where the new rows are written into the caches' own memory."""
+        return bool(self.op.overwrites)
+
+    @property
+    def needs_scores(self) -> bool:
+        """True where the attention is computed, and not the caches alone."""
+        return self.op.wants(0) or self.op.wants(3)
+
+    def present(self, index: int) -> Operand:
+        """The cache that is output `index`, in scratch memory where the node does not name it."""
+        kind = self.outs[index]
+        return out(index, kind) if self.op.wants(index) else scratch(kind.dtype, *kind.shape)
+
+
+def lower_group_query(
+    op: GroupQueryForm,
+    target: Target,
+    s: GroupQuerySizes,
+    inputs: GroupQueryInputs[TensorType],
+    outs: tuple[TensorType, ...],
+) -> tuple[Dispatch, ...]:
+    """The dispatches of a GroupQueryAttention node. Raises Unsupported."""
+    if inputs.query_seqlens is not None:
+        raise Unsupported("the host sets right-padded chunks (query_seqlens) into the caches")
+    operands: list[Any] = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
+    given: GroupQueryInputs[Operand] = GroupQueryInputs(*operands)
+    turn = None
+    if op.do_rotary:
+        assert given.cos_cache is not None and given.sin_cache is not None
+        turn = Turn(given.cos_cache, given.sin_cache, given.position_ids, bool(op.rotary_interleaved))
+    rows = Lengths(lengths=given.seqlens_k, lacking=1, prompt=given.total_sequence_length, queries=s.queries)
+    node = _Node(op, target, s, given, outs, rows, turn, _fresh(op, s, given))
+    return _in_attention(node) or _prepared(node) or _appended(node)
+
+
+def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
+    """One query with caches that hold all other rows: the attention makes ready what is new. None for all else."""
+    op, s = node.op, node.sizes
+    one = s.queries == 1 and s.new == 1 and node.writes_into_caches and not op.is_quantised and op.has_one_epsilon
+    if not one or not op.wants(0) or op.wants(3) or not (op.wants(1) and op.wants(2)):
+        return None
+    (query, q_view), (key, k_view), (value, v_view) = node.fresh
+    form, tensors = _attention_of(node, (query, node.present(1), node.present(2)), q_view)
+    weights = node.inputs.q_norm_weight, node.inputs.k_norm_weight
+    fresh = FreshRow(key, k_view, value, v_view, node.turn, *weights, op.epsilons[0])
+    return attend_fresh(node.target, form, tensors, fresh)
+
+
+def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
+    """Few dispatches make all rows ready, then the attention; None where one has more tensors than a device binds."""
+    op, s, given, turn = node.op, node.sizes, node.inputs, node.turn
+    nothing = turn is None and given.q_norm_weight is None
+    if op.is_quantised or not s.new or nothing or not op.has_one_epsilon or not node.target.allows("attention_prepare"):
+        return None
+    if s.size % 4 or s.size > WIDEST:
+        return None
+    into = node.writes_into_caches
+    keys, values = node.present(1), node.present(2)
+    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+    pasts = [
+        past if past is not None and past.type.size and not into else None
+        for past in (given.past_key, given.past_value)
+    ]
+    tables: Tables | None = None
+    angles: tuple[int, int, int, int] | None = None
+    if turn is not None:
+        tables = Tables(turn.cosines, turn.sines, turn.cosines.type.shape[1], turn.interleaved, True, turn.positions)
+        angles = (0, 0, 0, 1)
+    query, key, value = node.fresh
+    parts = (
+        Rows(*query, q, s.new, weight=given.q_norm_weight, angles=angles),
+        Rows(*key, keys, s.new, None, pasts[0], given.k_norm_weight, angles),
+        Rows(*value, values, s.new, None, pasts[1]),
+    )
+    made = prepare_heads(node.target, parts, tables, op.epsilons[0], into, node.rows)
+    if any(len(d.operands) > node.target.limits.storage_buffers for d in made):
+        return None
+    return (*made, *_attention(node, (q, keys, values), HeadView.of(q)))
+
+
+def _appended(node: _Node) -> tuple[Dispatch, ...]:
+    """Each cache and the queries are made ready by dispatches of their own, then the attention."""
+    op, given = node.op, node.inputs
+    k_norm = None if given.k_norm_weight is None else (given.k_norm_weight, op.epsilons[1])
+    scales = [
+        None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
+        for scale, kind in ((given.k_scale, op.k_quant_type), (given.v_scale, op.v_quant_type))
+    ]
+    more, keys = _cache(node, 1, given.past_key, scales[0], node.turn, k_norm)
+    made = [*more]
+    more, values = _cache(node, 2, given.past_value, scales[1])
+    made += more
+    if not node.needs_scores:
+        return tuple(made)
+    more, q, view = _queries(node)
+    return (*made, *more, *_attention(node, (q, keys, values), view))
+
+
+def _cache(
+    node: _Node,
+    index: int,
+    past: Operand | None,
+    scale: Quantised | None,
+    turn: Turn | None = None,
+    norm: tuple[Operand, float] | None = None,
+) -> tuple[list[Dispatch], Operand]:
+    """The cache that is output `index` with the new rows, and as attention reads it."""
+    op, s, target = node.op, node.sizes, node.target
+    made: list[Dispatch] = []
+    y = node.present(index)
+    if s.new:
+        into = node.writes_into_caches
+        kept = None if into else past
+        ready = Append(True, kept, lengths=node.rows, turn=turn, norm=norm, quantised=scale, into=into)
+        made += append(target, y, *node.fresh[index], s.new, s.size, ready)
+    elif past is not None and op.wants(index):
+        made.append(strided_copy(target, "attention_kept", y, past, 0, contiguous(node.outs[index].shape)))
+    elif past is not None:
+        y = past
+    if scale is not None:
+        whole = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
+        made.append(_whole(target, whole, y, scale))
+        y = whole
+    return made, y
+
+
+def _queries(node: _Node) -> tuple[list[Dispatch], Operand, HeadView]:
+    """The queries, normed and turned, and where they are."""
+    op, s, weight = node.op, node.sizes, node.inputs.q_norm_weight
+    query, view = node.fresh[0]
+    if node.turn is None and weight is None:
+        return [], query, view
+    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+    norm = None if weight is None else (weight, op.epsilons[0])
+    ready = Append(lengths=node.rows, turn=node.turn, norm=norm)
+    return [*append(node.target, q, query, view, s.queries, s.size, ready)], q, HeadView.of(q)
+
+
+def _attention(node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView) -> list[Dispatch]:
+    """The attention over the caches, and its scores where they are an output."""
+    if not node.needs_scores:
+        return []
+    form, tensors = _attention_of(node, qkv, q_view)
+    made: list[Dispatch] = []
+    if node.op.wants(0):
+        made += attend(node.target, form, tensors)
+    if node.op.wants(3):
+        made += output_scores(node.target, form, tensors, out(3, node.outs[3]), node.op.qk_output == 2)
+    return made
+
+
+def _attention_of(
+    node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView
+) -> tuple[AttentionForm, AttentionTensors]:
+    op, s, given = node.op, node.sizes, node.inputs
+    q, k, v = qkv
+    width = op.num_heads * s.size
+    y_view = HeadView(0, (s.queries * width, s.size, width, 1))
+    sink = given.head_sink
+    if sink is None and op.smooth_softmax == 1:
+        sink = constant(Constant.from_array(np.zeros(op.num_heads, np.float32)))
+    form = AttentionForm(
+        (s.batch, op.num_heads, s.queries, s.present, s.size, s.size),
+        q_view,
+        HeadView.of(k),
+        HeadView.of(v),
+        y_view,
+        op.factor(s.size),
+        True,
+        op.num_heads // op.kv_num_heads,
+        op.cap,
+        Reach(op.before, 0 if op.causal else -1, 0, 1),
+    )
+    lengths = given.seqlens_k, given.total_sequence_length
+    return form, AttentionTensors(q, k, v, out(0, node.outs[0]), given.attention_bias, *lengths, sink)
+
+
+def _fresh(
+    op: GroupQueryForm, s: GroupQuerySizes, given: GroupQueryInputs[Operand]
+) -> tuple[tuple[Operand, HeadView], ...]:
+    """Query, key and value: the tensors that they are in, and where, as [B, heads, rows, D]."""
+    groups = op.kv_num_heads
+    if given.key is None or given.value is None:
+        width = (op.num_heads + 2 * groups) * s.size
+        strides = (s.queries * width, s.size, width, 1)
+        bases = (0, op.num_heads * s.size, (op.num_heads + groups) * s.size)
+        return tuple((given.query, HeadView(base, strides)) for base in bases)
+    tensors = ((given.query, op.num_heads, s.queries), (given.key, groups, s.new), (given.value, groups, s.new))
+    return tuple((x, HeadView(0, (rows * heads * s.size, s.size, heads * s.size, 1))) for x, heads, rows in tensors)
+
+
+def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
+    """y [B, G, T, D] := the numbers a quantised cache stands for; x: [B, G, C, D or D / 2], C >= T."""
+    _, heads, length, size = y.type.shape
+    at = "(head % params.heads) * params.size_d + i % params.size_d" if made.channels else "0u"
+    load = "f32(load_x(j))"
+    if made.bits == 4:
+        load = "(f32(extractBits(load_x(j / 2u), 4u * (j & 1u), 4u)) - 8.0)"
+    code = f"""let head = i / params.run;
+  let j = i + head * params.behind;
+  return {load} * load_scale({at});"""
+    behind = (x.type.shape[2] - length) * size
+    values = {"run": length * size, "behind": behind, "heads": heads, "size_d": size}
+    name = f"attention_cache_{made.bits}" + "_channels" * made.channels
+    return gather_map(target, name, y, [Source("x", x), Source("scale", made.scale)], code, values)

@@ -1,0 +1,117 @@
+"""QAttention: Attention whose input and weights are of 8-bit integers. Source: com.microsoft operator QAttention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, scratch
+from pyruntime.kernels.products.matmul import Extras, Product, matmul
+from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.microsoft.attention.masked import MaskedHeads
+from pyruntime.ops.microsoft.attention.projected import (
+    Others,
+    attend_projected,
+    check_projected,
+    lower_projected,
+    projected_sizes,
+)
+
+_BYTES = (DType.INT8, DType.UINT8)
+_FLOATS = (DType.FLOAT, DType.FLOAT16)
+
+
+@op("QAttention", opsets=range(1, 2), domain="com.microsoft")
+class QAttention(Op):
+    """y = softmax(scale · q kᵀ + mask) v of [q, k, v] = s_x (x - z_x) · s_w (w - z_w) + bias.
+
+    x: int8 or uint8 [B, S, I], w: [I, 3·H·D], bias: [3·H·D]; s_x, z_x: one number, s_w, z_w: one or one a column.
+    mask_index, past, present: as com.microsoft's Attention has them. With `do_rotary` query and key turn as there. The
+    product of integers is exact, the rest is computed in float32 and rounded once.
+    """
+
+    do_rotary: int | None = None
+    mask_filter_value: float | None = None
+    num_heads: int
+    past_present_share_buffer: int | None = None
+    scale: float | None = None
+    unidirectional: int = 0
+
+    def turning(self, s: MaskedHeads) -> int:
+        """Components of a head that turn: all."""
+        if s.size % 2:
+            self.fail("heads of an even number of components with do_rotary", s.size)
+        return s.size
+
+    def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
+        """The sizes. Raises InvalidGraph."""
+        given = _all(inputs)
+        if self.past_present_share_buffer:
+            self.fail("past_present_share_buffer 0: there is no input that tells how many keys there are", 1)
+        return projected_sizes(self, given[0], given[1], (), given[8], False)
+
+    def infer(
+        self,
+        x: TensorType,
+        w: TensorType,
+        bias: TensorType,
+        x_scale: TensorType,
+        w_scale: TensorType,
+        mask: TensorType | None = None,
+        x_zero: TensorType | None = None,
+        w_zero: TensorType | None = None,
+        past: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        dtype = self.same_dtype(bias, x_scale, w_scale, past)
+        s = self.sizes(x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past)
+        if x.dtype not in _BYTES or w.dtype not in _BYTES or dtype not in _FLOATS:
+            self.fail("int8 or uint8 input and weights, float or float16 bias and scales", f"{x}, {w}, {bias}")
+        width = w.shape[1]
+        if bias.shape != (width,):
+            self.fail(f"a bias of shape [{width}]", bias)
+        for given, counts in ((x_scale, (1,)), (x_zero, (1,)), (w_scale, (1, width)), (w_zero, (1, width))):
+            if given is not None and given.size not in counts:
+                self.fail(f"scales and zero points of {' or '.join(map(str, counts))} numbers", given)
+        self.same_dtype(x, x_zero)
+        self.same_dtype(w, w_zero)
+        check_projected(self, s, mask, None)
+        y = TensorType(dtype, (s.batch, s.queries, s.heads * s.v_size))
+        return y, TensorType(dtype, (2, s.batch, s.heads, s.present, s.size))
+
+    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
+        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _all(inputs)
+        s = self.sizes(*(None if a is None else TensorType(DType.from_numpy(a.dtype), a.shape) for a in inputs))
+        left = x.astype(np.int64) - (0 if x_zero is None else x_zero.reshape(-1).astype(np.int64))
+        right = w.astype(np.int64) - (0 if w_zero is None else w_zero.reshape(-1).astype(np.int64))
+        scales = x_scale.reshape(-1).astype(np.float32) * w_scale.reshape(-1).astype(np.float32)
+        projected = np.matmul(left, right).astype(np.float32) * scales + bias.astype(np.float32)
+        return attend_projected(self, s, projected, bias.dtype, mask, past, None, None)
+
+    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
+        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _all(inputs)
+        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
+        if not s.present or not x.shape[2]:
+            raise Unsupported("nothing to attend to")
+        width = w.shape[1]
+        whole = scratch(DType.INT32, s.batch, s.queries, width)
+        a_zero, b_zero = (None if z is None else (inp(i, z), int(z.size > 1)) for i, z in ((6, x_zero), (7, w_zero)))
+        product = Product(s.batch * s.queries, width, x.shape[2])
+        made = matmul(target, whole, inp(0, x), inp(1, w), product, extras=Extras(a_zero, b_zero))
+        projected = scratch(DType.FLOAT, s.batch, s.queries, width)
+        column = "i % params.width"
+        code = f"""let column = {column};
+  let scale = load_x_scale(0u) * load_w_scale({"column" if w_scale.size > 1 else "0u"});
+  return f32(load_x(i)) * scale + load_bias(column);"""
+        sources = [Source("x", whole), Source("x_scale", inp(3, x_scale)), Source("w_scale", inp(4, w_scale))]
+        sources.append(Source("bias", inp(2, bias)))
+        name = "attention_projected" + "_columns" * (w_scale.size > 1)
+        scaled = gather_map(target, name, projected, sources, code, {"width": width})
+        others = Others(*(None if t is None else inp(i, t) for i, t in ((5, mask), (8, past))))
+        return (*made, scaled, *lower_projected(self, target, s, projected, outs, others))
+
+
+def _all(inputs: Any) -> list[Any]:
+    """All inputs; those not given are None."""
+    return [*inputs, *[None] * (9 - len(inputs))]

@@ -1,0 +1,80 @@
+"""RotaryEmbedding: pairs of components turned by position. Source: com.microsoft operator RotaryEmbedding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.ops.attention.rotary import Rotary, Rotation, check_positions, heads_in
+from pyruntime.ops.base import op
+
+
+@op("RotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
+class RotaryEmbedding(Rotary):
+    """x: [B, S, H·D] or [B, H, S, D]; caches [positions, R / 2] of the type of x.
+
+    position_ids: int64 [B, S], or one number: the position of the first token, from which they count on. The first R
+    components of a head turn: `rotary_embedding_dim`, for which x of rank 3 needs `num_heads`, else all of them, and D
+    is then the caches' width twice. Pairs are (j, j + R / 2) or, `interleaved`, (2j, 2j + 1). `scale` has no effect, as
+    in onnxruntime; `is_packed_batching` says that sequences stand one behind the other, which positions tell.
+    Computed in float32 and rounded once. GPUs clamp positions.
+    """
+
+    interleaved: int | None = None
+    is_packed_batching: int | None = None
+    num_heads: int | None = None
+    rotary_embedding_dim: int | None = None
+    scale: float | None = None
+
+    def rotation(self, x: tuple[int, ...], cosines: tuple[int, ...]) -> Rotation:
+        """The rotation of x by caches of these shapes. Raises InvalidGraph."""
+        if len(cosines) != 2 or not cosines[0]:
+            self.fail("caches of shape [positions, R / 2]", list(cosines))
+        if self.rotary_embedding_dim and not self.num_heads:
+            self.fail("num_heads with rotary_embedding_dim", self.num_heads)
+        _, heads, length, size = heads_in(self, x, self.num_heads or x[-1] // max(1, 2 * cosines[1]))
+        turning = self.rotary_embedding_dim or size
+        if turning != 2 * cosines[1] or turning > size:
+            self.fail(f"caches for {turning} of {size} components", list(cosines))
+        return Rotation(heads, length, size, cosines[1], bool(self.interleaved))
+
+    def infer(
+        self, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
+    ) -> tuple[TensorType, ...]:
+        dtype, tokens = self.same_dtype(x, cosines, sines), (x.shape[0], self.rotation(x.shape, cosines.shape).length)
+        if not dtype.is_float or dtype is DType.DOUBLE or cosines.shape != sines.shape:
+            self.fail("float, float16 or bfloat16, and caches of one shape", f"{x}, {cosines} and {sines}")
+        if positions.dtype is not DType.INT64 or (positions.size != 1 and positions.shape != tokens):
+            self.fail(f"position_ids of one int64, or {list(tokens)}", positions)
+        return (TensorType(dtype, x.shape),)
+
+    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+        x, positions, cosines = inputs[:3]
+        assert x is not None and positions is not None and cosines is not None
+        length = self.rotation(x.shape, cosines.shape).length
+        return 1, cosines.shape[0], 1 if positions.shape == (x.shape[0], length) else length
+
+    def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
+        how = self.rotation(x.shape, cosines.shape)
+        if positions.shape != (x.shape[0], how.length):
+            positions = np.broadcast_to(positions.reshape(()) + np.arange(how.length), (x.shape[0], how.length))
+        check_positions(positions, cosines.shape[0])
+        return (how.array(x, cosines[positions], sines[positions]),)
+
+    def lower(
+        self, target: Target, x: TensorType, positions: TensorType, cosines: TensorType, sines: TensorType
+    ) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(x, positions, cosines, sines)
+        how, name, position = (
+            self.rotation(x.shape, cosines.shape),
+            "rotary_of_caches",
+            "i64_saturate(load_positions(token))",
+        )
+        if positions.shape != (x.shape[0], how.length):
+            name = "rotary_from_first"
+            position = "min(i64_saturate(load_positions(0u)), i32(params.places)) + i32(token % params.length)"
+        row, values = f"u32(clamp({position}, 0, i32(params.places) - 1))", {"places": cosines.shape[0]}
+        tensors = [("x", inp(0, x)), ("positions", inp(1, positions))]
+        tensors += [("cosines", inp(2, cosines)), ("sines", inp(3, sines))]
+        return (how.dispatch(target, name, out(0, y), tensors, row, values),)

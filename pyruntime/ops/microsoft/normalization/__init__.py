@@ -1,0 +1,1 @@
+"""Normalizations and residual streams of com.microsoft."""

@@ -1,0 +1,79 @@
+"""GroupNorm and SkipGroupNorm: y = activation(GroupNormalization(s)). Source: com.microsoft operators of these names.
+
+Channels are the last axis (channels_last), or axis 1. Of SkipGroupNorm s = x + skip + bias, and s is an output; of
+GroupNorm s = x.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyruntime.ir import TensorType
+from pyruntime.ops.base import op
+from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GroupNorm(Decomposed):
+    """x: [N, D1 .. Dn, C] or [N, C, D1 .. Dn], float; gamma, beta: [C], floats of their own type.
+
+    activation: 0 none, 1 SiLU.
+    """
+
+    activation: int
+    channels_last: int = 1
+    epsilon: float = 1e-5
+    groups: int
+
+    def normalised(self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
+        """activation(GroupNormalization(x))"""
+        if x.rank < 3:
+            self.fail("an input of batch, channels and at least one spatial axis", x)
+        if self.activation not in (0, 1):
+            self.fail("activation to be 0 (none) or 1 (SiLU)", self.activation)
+        weights = (body.cast(p, x.dtype) for p in (gamma, beta))
+        planes = channels_first(body, x) if self.channels_last else x
+        y = body("GroupNormalization", planes, *weights, num_groups=self.groups, epsilon=self.epsilon)
+        if self.activation:
+            y = body("Swish", y)
+        return channels_last(body, y) if self.channels_last else y
+
+
+@op("GroupNorm", opsets=range(1, 2), domain="com.microsoft")
+class GroupNorm(_GroupNorm):
+    """Of x itself."""
+
+    def expand(
+        self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType
+    ) -> tuple[TensorType | None, ...]:
+        return (self.normalised(body, x, gamma, beta),)
+
+
+@op("SkipGroupNorm", opsets=range(1, 2), domain="com.microsoft")
+class SkipGroupNorm(_GroupNorm):
+    """skip: of x's shape, [N, 1 .. 1, C] (channels first: [N, C, 1 .. 1]) or [N, C]; bias: [C]; of x's type."""
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        gamma: TensorType,
+        beta: TensorType,
+        skip: TensorType,
+        bias: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        channels = x.shape[-1] if self.channels_last else x.shape[min(1, x.rank - 1)]
+        flat = (x.shape[0], *(1,) * (x.rank - 2))
+        one = (*flat, channels) if self.channels_last else (x.shape[0], channels, *flat[1:])
+        if skip.shape == (x.shape[0], channels) and x.rank != 2:
+            skip = body("Reshape", skip, body.ints(*one))
+        if skip.shape not in (x.shape, one):
+            self.fail("a skip of the shape of x, or of one element a channel", f"{skip} for {x}")
+        total = body("Add", x, skip)
+        if bias is not None:
+            if bias.shape != (channels,):
+                self.fail(f"a bias [{channels}]", bias)
+            column = bias if self.channels_last else body("Reshape", bias, body.ints(channels, *flat[1:]))
+            total = body("Add", total, column)
+        return self.normalised(body, total, gamma, beta), total

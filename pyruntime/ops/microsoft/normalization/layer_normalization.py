@@ -1,0 +1,116 @@
+"""Normalisations of rows as onnxruntime has them. Source: com.microsoft operators of these names.
+
+    SimplifiedLayerNormalization      y = x / sqrt(mean(x²) + epsilon) · scale
+    SkipLayerNormalization            y = (s - mean) / sqrt(mean((s - mean)²) + epsilon) · gamma + beta
+    SkipSimplifiedLayerNormalization  y = s / sqrt(mean(s²) + epsilon) · gamma
+
+s = input + skip + bias. SimplifiedLayerNormalization has its file's domain in models: ONNX's own, to which it does not
+belong, or com.microsoft.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
+
+_WANTED = (True, True, True)
+"""y and both statistics of a SkipNorm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Simplified(Decomposed):
+    """x: floats, scale: broadcasts to x; y has scale's type. inv_std_var: float32, 1 along the normalised axes."""
+
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+
+    def expand(self, body: Expansion, x: TensorType, scale: TensorType) -> tuple[TensorType | None, ...]:
+        y = body("RMSNormalization", x, scale, axis=self.axis, epsilon=self.epsilon)
+        if not self.wants(1):
+            return y, None
+        wide = body.cast(x, DType.FLOAT)
+        axes = body.ints(*range(self.axis_of(self.axis, x.rank), x.rank))
+        mean = body("ReduceMean", body("Mul", wide, wide), axes, keepdims=1)
+        inv = body("Reciprocal", body("Sqrt", body("Add", mean, body.number(self.epsilon, DType.FLOAT))))
+        return y, inv
+
+
+@op("SimplifiedLayerNormalization", opsets=range(1, LATEST + 1))
+class SimplifiedLayerNormalization(_Simplified):
+    """In ONNX's own domain, where onnxruntime accepts it at every opset."""
+
+
+@op("SimplifiedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
+class SimplifiedLayerNormalizationMs(_Simplified):
+    """In com.microsoft."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SkipNormalization(Decomposed):
+    """input: [.., H]; skip: of its shape, or without its first dimension, or with 1 there; gamma, beta, bias: [H].
+
+    Floats of one type. Outputs: y, mean and inverse deviation (float32 [.., 1]), and s.
+    """
+
+    epsilon: float = 1e-12
+
+    def normalised(
+        self,
+        body: Expansion,
+        x: TensorType,
+        skip: TensorType,
+        gamma: TensorType,
+        beta: TensorType | None,
+        bias: TensorType | None,
+        rms: bool,
+    ) -> tuple[TensorType | None, ...]:
+        """The outputs: Add and a normalisation, which passes join; where statistics are wanted, a SkipNorm."""
+        if x.rank < 2 or not follows(skip.shape, x.shape):
+            self.fail("a skip of the input's shape, or of its last dimensions", f"{skip} for {x}")
+        for vector in (gamma, beta, bias):
+            if vector is not None and vector.shape != x.shape[-1:]:
+                self.fail(f"gamma, beta and bias {list(x.shape[-1:])}", vector)
+        total = body("Add", x if bias is None else body("Add", x, bias), skip)
+        if self.wants(1) or self.wants(2):
+            norm = SkipNorm(epsilon=self.epsilon, rms=int(rms), present=_WANTED)
+            y, mean, inv, _ = body.apply(norm, total, gamma, beta)
+            return y, mean, inv, total
+        if rms:
+            return body("RMSNormalization", total, gamma, epsilon=self.epsilon), None, None, total
+        return body("LayerNormalization", total, gamma, beta, epsilon=self.epsilon), None, None, total
+
+
+@op("SkipLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
+class SkipLayerNormalization(_SkipNormalization):
+    """With the mean taken off."""
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        skip: TensorType,
+        gamma: TensorType,
+        beta: TensorType | None = None,
+        bias: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        return self.normalised(body, x, skip, gamma, beta, bias, False)
+
+
+@op("SkipSimplifiedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
+class SkipSimplifiedLayerNormalization(_SkipNormalization):
+    """The mean is not taken off, and its output is 0; no beta."""
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        skip: TensorType,
+        gamma: TensorType,
+        bias: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        return self.normalised(body, x, skip, gamma, None, bias, True)

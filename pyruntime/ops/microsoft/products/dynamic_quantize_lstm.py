@@ -1,0 +1,122 @@
+"""DynamicQuantizeLSTM: LSTM whose weights are of 8 bits. Source: onnxruntime, com.microsoft."""
+
+from __future__ import annotations
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import op
+from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.microsoft.products.matmul_integer_to_float import MatMulIntegerToFloat
+from pyruntime.ops.recurrent.rounded_lstm import CHUNK, RoundedLstm
+from pyruntime.ops.registry import newest
+
+
+@op("DynamicQuantizeLSTM", opsets=range(1, 2), domain="com.microsoft")
+class DynamicQuantizeLSTM(Decomposed):
+    """LSTM of x W and h R with w = (W - W_zero) · W_scale and r = (R - R_zero) · R_scale.
+
+    x: float [T, B, I]; W: int8 or uint8 [D, I, 4·H], R: [D, H, 4·H], transposed as against LSTM; their scales and zero
+    points: [D], or [D, 4·H], one a column; b: [D, 8·H]; states [D, B, H]; P: [D, 3·H]. Outputs as LSTM has them.
+
+    x is rounded to uint8 as DynamicQuantizeLinear does, over all steps that some sequence has, and h at each step, over
+    all entries of the batch, as onnxruntime does on one thread; with more it takes ranges of parts of a batch.
+    """
+
+    activation_alpha: tuple[float, ...] | None = None
+    activation_beta: tuple[float, ...] | None = None
+    activations: tuple[str, ...] | None = None
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    input_forget: int = 0
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        w: TensorType,
+        r: TensorType,
+        b: TensorType | None,
+        lens: TensorType | None,
+        h: TensorType | None,
+        c: TensorType | None,
+        p: TensorType | None,
+        w_scale: TensorType,
+        w_zero: TensorType,
+        r_scale: TensorType,
+        r_zero: TensorType,
+    ) -> tuple[TensorType | None, ...]:
+        names = ("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size")
+        given = {n: getattr(self, n) for n in (*names, "input_forget")}
+        steps = RoundedLstm(present=tuple(self.wants(i) for i in range(3)), **given)
+        self._check(x, (w, w_scale, w_zero), (r, r_scale, r_zero), len(steps.directions))
+        gates = self._inputs(body, x, w, w_scale, w_zero, b, lens)
+        rows, columns = _rows(body, r, r_scale, r_zero)
+        return body.apply(steps, gates, rows, columns, lens, h, c, p)
+
+    def _check(
+        self,
+        x: TensorType,
+        w: tuple[TensorType, TensorType, TensorType],
+        r: tuple[TensorType, TensorType, TensorType],
+        directions: int,
+    ) -> None:
+        if x.rank != 3 or r[0].rank != 3:
+            self.fail("x [steps, batch, features] and R [directions, units, gates]", f"{x} and {r[0]}")
+        gates = 4 * r[0].shape[1]
+        for name, (weights, scale, zero), inner in (("W", w, x.shape[2]), ("R", r, r[0].shape[1])):
+            if weights.shape != (directions, inner, gates):
+                self.fail(f"{name} of shape {[directions, inner, gates]}", weights)
+            for given in (scale, zero):
+                if given.shape not in ((directions,), (directions, gates)):
+                    self.fail(f"scales and zero points [{directions}] or [{directions}, {gates}]", given)
+
+    def _inputs(
+        self,
+        body: Expansion,
+        x: TensorType,
+        w: TensorType,
+        scale: TensorType,
+        zero: TensorType,
+        b: TensorType | None,
+        lens: TensorType | None,
+    ) -> TensorType:
+        """[T, B, D·4·H]: x rounded, times W, and both biases."""
+        time = x.shape[0]
+        directions, features, gates = w.shape
+        if lens is not None:  # steps that no sequence has do not count for the range
+            step = body("Range", *(body.number(n, DType.INT32) for n in (0, time, 1)))
+            some = body("Less", step, body("ReduceMax", lens, keepdims=1))
+            some = body("Reshape", some, body.ints(time, 1, 1))
+            x = body("Where", some, x, body.number(0, DType.FLOAT))
+        q, x_scale, x_zero = body.apply(newest("DynamicQuantizeLinear", present=(True, True, True)), x)
+        columns = body.ints(directions * gates)
+        flat = body("Reshape", body("Transpose", w, perm=(1, 0, 2)), body.ints(features, directions * gates))
+        scales, zeros = (body("Reshape", _whole(body, v, directions, gates), columns) for v in (scale, zero))
+        bias = None
+        if b is not None:
+            halves = body("Reshape", b, body.ints(directions, 2, gates))
+            bias = body("Reshape", body("ReduceSum", halves, body.ints(1), keepdims=0), columns)
+        (product,) = MatMulIntegerToFloat().expand(body, q, flat, x_scale, scales, x_zero, zeros, bias)
+        assert product is not None
+        return product
+
+
+def _whole(body: Expansion, given: TensorType, directions: int, gates: int) -> TensorType:
+    """Scales or zero points [D] or [D, 4·H] as [D, 4·H]."""
+    rows = body("Reshape", given, body.ints(directions, -1))
+    return body("Expand", rows, body.ints(directions, gates))
+
+
+def _rows(body: Expansion, r: TensorType, scale: TensorType, zero: TensorType) -> tuple[TensorType, TensorType]:
+    """R [D, H, 4·H] as rows [D, 4·H, H padded], and what `Bytes.columns` has."""
+    directions, units, gates = r.shape
+    along = body("Reshape", zero, body.ints(directions, 1, -1))
+    centred = body("Sub", body.cast(r, DType.INT32), body.cast(along, DType.INT32))
+    sums = body.cast(body("ReduceSum", centred, body.ints(1), keepdims=0), DType.FLOAT)
+    zeros = body.cast(_whole(body, zero, directions, gates), DType.FLOAT)
+    if r.dtype is DType.UINT8:
+        zeros = body("Sub", zeros, body.number(128, DType.FLOAT))
+    parts = (_whole(body, scale, directions, gates), zeros, sums)
+    columns = body("Concat", *(body("Unsqueeze", v, body.ints(1)) for v in parts), axis=1)
+    rows = body("Transpose", r, perm=(0, 2, 1))
+    return body("Pad", rows, body.ints(0, 0, 0, 0, 0, -units % CHUNK)), columns

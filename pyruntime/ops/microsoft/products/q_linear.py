@@ -1,0 +1,287 @@
+"""QLinear*: operators on tensors of 8 bits with scales and zero points. Source: onnxruntime, com.microsoft.
+
+y = saturate(round(f(dequantised inputs) / y_scale) + y_zero_point), in float32, rounded half to even. Add, Mul and
+AveragePool round with the zero point added, as onnxruntime does: round(... + y_zero_point).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import Op, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
+from pyruntime.ops.registry import newest, op_class
+
+
+class _QLinear(Decomposed):
+    """Shared by all: scales and zero points are one for a tensor; an absent zero point is 0."""
+
+    def dequantized(self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None) -> TensorType:
+        """(x - zero) · scale"""
+        self._check_scale(scale)
+        return body("DequantizeLinear", x, scale, zero)
+
+    def quantized(
+        self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
+        """x over `scale`, in the type of `like`."""
+        self._check_scale(scale)
+        return body("QuantizeLinear", x, scale, zero, output_dtype=like.dtype.code)
+
+    def rounded_with_zero(
+        self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
+        """x over `scale` plus the zero point, rounded to the type of `like`."""
+        self._check_scale(scale)
+        value = body("Div", x, scale)
+        if zero is not None:
+            value = body("Add", value, body.cast(zero, DType.FLOAT))
+        return self.quantized(body, value, body.number(1.0, DType.FLOAT), None, like)
+
+    def _check_scale(self, scale: TensorType) -> None:
+        if scale.size != 1:
+            self.fail("one scale for a tensor", scale)
+
+
+@op("QLinearConv", opsets=range(1, 2), domain="com.microsoft")
+class QLinearConv(Decomposed):
+    """ONNX's QLinearConv; where channels_last, x and y are [N, D1 .. Dn, C], w stays [M, C / group, K1 .. Kn]."""
+
+    auto_pad: str = "NOTSET"
+    channels_last: int = 0
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType,
+        w: TensorType,
+        w_scale: TensorType,
+        w_zero: TensorType,
+        y_scale: TensorType,
+        y_zero: TensorType,
+        b: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+        conv = newest("QLinearConv", **{n: value for n in names if (value := getattr(self, n)) is not None})
+        given = channels_first(body, x) if self.channels_last else x
+        y: TensorType = body.apply(conv, given, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)[0]
+        return (channels_last(body, y) if self.channels_last else y,)
+
+
+class _Binary(_QLinear):
+    """Of two tensors, broadcast."""
+
+    function: ClassVar[str]
+
+    def expand(
+        self,
+        body: Expansion,
+        a: TensorType,
+        a_scale: TensorType,
+        a_zero: TensorType | None,
+        b: TensorType,
+        b_scale: TensorType,
+        b_zero: TensorType | None,
+        y_scale: TensorType,
+        y_zero: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        left, right = self.dequantized(body, a, a_scale, a_zero), self.dequantized(body, b, b_scale, b_zero)
+        return (self.rounded_with_zero(body, body(self.function, left, right), y_scale, y_zero, a),)
+
+
+@op("QLinearAdd", opsets=range(1, 2), domain="com.microsoft")
+class QLinearAdd(_Binary):
+    """a + b, broadcast."""
+
+    function: ClassVar[str] = "Add"
+
+
+@op("QLinearMul", opsets=range(1, 2), domain="com.microsoft")
+class QLinearMul(_Binary):
+    """a · b, broadcast."""
+
+    function: ClassVar[str] = "Mul"
+
+
+class _Unary(_QLinear):
+    """Of x, its scale and zero point, y's scale and zero point."""
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        """The operator on float32."""
+        raise NotImplementedError(f"{self.op_type}.function")
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType | None,
+        y_scale: TensorType,
+        y_zero: TensorType | None,
+    ) -> tuple[TensorType | None, ...]:
+        y = self.function(body, self.dequantized(body, x, x_scale, x_zero))
+        return (self.stored(body, y, y_scale, y_zero, x),)
+
+    def stored(
+        self, body: Expansion, y: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
+        """y in the type of `like`."""
+        return self.quantized(body, y, scale, zero, like)
+
+
+class _UnaryOfFour(_Unary):
+    """`_Unary` of four inputs or five: the last zero point need not be listed."""
+
+    def expand(
+        self,
+        body: Expansion,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType | None,
+        y_scale: TensorType,
+        y_zero: TensorType | None = None,
+    ) -> tuple[TensorType | None, ...]:
+        return super().expand(body, x, x_scale, x_zero, y_scale, y_zero)
+
+
+@op("QLinearSigmoid", opsets=range(1, 2), domain="com.microsoft")
+class QLinearSigmoid(_UnaryOfFour):
+    """1 / (1 + exp(-x))"""
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return body("Sigmoid", x)
+
+
+@op("QLinearLeakyRelu", opsets=range(1, 2), domain="com.microsoft")
+class QLinearLeakyRelu(_UnaryOfFour):
+    """x, or alpha · x where it is negative."""
+
+    alpha: float = 0.01
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return body("LeakyRelu", x, alpha=self.alpha)
+
+
+@op("QLinearReduceMean", opsets=range(1, 2), domain="com.microsoft")
+class QLinearReduceMean(_UnaryOfFour):
+    """The mean over `axes`."""
+
+    axes: tuple[int, ...]
+    keepdims: int
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return body("ReduceMean", x, body.ints(*self.axes), keepdims=self.keepdims)
+
+
+@op("QLinearSoftmax", opsets=range(1, 2), domain="com.microsoft")
+class QLinearSoftmax(_Unary):
+    """Softmax as ONNX has it at version `opset`."""
+
+    opset: int
+    axis: int = -1
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        made: Any = op_class("Softmax", "", self.opset)
+        y: TensorType = body.apply(made(axis=self.axis), x)[0]
+        return y
+
+
+@op("QLinearGlobalAveragePool", opsets=range(1, 2), domain="com.microsoft")
+class QLinearGlobalAveragePool(_Unary):
+    """The mean of every channel of [N, C, ...], or of [N, ..., C] where channels_last."""
+
+    channels_last: int = 0
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        return pooled(body, newest("GlobalAveragePool"), x, self.channels_last)
+
+
+@op("QLinearAveragePool", opsets=range(1, 2), domain="com.microsoft")
+class QLinearAveragePool(_UnaryOfFour):
+    """The mean over windows of [N, C, ...], or of [N, ..., C] where channels_last.
+
+    With count_include_pad every mean is over all places of the kernel, also those that only ceil_mode adds.
+    """
+
+    kernel_shape: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+    channels_last: int = 0
+    count_include_pad: int = 0
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def function(self, body: Expansion, x: TensorType) -> TensorType:
+        if not (self.ceil_mode and self.count_include_pad):
+            pool = self._pool(auto_pad=self.auto_pad, pads=self.pads, ceil_mode=self.ceil_mode)
+            return pooled(body, pool, x, self.channels_last)
+        pool = self._pool(auto_pad=self.auto_pad, pads=self.pads, ceil_mode=1)
+        spatial = x.shape[1:-1] if self.channels_last else x.shape[2:]
+        window = pool.window(spatial, self.kernel_shape, True)
+        reached = [(n - 1) * s + k for n, s, k in zip(window.output, window.strides, window.kernel, strict=True)]
+        after = [max(r - b - d, 0) for r, b, d in zip(reached, window.begin, spatial, strict=True)]
+        lead, last = ([0], [0]) if self.channels_last else ([0, 0], [])
+        padded = body("Pad", x, body.ints(*lead, *window.begin, *last, *lead, *after, *last))
+        return pooled(body, self._pool(), padded, self.channels_last)
+
+    def _pool(self, **attributes: Any) -> Any:
+        given = {"kernel_shape": self.kernel_shape, "strides": self.strides, **attributes}
+        given["count_include_pad"] = self.count_include_pad
+        return newest("AveragePool", **{name: value for name, value in given.items() if value is not None})
+
+    def stored(
+        self, body: Expansion, y: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
+    ) -> TensorType:
+        return self.rounded_with_zero(body, y, scale, zero, like)
+
+
+def pooled(body: Expansion, pool: Op, x: TensorType, last: int) -> TensorType:
+    """`pool`, of [N, C, ...], on x, [N, ..., C] where `last`."""
+    y: TensorType = body.apply(pool, channels_first(body, x) if last else x)[0]
+    return channels_last(body, y) if last else y
+
+
+@op("QLinearConcat", opsets=range(1, 2), domain="com.microsoft")
+class QLinearConcat(_QLinear):
+    """Inputs: y's scale and zero point, then x, scale and zero point of every part."""
+
+    axis: int
+
+    def expand(
+        self, body: Expansion, y_scale: TensorType, y_zero: TensorType, first: TensorType, *rest: TensorType | None
+    ) -> tuple[TensorType | None, ...]:
+        given: tuple[Any, ...] = (first, *rest)
+        if len(given) % 3:
+            self.fail("a tensor, a scale and a zero point for every part", f"{len(given)} inputs")
+        parts = (self.dequantized(body, *given[i : i + 3]) for i in range(0, len(given), 3))
+        return (body("Concat", *(self.quantized(body, x, y_scale, y_zero, y_zero) for x in parts), axis=self.axis),)
+
+
+@op("QLinearWhere", opsets=range(1, 2), domain="com.microsoft")
+class QLinearWhere(_QLinear):
+    """x where the condition holds, else y."""
+
+    def expand(
+        self,
+        body: Expansion,
+        condition: TensorType,
+        x: TensorType,
+        x_scale: TensorType,
+        x_zero: TensorType | None,
+        y: TensorType,
+        y_scale: TensorType,
+        y_zero: TensorType | None,
+        z_scale: TensorType,
+        z_zero: TensorType | None,
+    ) -> tuple[TensorType | None, ...]:
+        left, right = self.dequantized(body, x, x_scale, x_zero), self.dequantized(body, y, y_scale, y_zero)
+        return (self.quantized(body, body("Where", condition, left, right), z_scale, z_zero, x),)

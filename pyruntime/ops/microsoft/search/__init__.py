@@ -1,0 +1,1 @@
+"""Operators of com.microsoft that generate text: beam search, greedy search, sampling."""

@@ -1,0 +1,142 @@
+"""What operators that generate text share: their inputs, and the loop over tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from pyruntime.errors import InvalidArgument, OutOfMemory
+from pyruntime.ir import Array, DType, Graph, TensorType, ValueType
+from pyruntime.ops.control.body import BodyOp
+from pyruntime.ops.interpreter import current
+from pyruntime.ops.microsoft.search.scoring import Scoring
+
+__all__ = ["Generation", "encoder_mask"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation(BodyOp):
+    """An operator that generates text.
+
+    Class attributes:
+        SLOTS: what its inputs are called, in order.
+    """
+
+    SLOTS: ClassVar[tuple[str, ...]] = ()
+    decoder: Graph
+    eos_token_id: int
+    pad_token_id: int
+    decoder_start_token_id: int = -1
+    encoder: Graph | None = None
+    init_decoder: Graph | None = None
+    model_type: int = 0
+    no_repeat_ngram_size: int = 0
+    vocab_size: int = -1
+
+    def fed(self, inputs: Sequence[ValueType | None]) -> tuple[dict[str, TensorType], dict[str, ValueType]]:
+        """The inputs that are there, by name, and the captured outer values."""
+        own, outer = self.split(inputs)
+        found: dict[str, TensorType] = {}
+        for name, value in zip(self.SLOTS, own, strict=False):
+            if value is not None:
+                if not isinstance(value, TensorType):
+                    self.refuse(name, "a tensor", value)
+                found[name] = value
+        return found, outer
+
+    def refuse(self, name: str, expected: str, got: object, advice: str = "") -> NoReturn:
+        """Raise InvalidArgument for an input; the planner adds the node's name."""
+        raise InvalidArgument(
+            f"{self.op_type}: expected {name} to be {expected}, got {got}; {advice or 'feed another value'}"
+        )
+
+    def whole(self, fed: dict[str, TensorType], name: str, default: int, least: int | None = None) -> int:
+        """The one number of an int32 input, which is `least` or more."""
+        number = int(self._one(fed, name, default, DType.INT32))
+        if least is not None and number < least:
+            self.refuse(name, f"{least} or more", number)
+        return number
+
+    def real(self, fed: dict[str, TensorType], name: str, default: float) -> float:
+        """The one number of a float input."""
+        return float(self._one(fed, name, default, DType.FLOAT))
+
+    def _one(self, fed: dict[str, TensorType], name: str, default: float, dtype: DType) -> Any:
+        value = fed.get(name)
+        if value is None:
+            return default
+        if value.dtype is not dtype or value.size != 1:
+            self.refuse(name, f"one number of type {dtype.onnx_name}", value)
+        return value.value().reshape(())
+
+    def matrix(self, fed: dict[str, TensorType], name: str, shape: Sequence[int | None]) -> Array | None:
+        """An int32 input of a shape, None for any size; None where it is absent."""
+        value = fed.get(name)
+        if value is None:
+            return None
+        fits = len(value.shape) == len(shape) and all(w in (None, d) for d, w in zip(value.shape, shape, strict=False))
+        if value.dtype is not DType.INT32 or not fits:
+            self.refuse(name, f"int32 {['?' if d is None else d for d in shape]}", value)
+        array: Array = value.value()
+        return array
+
+    def needed(self, fed: dict[str, TensorType], name: str, shape: Sequence[int | None]) -> Array:
+        """`matrix`, of an input that has to be there."""
+        array = self.matrix(fed, name, shape)
+        if array is None:
+            self.refuse(name, "fed", "none")
+        return array
+
+    def length(self, fed: dict[str, TensorType], prompt: int, rows: int, vocab: int = 0) -> int:
+        """Where sequences end at the latest: max_length, longer than the prompt.
+
+        rows: how many there are. vocab: how many scores are kept of each token.
+
+        Raises:
+            OutOfMemory: they would take more than `Limits.node_bytes`.
+        """
+        longest = self.whole(fed, "max_length", 0)
+        if longest <= prompt:
+            self.refuse("max_length", f"more than the {prompt} tokens of the prompt", longest)
+        limit, needed = current().limits.node_bytes, 4 * rows * (longest + (longest - prompt) * vocab)
+        if needed > limit:
+            raise OutOfMemory(
+                f"{self.op_type}: expected a max_length whose results take at most {limit} bytes (limit `node_bytes`, "
+                f"see SessionOptions.limits), got {longest}, which takes {needed}"
+            )
+        return longest
+
+    def scoring(self, fed: dict[str, TensorType], batch: int, vocab: int, **more: Any) -> Scoring:
+        """What changes scores, by the inputs that all these operators have."""
+        penalty = self.real(fed, "repetition_penalty", 1.0)
+        if penalty <= 0:
+            self.refuse("repetition_penalty", "more than 0", penalty)
+        return Scoring(
+            end=self.eos_token_id,
+            repetition_penalty=penalty,
+            ngram=self.no_repeat_ngram_size,
+            vocab_mask=self.matrix(fed, "vocab_mask", (vocab,)),
+            prefix_mask=self.matrix(fed, "prefix_vocab_mask", (batch, vocab)),
+            min_length=self.whole(fed, "min_length", 0),
+            **more,
+        )
+
+    def prompt(self, fed: dict[str, TensorType], name: str = "input_ids") -> Array:
+        """Token ids int32 [batch, length], neither of which is 0."""
+        ids = self.needed(fed, name, (None, None))
+        if not ids.size:
+            self.refuse(name, "a batch of one or more with one token or more", list(ids.shape))
+        return ids
+
+    def within(self, ids: Array, vocab: int, name: str = "input_ids") -> None:
+        """Raise InvalidArgument for a token that the vocabulary does not have."""
+        if ids.min() < 0 or ids.max() >= vocab:
+            self.refuse(name, f"tokens of 0 to {vocab - 1}", f"{ids.min()} to {ids.max()}")
+
+
+def encoder_mask(ids: Array, pad: int) -> Array:
+    """int32, the shape of ids [batch, length]: 0 for the pad tokens in front, else 1."""
+    return (np.cumsum(ids != pad, axis=1) > 0).astype(np.int32)

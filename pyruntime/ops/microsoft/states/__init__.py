@@ -1,0 +1,1 @@
+"""Operators of com.microsoft that carry states from token to token."""

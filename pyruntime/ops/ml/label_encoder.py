@@ -1,0 +1,115 @@
+"""LabelEncoder: a dictionary applied to every element. Source: ONNX operator ai.onnx.ml.LabelEncoder."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, Constant, DType, Floats, Ints, TensorType, are_open
+from pyruntime.ops.base import Op, op
+from pyruntime.ops.ml.shared import ALL
+
+
+@op(
+    "LabelEncoder",
+    opsets=range(4, ALL.stop),
+    domain="ai.onnx.ml",
+    earlier={range(2, 4): "keys_tensor values_tensor default_tensor"},
+)
+class LabelEncoder(Op):
+    """y = values[i] where x = keys[i], else the default; of equal keys the last counts, and NaN equals NaN.
+
+    `keys_*` and `values_*`: one of each; x has the keys' type, y the values'.
+    """
+
+    keys_floats: Floats | None = None
+    keys_int64s: Ints | None = None
+    keys_strings: tuple[str, ...] | None = None
+    keys_tensor: Constant | None = None
+    values_floats: Floats | None = None
+    values_int64s: Ints | None = None
+    values_strings: tuple[str, ...] | None = None
+    values_tensor: Constant | None = None
+    default_float: float = -0.0
+    default_int64: int = -1
+    default_string: str = "_Unused"
+    default_tensor: Constant | None = None
+
+    def _given(self, what: str) -> tuple[DType, Array]:
+        """The keys or the values. Raises InvalidGraph where not exactly one list of them is given."""
+        found: list[tuple[DType, Array]] = []
+        for suffix, dtype in (("floats", DType.FLOAT), ("int64s", DType.INT64), ("strings", DType.STRING)):
+            listed = getattr(self, f"{what}_{suffix}")
+            if listed:
+                found.append((dtype, np.array(listed, dtype.numpy)))
+        tensor: Constant | None = getattr(self, f"{what}_tensor")
+        if tensor is not None:
+            found.append((tensor.type.dtype, tensor.numpy().reshape(-1)))
+        if len(found) != 1:
+            self.fail(f"one of the attributes {what}_*", len(found))
+        return found[0]
+
+    def _default(self, dtype: DType) -> Any:
+        tensor = self.default_tensor
+        if tensor is not None:
+            if tensor.type.dtype is not dtype or tensor.type.size != 1:
+                self.fail(f"default_tensor {dtype.onnx_name}[1]", tensor.type)
+            return tensor.numpy().reshape(-1)[0]
+        if dtype is DType.STRING:
+            return self.default_string
+        if dtype in (DType.FLOAT, DType.DOUBLE):
+            return self.default_float
+        return self.default_int64
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array, DType, Array, DType]:
+        """(different keys, position of each, key type, values with the default last, value type)."""
+        (key_type, keys), (value_type, values) = self._given("keys"), self._given("values")
+        if len(keys) != len(values):
+            self.fail(f"{len(keys)} values, one for each key", len(values))
+        outputs = np.empty(len(values) + 1, values.dtype)
+        outputs[:-1], outputs[-1] = values, self._default(value_type)
+        # Of equal keys the last; NaN, which is one key, is behind all others.
+        different, first = np.unique(keys[::-1], return_index=True)
+        return different, len(keys) - 1 - first, key_type, outputs, value_type
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        _, _, key_type, _, value_type = self._table
+        if x.dtype is not key_type:
+            self.fail(f"a tensor of the keys' type, {key_type.type_string}", x)
+        return (TensorType(value_type, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        keys, places, _, outputs, _ = self._table
+        at = np.minimum(np.searchsorted(keys, x.reshape(-1)), len(keys) - 1)
+        found = keys[at] == x.reshape(-1)
+        if x.dtype.kind == "f":
+            found |= np.isnan(keys[at]) & np.isnan(x.reshape(-1))
+        return (outputs[np.where(found, places[at], len(outputs) - 1)].reshape(x.shape),)
+
+
+@op("LabelEncoder", domain="ai.onnx.ml", opsets=range(1, 2))
+class LabelEncoderClasses(Op):
+    """Strings to their positions in `classes_strings`, or positions to strings."""
+
+    classes_strings: tuple[str, ...] | None = None
+    default_int64: int = -1
+    default_string: str = "_Unused"
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if x.dtype not in (DType.STRING, DType.INT64):
+            self.fail("strings or int64", x)
+        return (TensorType(DType.INT64 if x.dtype is DType.STRING else DType.STRING, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        classes = self.classes_strings or ()
+        x = x.astype(np.int64) if are_open(x) else x
+        if x.dtype == object:
+            places = {text: i for i, text in enumerate(classes)}
+            found = [places.get(text, self.default_int64) for text in x.reshape(-1)]
+            return (np.array(found, np.int64).reshape(x.shape),)
+        known = (x >= 0) & (x < len(classes))
+        texts = np.array([*classes, self.default_string], object)
+        return (texts[np.where(known, x, len(classes))],)

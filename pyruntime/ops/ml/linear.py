@@ -1,0 +1,102 @@
+"""LinearClassifier, LinearRegressor: s = x·Cᵀ + b. Source: ONNX operators of these names in ai.onnx.ml."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, Floats, TensorType
+from pyruntime.ops.base import Op, op
+from pyruntime.ops.ml.shared import (
+    ALL,
+    Labels,
+    as_float,
+    binary_scores,
+    check_transform,
+    class_labels,
+    matrix,
+    transformed_alone,
+)
+
+
+def _scores(x: Array, coefficients: Sequence[float], count: int, intercepts: Sequence[float] | None) -> Array:
+    """`count` scores of every row; coefficients beyond those they need are left out, as in onnxruntime."""
+    rows = as_float(x)
+    weights = np.asarray(coefficients, rows.dtype)[: count * rows.shape[1]].reshape(count, -1)
+    scores = rows @ weights.T
+    return np.asarray(scores + np.array(intercepts, rows.dtype) if intercepts else scores)
+
+
+@op("LinearClassifier", domain="ai.onnx.ml", opsets=ALL)
+class LinearClassifier(Op):
+    """x: [N, F]; y: the label of the greatest score, [N]; z: float32 scores after `post_transform`, [N, E].
+
+    There are as many scores as intercepts; without those, as coefficients are for. A single score s of two labels (0
+    and 1 where none are named) stands for the second, which is chosen where s > 0. z is (1 - s, s) then, with LOGISTIC
+    the logistic function of (-s, s), with PROBIT the quantiles of (1 - s, s). Where no labels are named it is s,
+    [N, 1], which PROBIT alone changes. `multi_class` has no effect.
+    """
+
+    coefficients: Floats
+    classlabels_ints: tuple[int, ...] | None = None
+    classlabels_strings: tuple[str, ...] | None = None
+    intercepts: tuple[float, ...] | None = None
+    multi_class: int = 0
+    post_transform: str = "NONE"
+
+    @property
+    def _named(self) -> int:
+        return len(self.classlabels_ints or self.classlabels_strings or ())
+
+    def _labels(self, features: int) -> tuple[Labels, int]:
+        count = len(self.intercepts or ())
+        if not count or (count == 1 and self._named > 2):  # one intercept for all classes
+            count = len(self.coefficients) // features if features else 0
+        if not count or len(self.coefficients) < count * features:
+            self.fail(f"{max(count, 1)} times {features} coefficients or more", len(self.coefficients))
+        last = None if count == 1 else count  # labels beyond the scores are never chosen
+        integers, strings = (self.classlabels_ints or ())[:last], (self.classlabels_strings or ())[:last]
+        return class_labels(self, integers, strings, count), count
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        check_transform(self, self.post_transform)
+        rows, features = matrix(self, x)
+        labels, count = self._labels(features)
+        return TensorType(labels.dtype, (rows,)), TensorType(DType.FLOAT, (rows, len(labels) if self._named else count))
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        labels, count = self._labels(x.shape[-1])
+        scores = _scores(x, self.coefficients, count, self.intercepts)
+        if count > 1 or len(labels) == 1:
+            return labels[scores.argmax(axis=1)], transformed_alone(scores, self.post_transform)
+        chosen = labels[(scores[:, 0] > 0).astype(np.intp)]
+        if not self._named:
+            return chosen, transformed_alone(scores, self.post_transform)
+        kind = self.post_transform if self.post_transform in ("LOGISTIC", "PROBIT") else "NONE"
+        return chosen, binary_scores(scores, kind, probability=True)
+
+
+@op("LinearRegressor", domain="ai.onnx.ml", opsets=ALL)
+class LinearRegressor(Op):
+    """x: [N, F]; coefficients: `targets` rows of F; y: float32 [N, targets] after `post_transform`.
+
+    Intercepts count where there are as many as targets. A single target is transformed by PROBIT alone.
+    """
+
+    coefficients: Floats | None = None
+    intercepts: tuple[float, ...] | None = None
+    post_transform: str = "NONE"
+    targets: int = 1
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        check_transform(self, self.post_transform)
+        rows, features = matrix(self, x)
+        if self.targets < 1 or len(self.coefficients or ()) < self.targets * features:
+            self.fail(f"{self.targets} times {features} coefficients or more", len(self.coefficients or ()))
+        return (TensorType(DType.FLOAT, (rows, self.targets)),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        intercepts = self.intercepts if len(self.intercepts or ()) == self.targets else None
+        scores = _scores(x, self.coefficients or (), self.targets, intercepts)
+        return (transformed_alone(scores, self.post_transform),)

@@ -1,0 +1,96 @@
+"""Transpose: y[c] = x[c permuted]. Source: ONNX operator Transpose."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType, multiple, upper
+from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, out, params_of, strided_copy, template
+from pyruntime.kernels.ir.indexing import collapse, contiguous
+from pyruntime.ops.base import LATEST, Op, op
+
+TILE = 32
+WORTH_TILING = 16
+"""Least extent of both dimensions: below it the strided reads of neighbouring invocations share their cache lines."""
+
+
+@lru_cache(maxsize=512)
+def _permutation(perm: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | None:
+    """`perm` with axes from the front, or the reversal; None where it is no permutation of them."""
+    if perm is None:
+        return tuple(range(rank))[::-1]
+    axes = tuple(p % rank for p in perm if -rank <= p < rank)
+    return axes if len(axes) == len(perm) and sorted(axes) == list(range(rank)) else None
+
+
+@op("Transpose", opsets=range(1, LATEST + 1))
+class Transpose(Op):
+    """y.shape[d] = x.shape[perm[d]]; default: dimensions reversed. Any dtype."""
+
+    perm: tuple[int, ...] | None = None
+
+    def permutation(self, rank: int) -> tuple[int, ...]:
+        """`perm`, or the reversal. Raises InvalidGraph where it is no permutation of the axes."""
+        found = _permutation(self.perm, rank)
+        if found is None:
+            self.fail(f"perm to be a permutation of {list(range(rank))}", list(self.perm or ()))
+        return found
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        return (x.with_shape(*(x.shape[p] for p in self.permutation(x.rank))),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (np.transpose(x, self.permutation(x.ndim)),)
+
+    def alias(self, x: TensorType) -> int | None:
+        """Moving axes of size 1 moves no bytes."""
+        order = [p for p in self.permutation(x.rank) if x.shape[p] != 1]
+        return 0 if order == sorted(order) or not x.size else None
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(x)
+        strides = contiguous(x.shape)
+        view = [strides[p] for p in self.permutation(x.rank)]
+        # Processors take a second to compile a barrier, and longer to run it than to read apart.
+        allowed = target.allows("transpose_tiled") and not target.is_processor
+        tiled = tiled_transpose(target, out(0, y), inp(0, x), view) if allowed else None
+        return (tiled or strided_copy(target, "transpose", out(0, y), inp(0, x), 0, view),)
+
+
+def tiled_transpose(target: Target, y: Operand, x: Operand, strides: list[int]) -> Dispatch | None:
+    """The dispatch that moves two long dimensions past each other in tiles; None where there is no such pair."""
+    bits = bits_type(y.type.dtype)
+    dims, (view,) = collapse(y.type.shape, strides)
+    if 1 not in view or view[-1] == 1 or len(dims) > 4 or bits.bits < 8:
+        return None
+    rows, across = dims[-1], view.index(1)
+    columns = dims[across]
+    vector = multiple(rows, 4) and bits.bits <= 32
+    if min(upper(rows), upper(columns)) < WORTH_TILING or not (vector or bits.bits >= 32):
+        return None
+    own = contiguous(dims)
+    planes = [d for d in range(len(dims) - 1) if d != across]
+    x_plane, y_plane = ([0, 0, *(steps[d] for d in planes)][-2:] for steps in (view, own))
+    kernel = template("transpose_tiled", {"x": bits, "y": bits}, VECTOR=int(vector), TILE=TILE)
+    tiles_r, tiles_c = -(-rows // TILE), -(-columns // TILE)
+    tiles = tiles_r * tiles_c * math.prod(dims[d] for d in planes)
+    params = params_of(
+        kernel,
+        tiles=tiles,
+        tiles_r=tiles_r,
+        tiles_c=tiles_c,
+        rows=rows,
+        columns=columns,
+        planes_1=dims[planes[-1]] if planes else 1,
+        x_row=view[-1],
+        y_row=own[across],
+        x_plane_0=x_plane[0],
+        x_plane_1=x_plane[1],
+        y_plane_0=y_plane[0],
+        y_plane_1=y_plane[1],
+    )
+    retyped = [Operand(o.role, o.index, TensorType(bits, o.type.shape), o.data) for o in (x, y)]
+    return Dispatch(kernel, tuple(retyped), target.fold(tiles), params)

@@ -1,0 +1,140 @@
+"""SkipNorm: the normalisation of a sum, with the sum. Made by passes and decompositions, not by models.
+
+s = x' + skip + bias, y = norm(s) · scale + shift, over the last dimension; one kernel. x' is x with its rows, or pieces
+of them, in the order that `order` gives; row r of y is written as row `places[r]`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of
+from pyruntime.ops.base import Op, op, refuse_float64
+
+__all__ = ["SkipNorm"]
+
+
+@op("SkipNorm", opsets=range(1, 2), domain="pyruntime")
+class SkipNorm(Op):
+    """x: [..., D]; scale, shift, bias: [D]; skip: the last dimensions of s, leading ones left out or 1.
+
+    order: uint32 [n * rows of s], piece i of x' is piece `order[i]` of x, each of D / n elements; s has `shape` then,
+    else that of x. places: uint32 [rows of s], a permutation.
+    Outputs: y of scale's type; the mean (0 with `rms`) and the inverse deviation, float32 [..., 1]; s of x's type.
+    rms: the mean is not taken off. adds: it stands for an addition too.
+    """
+
+    epsilon: float
+    rms: int = 0
+    shape: tuple[int, ...] = ()
+    adds: bool = True
+
+    @property
+    def title(self) -> str:
+        """The operators it stands for."""
+        norm = "RMSNormalization" if self.rms else "LayerNormalization"
+        return " + ".join((*(["Transpose"] if self.shape else []), *(["Add"] if self.adds else []), norm))
+
+    def total(self, x: TensorType) -> tuple[int, ...]:
+        """The shape of s."""
+        return self.shape or x.shape
+
+    def infer(
+        self,
+        x: TensorType,
+        scale: TensorType,
+        shift: TensorType | None = None,
+        skip: TensorType | None = None,
+        bias: TensorType | None = None,
+        order: TensorType | None = None,
+        places: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        if not x.rank:
+            self.fail("an input of at least one dimension", x)
+        if (order is not None) != bool(self.shape):
+            self.fail("an order with a shape", order)
+        shape = self.total(x)
+        self.same_dtype(x, skip, bias)
+        self.same_dtype(scale, shift)
+        for vector in (scale, shift, bias):
+            if vector is not None and vector.shape != shape[-1:]:
+                self.fail(f"scale, shift and bias {list(shape[-1:])}", vector)
+        if skip is not None and not follows(skip.shape, shape):
+            self.fail(f"a skip of the last dimensions of {list(shape)}", skip)
+        stats = TensorType(DType.FLOAT, (*shape[:-1], 1))
+        return TensorType(scale.dtype, shape), stats, stats, TensorType(x.dtype, shape)
+
+    def evaluate(
+        self,
+        x: Array,
+        scale: Array,
+        shift: Array | None = None,
+        skip: Array | None = None,
+        bias: Array | None = None,
+        order: Array | None = None,
+        places: Array | None = None,
+    ) -> tuple[Array, ...]:
+        if order is not None:
+            x = x.reshape(-1, math.prod(self.shape) // order.size)[order].reshape(self.shape)
+        with np.errstate(all="ignore"):
+            total = x.astype(np.float64)
+            for other in (skip, bias):
+                if other is not None:
+                    total = total + other
+            mean = np.zeros((*x.shape[:-1], 1)) if self.rms else total.mean(axis=-1, keepdims=True)
+            inv = 1.0 / np.sqrt(np.mean(np.square(total - mean), axis=-1, keepdims=True) + self.epsilon)
+            y = (total - mean) * inv * scale
+            if shift is not None:
+                y = y + shift
+        if places is not None:
+            y = placed(y, places)
+        return y.astype(scale.dtype), mean.astype(np.float32), inv.astype(np.float32), total.astype(x.dtype)
+
+    def lower(
+        self,
+        target: Target,
+        x: TensorType,
+        scale: TensorType,
+        shift: TensorType | None = None,
+        skip: TensorType | None = None,
+        bias: TensorType | None = None,
+        order: TensorType | None = None,
+        places: TensorType | None = None,
+    ) -> tuple[Dispatch, ...]:
+        refuse_float64(x, scale)
+        types = self.infer(x, scale, shift, skip, bias, order, places)
+        mean, inv = (out(i, types[i]) if self.wants(i) else None for i in (1, 2))
+        norm = Norm(
+            self.epsilon,
+            bool(self.rms),
+            inp(1, scale),
+            None if shift is None else inp(2, shift),
+            mean,
+            inv,
+            None if skip is None else inp(3, skip),
+            None if bias is None else inp(4, bias),
+            out(3, types[3]) if self.wants(3) else None,
+            None if order is None else inp(5, order),
+            None if places is None else inp(6, places),
+        )
+        shape = self.total(x)
+        rows = rows_of(shape, len(shape) - 1, flatten=True)
+        return (normalize_rows(target, out(0, types[0]), inp(0, x), rows, norm),)
+
+
+def placed(y: Array, places: Array) -> Array:
+    """y with row r as row `places[r]`."""
+    made = np.empty(y.shape, y.dtype)
+    made.reshape(-1, y.shape[-1])[places] = y.reshape(-1, y.shape[-1])
+    return made
+
+
+def follows(skip: tuple[int, ...], x: tuple[int, ...]) -> bool:
+    """True where a tensor `skip` is repeated as a whole over a tensor x."""
+    while skip and skip[0] == 1 and (len(skip) > len(x) or x[len(x) - len(skip)] != 1):
+        skip = skip[1:]
+    return 0 < len(skip) <= len(x) and x[len(x) - len(skip) :] == skip

@@ -1,0 +1,210 @@
+"""MatMulInteger and QLinearMatMul: products of 8-bit matrices. Source: ONNX operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pyruntime.ir import Array, Constant, DType, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
+from pyruntime.kernels.products.integer_matmul import BYTES, integer_matmul, zero_point
+from pyruntime.kernels.products.matmul import Extras, matmul, product_of
+from pyruntime.ops.base import LATEST, Op, broadcasts_to, op
+from pyruntime.ops.products.matmul import as_matrices, matmul_shape, stacked
+from pyruntime.ops.quantization.requantize import finished
+
+
+def per_row(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """The shape a zero point or scale of the left operand broadcasts with: a vector is one value a row."""
+    return (*shape, 1) if len(shape) == 1 and shape != (1,) and rank > 1 else shape
+
+
+def _zero_shape(node: Op, x: TensorType, zero: TensorType | None, left: bool) -> tuple[int, ...]:
+    """The shape `zero` broadcasts to x with. Raises InvalidGraph where it does not."""
+    if zero is None:
+        return ()
+    shape = per_row(zero.shape, x.rank) if left else zero.shape
+    if not broadcasts_to(shape, x.shape):
+        node.fail("a zero point for all, or one a row (left) or a column (right)", f"{zero} for {x}")
+    return shape
+
+
+def exact_product(a: Array, b: Array) -> Array:
+    """a @ b of small integers as int32: exact, through the 24 bits of float32 where they hold all sums, or 53."""
+    largest = int(np.abs(a).max(initial=0)) * int(np.abs(b).sum(axis=max(b.ndim - 2, 0)).max(initial=0))
+    wide = np.float32 if largest < 1 << 24 else np.float64
+    exact: Array = np.matmul(a.astype(wide), b.astype(wide))
+    return exact.astype(np.int64).astype(np.int32)
+
+
+def shifted(x: Array, zero: Array | None, left: bool) -> Array:
+    """x minus its zero point, as int32 or float32."""
+    wide = np.dtype(np.float32) if x.dtype.kind == "f" else np.dtype(np.int32)
+    if zero is None:
+        return x.astype(wide)
+    shape = per_row(zero.shape, x.ndim) if left else zero.shape
+    result: Array = x.astype(wide) - zero.reshape(shape).astype(wide)
+    return result
+
+
+def view(operand: Operand, *shape: int) -> Operand:
+    """The same bytes with another shape."""
+    return Operand(operand.role, operand.index, operand.type.with_shape(*shape), operand.data)
+
+
+class _Shifter:
+    """Lowers operands whose zero points the product kernel cannot take itself: x - zero into scratch memory."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.before: list[Dispatch] = []
+
+    def take(
+        self, x: Operand, zero: Operand | None, shape: tuple[int, ...], simple: bool
+    ) -> tuple[Operand, Operand | None]:
+        """The operand and zero point for the product kernel."""
+        if zero is None or simple:
+            return x, zero
+        wide = DType.FLOAT if x.type.dtype.is_float else DType.INT32
+        made = scratch(wide, *x.type.shape)
+        kind = wide.compute
+        expr = f"{kind}(x) - {kind}(zero)"
+        self.before.append(elementwise(self.target, "subtract_zero", {"x": x, "zero": view(zero, *shape)}, made, expr))
+        return made, None
+
+
+def integer_product(
+    node: Op, target: Target, y: Operand, a: Operand, b: Operand, a_zero: Operand | None, b_zero: Operand | None
+) -> tuple[Dispatch, ...]:
+    """y = (a - a_zero) @ (b - b_zero), y of type int32 (float32 for float8 operands)."""
+    product = product_of(*as_matrices(a.type.shape, b.type.shape))
+    shape_a = _zero_shape(node, a.type, a_zero.type if a_zero else None, True)
+    shape_b = _zero_shape(node, b.type, b_zero.type if b_zero else None, False)
+    size_a, size_b = (z.type.size if z else 1 for z in (a_zero, b_zero))
+    shifter = _Shifter(target)
+    rows_only = size_a == product.m and shape_a[-2:] == (product.m, 1)
+    cols_only = size_b == product.n and (b.type.rank == 1 or shape_b[-1:] == (product.n,))
+    a, a_zero = shifter.take(a, a_zero, shape_a, size_a == 1 or rows_only)
+    b, b_zero = shifter.take(b, b_zero, shape_b, size_b == 1 or cols_only)
+    product, a, b, copies = stacked(target, a, b)
+    before = (*shifter.before, *copies)
+    if a.type.dtype in BYTES and b.type.dtype in BYTES:
+        zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
+        return (*before, *integer_matmul(target, y, a, b, product, *zeros))
+    left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
+    return (*before, *matmul(target, y, a, b, product, extras=Extras(left, right)))
+
+
+@op("MatMulInteger", opsets=range(10, LATEST + 1))
+class MatMulInteger(Op):
+    """y = (a - a_zero_point) @ (b - b_zero_point), exact in int32."""
+
+    def infer(
+        self, a: TensorType, b: TensorType, a_zero: TensorType | None = None, b_zero: TensorType | None = None
+    ) -> tuple[TensorType, ...]:
+        if a.dtype not in BYTES or b.dtype not in BYTES:
+            self.fail("matrices of int8 or uint8", f"{a} and {b}")
+        _zero_shape(self, a, a_zero, True)
+        _zero_shape(self, b, b_zero, False)
+        return (TensorType(DType.INT32, matmul_shape(self, a, b)),)
+
+    def evaluate(
+        self, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
+    ) -> tuple[Array, ...]:
+        return (exact_product(shifted(a, a_zero, True), shifted(b, b_zero, False)),)
+
+    def lower(
+        self,
+        target: Target,
+        a: TensorType,
+        b: TensorType,
+        a_zero: TensorType | None = None,
+        b_zero: TensorType | None = None,
+    ) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(a, b, a_zero, b_zero)
+        zeros = (inp(i, z) if z is not None else None for i, z in ((2, a_zero), (3, b_zero)))
+        return integer_product(self, target, out(0, y), inp(0, a), inp(1, b), *zeros)
+
+
+def _scale_shapes(rank: int, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The shapes scales broadcast with: vectors of a and y are one value a row, those of b one a column."""
+    return per_row(a, rank), b, per_row(y, rank)
+
+
+@op("QLinearMatMul", opsets=range(10, LATEST + 1))
+class QLinearMatMul(Op):
+    """y = saturate(round((a - a_zero) · a_scale @ (b - b_zero) · b_scale / y_scale) + y_zero).
+
+    Scales and zero points: one for all, one a row of a, one a column of b. Products are summed exactly in int32
+    (float8: in float32); the rescaling is in float32, rounded half to even.
+    """
+
+    def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
+        if len(inputs) != 8 or any(x is None for x in inputs):
+            self.fail("all 8 inputs", sum(x is not None for x in inputs))
+        a, _, a_zero, b, _, b_zero, _, y_zero = inputs
+        if not all(t.size for t in (inputs[1], inputs[4], inputs[6], y_zero)):
+            self.fail("scales and a zero point with elements", ", ".join(map(str, inputs)))
+        _zero_shape(self, a, a_zero, True)
+        _zero_shape(self, b, b_zero, False)
+        y = TensorType(y_zero.dtype, matmul_shape(self, a, b))
+        self._check_scales(y, inputs)
+        return (y,)
+
+    def _check_scales(self, y: TensorType, inputs: tuple[TensorType, ...]) -> None:
+        """Raises InvalidGraph where the scales, or the zero point of y, do not broadcast to it."""
+        _, a_scale, _, _, b_scale, _, y_scale, y_zero = inputs
+        rank = max(y.rank, 2)
+        shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
+        for what, kind, shape in (
+            ("a_scale", a_scale, shapes[0]),
+            ("b_scale", b_scale, shapes[1]),
+            ("y_scale", y_scale, shapes[2]),
+            ("y_zero_point", y_zero, per_row(y_zero.shape, rank)),
+        ):
+            if kind.size != 1 and not broadcasts_to(shape, y.shape):
+                self.fail(f"{what} for y of shape {list(y.shape)}", kind)
+
+    def evaluate(self, *inputs: Array) -> tuple[Array, ...]:
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+        left, right = shifted(a, a_zero, True), shifted(b, b_zero, False)
+        exact: Callable[[Array, Array], Array] = np.matmul if left.dtype.kind == "f" else exact_product
+        total = exact(left, right).astype(np.float32)
+        rank = max(total.ndim, 2)
+        shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
+        sa, sb, sy = (s.astype(np.float32).reshape(v) for s, v in zip((a_scale, b_scale, y_scale), shapes, strict=True))
+        zero = y_zero.reshape(per_row(y_zero.shape, rank))
+        value = total * (sa * sb / sy)
+        if y_zero.dtype.kind == "f":
+            return (value + zero,)
+        limits = np.iinfo(y_zero.dtype)
+        rounded = np.rint(value).astype(np.float64) + zero.astype(np.float64)
+        return (np.clip(rounded, limits.min, limits.max).astype(y_zero.dtype).reshape(total.shape),)
+
+    def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+        (y,) = self.infer(*inputs)
+        total = scratch(DType.FLOAT if a.dtype.is_float else DType.INT32, *y.shape)
+        made = integer_product(self, target, total, inp(0, a), inp(3, b), inp(2, a_zero), inp(5, b_zero))
+        rank = max(y.rank, 2)
+        shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
+        operands = {"zero": view(inp(7, y_zero), *per_row(y_zero.shape, rank))}
+        scales = (("sa", 1, a_scale), ("sb", 4, b_scale), ("sy", 6, y_scale))
+        factor = "(sa * sb / sy)"
+        # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
+        if all((s.is_known and s.size == 1) or (s is b_scale and s.is_known) for _, _, s in scales):
+            sa, sb, sy = (s.value().astype(np.float32).reshape(-1) for _, _, s in scales)
+            operands["factor"] = constant(Constant.from_array(np.asarray(sa * sb / sy, np.float32)))
+            factor = "factor"
+        else:
+            for (name, index, scale), shape in zip(scales, shapes, strict=True):
+                operands[name] = view(inp(index, scale), *shape)
+        if y.dtype.is_float:
+            expr = f"x * {factor} + zero"
+        else:
+            low, high = (-128, 127) if y.dtype.is_signed else (0, 255)
+            kind = y.dtype.compute
+            value = f"clamp(round(f32(x) * {factor}) + f32(zero), {low}.0, {high}.0)"
+            expr = f"{kind}({value})"
+        return finished(target, made, total, out(0, y), f"requantize_{y.dtype.onnx_name}", operands, expr)

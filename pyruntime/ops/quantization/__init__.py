@@ -1,0 +1,1 @@
+"""QuantizeLinear, DequantizeLinear, and what quantized operators share."""

@@ -1,0 +1,91 @@
+"""DynamicQuantizeLinear: x to uint8 over its own range. Source: ONNX operator DynamicQuantizeLinear."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType, multiple, upper
+from pyruntime.kernels import Dispatch, Target, gather_map, inp, out, params_of, scratch, template
+from pyruntime.kernels.selection.measurements import FOLD_PACK
+from pyruntime.ops.base import LATEST, Op, op
+
+WORKGROUP = 64
+GROUPS = 128
+"""Most workgroups that look for the range: enough to fill a large GPU, few enough for each workgroup to merge."""
+
+WRITERS = 1024
+"""Most workgroups that quantise."""
+
+WHOLE = 32
+"""Elements of an invocation up to which one workgroup does both: what a second dispatch costs."""
+
+ALONE = 8192
+"""On a processor, elements up to which one workgroup does both."""
+
+SHARES = 8
+"""On a processor, workgroups that share what is more: of as few invocations as run at once, since barriers are dear."""
+
+
+@op("DynamicQuantizeLinear", opsets=range(11, LATEST + 1))
+class DynamicQuantizeLinear(Op):
+    """y = saturate(round(x / scale) + zero), scale = (max(x, 0) - min(x, 0)) / 255, zero = round(-min(x, 0) / scale)
+
+    scale is 1 where x is zero everywhere. NaN is left out of the range, and becomes 0.
+    """
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if x.dtype is not DType.FLOAT:
+            self.fail("a tensor of float", x.dtype.type_string)
+        return (TensorType(DType.UINT8, x.shape), TensorType(DType.FLOAT, ()), TensorType(DType.UINT8, ()))
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            low = np.fmin.reduce(x, axis=None, initial=np.float32(0))
+            high = np.fmax.reduce(x, axis=None, initial=np.float32(0))
+            scale = np.float32(1) if high == low else (high - low) / np.float32(255)
+            zero = np.clip(np.rint(-low / scale), 0, 255)
+            y = np.clip(np.rint(x / scale) + zero, 0, 255)
+            y, zero = (np.nan_to_num(v, nan=0.0) for v in (y, zero))
+        return (np.asarray(y, np.uint8), np.asarray(scale, np.float32), np.asarray(zero, np.uint8))
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        if not x.size:
+            return self._of_nothing(target, x)
+        software = target.is_software
+        most = FOLD_PACK if software else min(1024, target.limits.invocations, target.limits.workgroup_x)
+        whole = upper(x.size) <= (ALONE if software else most * WHOLE)
+        workgroup = most if whole or software else WORKGROUP
+        groups = 1 if whole else SHARES if software else _groups(x, 4, GROUPS)
+        fours = {"FOURS": 1} if software and multiple(x.size, 4) else {}
+        pairs = scratch(DType.FLOAT, 2 * groups)
+        before: tuple[Dispatch, ...] = ()
+        if not whole:
+            kernel = template("quantization_range", DType.FLOAT, **({"WG": workgroup, **fours} if software else {}))
+            params = params_of(kernel, size=x.size, step=groups * workgroup)
+            before = (Dispatch(kernel, (inp(0, x), pairs), (groups, 1, 1), params, flops=2 * x.size),)
+        flags = {"WHOLE": whole, "FOURS": whole and fours, "SCALE": self.wants(1), "ZERO": self.wants(2)}
+        names = ("y", "scale", "zero")
+        made = {
+            n: out(i, t) for i, (n, t) in enumerate(zip(names, self.infer(x), strict=True)) if self.wants(i) or not i
+        }
+        kernel = template(
+            "quantize_range",
+            {n: o.type.dtype for n, o in made.items()},
+            WG=workgroup,
+            **{n: 1 for n, on in flags.items() if on},
+        )
+        shares = 1 if whole else SHARES if software else _groups(x, 16, WRITERS)
+        params = params_of(kernel, size=x.size, step=shares * workgroup, count=groups)
+        operands = (inp(0, x), *(() if whole else (pairs,)), *made.values())
+        return (*before, Dispatch(kernel, operands, (shares, 1, 1), params, flops=2 * x.size))
+
+    def _of_nothing(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        """Scale and zero point of a tensor without elements: 1 and 0."""
+        kinds = self.infer(x)
+        codes = ((1, "return 1.0;"), (2, "return 0u;"))
+        return tuple(gather_map(target, f"range_{i}", out(i, kinds[i]), [], c) for i, c in codes if self.wants(i))
+
+
+def _groups(x: TensorType, each: int, most: int) -> int:
+    """Workgroups whose invocations have about `each` elements, at most `most`."""
+    return max(1, min(most, -(-upper(x.size) // (each * WORKGROUP))))

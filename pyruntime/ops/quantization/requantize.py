@@ -1,0 +1,38 @@
+"""A function of int32 sums applied on their way out of the kernel that makes them, or by a dispatch behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise
+from pyruntime.kernels.ir.elementwise_epilogue import Tail, attach_tail, classify
+
+__all__ = ["finished"]
+
+
+def finished(
+    target: Target,
+    made: tuple[Dispatch, ...],
+    sums: Operand,
+    y: Operand,
+    name: str,
+    operands: Mapping[str, Operand],
+    code: str,
+) -> tuple[Dispatch, ...]:
+    """y = code(x, operands), `x` the sums that `made` writes to the scratch memory `sums`.
+
+    Args:
+        operands: tensors that broadcast over y, by the names `code` uses; `code` is a WGSL expression.
+    """
+    placed = {n: (o, access) for n, o in operands.items() if (access := classify(o.type, y.type)) is not None}
+    if len(placed) == len(operands) and made and y.type.rank > 1:
+        tail = Tail(name, f"let x = in0; return {code};", "", placed, {}, sums.type.dtype, y.type.dtype)
+        last, place = made[-1], (sums.role, sums.index)
+        # A kernel may see the sums in a shape of its own.
+        results = (replace(o, role=y.role, index=y.index) if (o.role, o.index) == place else o for o in last.operands)
+        whole = attach_tail(replace(last, operands=tuple(results)), tail)
+        if whole is not None and len(whole.operands) <= target.limits.storage_buffers:
+            return (*made[:-1], whole)
+    assert sums.role is Role.SCRATCH
+    return (*made, elementwise(target, name, {"x": sums, **operands}, y, code))

@@ -1,0 +1,1 @@
+"""Operators that fold elements along axes: sums, extrema, cumulative sums."""

@@ -1,0 +1,108 @@
+"""ArgMax and ArgMin: the index along an axis of the greatest or least element. Source: ONNX operators.
+
+Of equal elements the first, or with `select_last_index` the last. NaN counts as both greatest and least, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.ir.indexing import MAX_RANK
+from pyruntime.kernels.rows.reduce import Fold, reduction
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+
+_NOTHING = "0xffffffffu"
+
+
+def _beats(dtype: DType, largest: bool, a: str, b: str) -> str:
+    """WGSL: value `a` comes before value `b`, NaN aside."""
+    if not largest:
+        a, b = b, a
+    if dtype is DType.BOOL:
+        return f"({a} && !{b})"
+    if dtype.is_wide:
+        return f"{'i64_lt' if dtype.is_signed else 'u64_lt'}({b}, {a})"
+    return f"({a} > {b})"
+
+
+def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
+    """The fold that keeps the best (value, index)."""
+    zero = {"f32": "0.0", "i32": "0i", "u32": "0u", "bool": "false"}.get(dtype.compute, "vec2<u32>(0u, 0u)")
+    nan = (
+        "  let na = is_nan(a.value); let nb = is_nan(b.value);\n  if (na != nb) { if (na) { return a; } return b; }\n"
+        if dtype.is_float
+        else ""
+    )
+    better = _beats(dtype, largest, "a.value", "b.value")
+    worse = _beats(dtype, largest, "b.value", "a.value")
+    helpers = f"struct Best {{ value: {dtype.compute}, index: u32 }}"
+    combine = (
+        f"\n  if (a.index == {_NOTHING}) {{ return b; }}\n  if (b.index == {_NOTHING}) {{ return a; }}\n{nan}"
+        f"  if ({better}) {{ return a; }}\n  if ({worse}) {{ return b; }}\n"
+        f"  if (a.index {'>' if last else '<'} b.index) {{ return a; }}\n  return b;\n"
+    )
+    name = f"arg_{'max' if largest else 'min'}{'_last' if last else ''}"
+    finish = "vec2<u32>(a.index, 0u)"
+    fold = Fold(name, "Best", f"Best({zero}, {_NOTHING})", "Best(x, k)", combine, finish, helpers)
+    if dtype.compute not in ("f32", "i32", "u32"):
+        return fold
+    save = "vec2<u32>(bitcast<u32>(a.value), a.index)"
+    return replace(fold, state=DType.UINT64, save=save, restore=f"Best(bitcast<{dtype.compute}>(x.x), x.y)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ArgReduce(Op):
+    """Shared by both."""
+
+    axis: int = 0
+    keepdims: int = 1
+
+    @property
+    def largest(self) -> bool:
+        return self.op_type == "ArgMax"
+
+    @property
+    def last(self) -> bool:
+        return bool(getattr(self, "select_last_index", 0))
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        axis = self.axis_of(self.axis, x.rank)
+        shape = [1 if d == axis else n for d, n in enumerate(x.shape) if self.keepdims or d != axis]
+        if x.rank and x.shape[axis] == 0 and TensorType(x.dtype, tuple(shape)).size:
+            self.fail("at least one element along the axis", x)
+        return (TensorType(DType.INT64, tuple(shape)),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        if not x.ndim:
+            return (np.zeros((), np.int64),)
+        axis = self.axis_of(self.axis, x.ndim)
+        view = np.flip(x, axis) if self.last else x
+        index = (np.argmax if self.largest else np.argmin)(view, axis=axis, keepdims=bool(self.keepdims))
+        return ((x.shape[axis] - 1 - index if self.last else index).astype(np.int64),)
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        refuse_float64(x)
+        if x.rank > MAX_RANK:
+            raise Unsupported(f"more than {MAX_RANK} dimensions")
+        (y,) = self.infer(x)
+        fold = arg_fold(x.dtype, self.largest, self.last)
+        axes = (self.axis_of(self.axis, x.rank),) if x.rank else ()
+        return reduction(target, fold, out(0, y), inp(0, x), axes)
+
+
+@op("ArgMax", opsets=range(12, LATEST + 1), earlier={range(1, 12): "select_last_index"})
+class ArgMax(_ArgReduce):
+    """The first or last greatest element."""
+
+    select_last_index: int = 0
+
+
+@op("ArgMin", opsets=range(12, LATEST + 1), earlier={range(1, 12): "select_last_index"})
+class ArgMin(_ArgReduce):
+    """The first or last least element."""
+
+    select_last_index: int = 0

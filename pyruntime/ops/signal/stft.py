@@ -1,0 +1,86 @@
+"""STFT: the transforms of a signal's windowed frames. Source: ONNX operator STFT."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.fourier import Rows, transform
+from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.signal.dft import as_complex, fourier_reason, spectrum
+
+
+@op("STFT", opsets=range(17, LATEST + 1))
+class STFT(Op):
+    """y[b, f, k] = Σ_n signal[b, f·frame_step + n]·window[n]·exp(−2πi·k·n/N), N = frame_length.
+
+    signal: [batch, length, 1] real or [batch, length, 2] complex (or [batch, length] real), float types;
+    window: [N], default ones. y: [batch, frames, bins, 2], frames = (length − N) div frame_step + 1,
+    bins = N div 2 + 1 where `onesided`, else N.
+    """
+
+    onesided: int = 1
+
+    def _frames(
+        self, signal: TensorType, frame_step: TensorType, window: TensorType | None, frame_length: TensorType | None
+    ) -> tuple[int, int, int]:
+        """(frame length, frame step, number of frames)."""
+        if signal.rank not in (2, 3) or (signal.rank == 3 and signal.shape[2] not in (1, 2)):
+            self.fail("a signal [batch, length, 1 or 2]", signal)
+        if window is not None and (window.rank != 1 or window.dtype is not signal.dtype):
+            self.fail(f"a window of rank 1 and type {signal.dtype.type_string}", window)
+        total = signal.shape[1]
+        n = frame_length.ints()[0] if frame_length is not None else window.shape[0] if window is not None else total
+        step = frame_step.ints()[0]
+        if window is not None and window.shape[0] != n:
+            self.fail(f"a window of {n} numbers, the frame length", window.shape[0])
+        if n < 1 or step < 1:
+            self.fail("a frame length and step of 1 or more", f"{n} and {step}")
+        return n, step, max(0, (total - n) // step + 1)
+
+    def infer(
+        self,
+        signal: TensorType,
+        frame_step: TensorType,
+        window: TensorType | None = None,
+        frame_length: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        n, _, frames = self._frames(signal, frame_step, window, frame_length)
+        return (signal.with_shape(signal.shape[0], frames, n // 2 + 1 if self.onesided else n, 2),)
+
+    def evaluate(
+        self, signal: Array, frame_step: Array, window: Array | None = None, frame_length: Array | None = None
+    ) -> tuple[Array, ...]:
+        x = as_complex(signal if signal.ndim == 3 else signal[..., None])
+        n = int(frame_length.reshape(())) if frame_length is not None else len(window) if window is not None else None
+        n = x.shape[1] if n is None else n
+        bins = n // 2 + 1 if self.onesided else n
+        if x.shape[1] < n:
+            return (np.zeros((len(x), 0, bins, 2), signal.dtype),)
+        frames = np.lib.stride_tricks.sliding_window_view(x, n, axis=1)[:, :: int(frame_step.reshape(()))]
+        weighted = frames if window is None else frames * window.astype(np.float64)
+        half = bool(self.onesided) and (signal.ndim == 2 or signal.shape[2] == 1)
+        y = spectrum(weighted, n, 2, onesided=half, inverse=False, double=signal.dtype == np.float64)
+        return (y[:, :, :bins],)
+
+    def lower(
+        self,
+        target: Target,
+        signal: TensorType,
+        frame_step: TensorType,
+        window: TensorType | None = None,
+        frame_length: TensorType | None = None,
+    ) -> tuple[Dispatch, ...]:
+        n, step, frames = self._frames(signal, frame_step, window, frame_length)
+        reason = fourier_reason(n, signal.dtype)
+        if reason:
+            raise Unsupported(reason)
+        (y,) = self.infer(signal, frame_step, window, frame_length)
+        batch, total = signal.shape[:2]
+        bins = y.shape[2]
+        x = signal if signal.rank == 3 else signal.with_shape(*signal.shape, 1)
+        source = Rows(frames, total, step, 1, n)
+        into = Rows(frames, frames * bins, bins, 1, bins)
+        shaped = inp(2, window) if window is not None else None
+        return transform(target, n, batch * frames, (inp(0, x), source), (out(0, y), into), shaped)

@@ -1,0 +1,36 @@
+"""RegexFullMatch: whether all of a string matches a pattern. Source: ONNX operator RegexFullMatch."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.text.re2 import Pattern
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> Pattern:
+    return Pattern(pattern)
+
+
+@op("RegexFullMatch", opsets=range(20, LATEST + 1))
+class RegexFullMatch(Op):
+    """pattern: RE2 syntax. y: bool, the shape of x."""
+
+    pattern: str | None = None
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        if x.dtype is not DType.STRING:
+            self.fail("a string tensor", x)
+        if self.pattern is None:
+            self.fail("the attribute `pattern`", "none")
+        _compiled(self.pattern)
+        return (TensorType(DType.BOOL, x.shape),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        pattern = _compiled(self.pattern or "")
+        found = [pattern.fullmatch(text) for text in x.reshape(-1)]
+        return (np.array(found, bool).reshape(x.shape),)

@@ -1,0 +1,1 @@
+"""Operators of images: resizing, sampling, regions of interest."""

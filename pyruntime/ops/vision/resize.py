@@ -1,0 +1,334 @@
+"""Resize and Upsample: every output is a weighted sum of the inputs around its place; one axis at a time.
+
+Integers are rounded half to even and saturated, as in ONNX's reference implementation. Sizes that follow from scales
+are floor(input * scale), in float32. Source: ONNX operators Resize (10, 11, 13, 18, 19), Upsample (7, 9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, TensorType, is_dim
+from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels.resample import Taps, interpolate, resample
+from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.vision.resampling import (
+    COORDINATES,
+    MODES,
+    NEAREST,
+    Axis,
+    Filter,
+    ratio,
+    resampled,
+    steps_of,
+    taps_of,
+)
+
+Numbers = tuple[float, ...]
+
+CACHED = 1 << 18
+"""Outputs resampled at a time, which a cache holds."""
+
+
+class _Resize(Op):
+    """What all versions share. x: any type; strings, bools and complex numbers by the nearest element only."""
+
+    extrapolation_value: float = 0.0
+
+    def filter(self) -> Filter:
+        """How inputs are weighted. Raises InvalidGraph for unknown modes."""
+        raise NotImplementedError
+
+    def result(self, x: TensorType, plan: tuple[Axis, ...]) -> TensorType:
+        """The output type."""
+        how = self.filter()
+        if how.mode not in MODES or how.coordinates not in COORDINATES or how.nearest not in (*NEAREST, "simple"):
+            self.fail("known modes", how)
+        if how.antialias and how.mode == "nearest":
+            self.fail("mode 'linear' or 'cubic' with antialias", "'nearest'")
+        if how.mode != "nearest" and x.dtype.carrier in ("object", "complex64", "complex128"):
+            self.fail("mode 'nearest' for this type", f"{how.mode!r}, {x.dtype.type_string}")
+        shape = list(x.shape)
+        for axis in plan:
+            shape[axis.axis] = axis.output
+        return x.with_shape(*shape)
+
+    def tables(self, plan: tuple[Axis, ...]) -> list[Taps]:
+        """The tables of the axes that change."""
+        return [taps_of(axis, self.filter()) for axis in plan if not axis.is_identity]
+
+    def resized(self, x: Array, plan: tuple[Axis, ...]) -> Array:
+        """The output in x's type."""
+        shape = list(x.shape)
+        for axis in plan:
+            shape[axis.axis] = axis.output
+        if not x.size or not math.prod(shape):
+            return np.zeros(shape, x.dtype)
+        tables = self.tables(plan)
+        lead = min((t.axis for t in tables), default=0)
+        if lead:  # in parts that a cache holds
+            maps, tables = x.reshape(-1, *x.shape[lead:]), [replace(t, axis=t.axis - lead + 1) for t in tables]
+            step = max(1, CACHED // math.prod(shape[lead:]))
+            y = np.empty((len(maps), *shape[lead:]), x.dtype)
+            for first in range(0, len(maps), step):
+                part = slice(first, first + step)
+                y[part] = self._resampled(maps[part], tables)
+            return y.reshape(shape)
+        return self._resampled(x, tables)
+
+    def _resampled(self, x: Array, tables: list[Taps]) -> Array:
+        """`resampled` in x's type."""
+        y = resampled(x, tables, self.extrapolation_value)
+        if y.dtype == x.dtype or x.dtype.kind == "f":
+            return y.astype(x.dtype, copy=False)
+        if x.dtype.kind == "b":
+            return np.asarray(y > 0.5)
+        limits = np.iinfo(x.dtype)
+        return np.clip(np.rint(y), limits.min, limits.max).astype(x.dtype)
+
+    def dispatches(self, target: Target, x: TensorType, plan: tuple[Axis, ...]) -> tuple[Dispatch, ...]:
+        """`resized` on the GPU."""
+        y = self.result(x, plan)
+        moving = [axis for axis in plan if not axis.is_identity]
+        steps = [steps_of(axis, self.filter()) for axis in moving] if any(a.is_open for a in moving) else []
+        computed = [s for s in steps if s is not None]
+        is_open = bool(steps) and len(computed) == len(steps)
+        tables = [] if is_open else self.tables(plan)
+        if any(s.is_weighted for s in computed) if is_open else any(t.weight is not None for t in tables):
+            refuse_float64(x)
+            if x.dtype.is_integer and x.dtype.bits > 16:
+                raise Unsupported(f"sums of {x.dtype.onnx_name} are exact on the host; float32 is not")
+        if is_open:
+            return interpolate(target, out(0, y), inp(0, x), computed)
+        if not tables:
+            tables = [Taps(0, np.arange(x.shape[0])[:, None])] if x.rank else []
+        return resample(target, out(0, y), inp(0, x), tables, self.extrapolation_value)
+
+    @staticmethod
+    def unchanged(plan: tuple[Axis, ...]) -> int | None:
+        """The alias: x, where no axis is resized."""
+        return 0 if all(axis.is_identity for axis in plan) else None
+
+    def by_scales(self, x: tuple[int, ...], axes: tuple[int, ...], scales: Numbers, crop: Numbers) -> tuple[Axis, ...]:
+        """The plan where outputs an input are given."""
+        if len(scales) != len(axes) or any(not s > 0 for s in scales):
+            self.fail(f"{len(axes)} scales above 0", list(scales))
+        lengths = [_scaled(x[a], s) for a, s in zip(axes, scales, strict=True)]
+        return self.plan(x, axes, lengths, scales, crop)
+
+    def plan(
+        self,
+        x: tuple[int, ...],
+        axes: tuple[int, ...],
+        lengths: list[int],
+        scales: Sequence[float | None],
+        crop: Numbers,
+    ) -> tuple[Axis, ...]:
+        """One Axis for each of `axes`. `crop`: all starts, then all ends; empty: everything."""
+        count = len(axes)
+        if any(not is_dim(x[a]) and not x[a] and n for a, n in zip(axes, lengths, strict=True)):
+            self.fail("an output without elements along axes without elements", f"{lengths} for {[x[a] for a in axes]}")
+        if crop and len(crop) != 2 * count:
+            self.fail(f"{2 * count} numbers in roi", list(crop))
+        starts, ends = (crop[:count], crop[count:]) if crop else ((0.0,) * count, (1.0,) * count)
+        return tuple(
+            Axis(a, x[a], n, s if s is None else float(s), float(b), float(e))
+            for a, n, s, b, e in zip(axes, lengths, scales, starts, ends, strict=True)
+        )
+
+
+def _scaled(length: Any, scale: float) -> Any:
+    """floor(length * scale) in float32."""
+    exact = Fraction(scale)
+    if is_dim(length) and max(exact.numerator, exact.denominator) <= 64:  # exact in float32 up to 2^18 elements
+        return length * exact.numerator // exact.denominator
+    return int(np.float32(int(length)) * np.float32(scale))
+
+
+class _ScaledOnly(_Resize):
+    """Versions that know scales for all axes and nothing else: outputs an input, counted from the first pixel."""
+
+    mode: str
+
+    def filter(self) -> Filter:
+        mode = {"bilinear": "linear"}.get(self.mode, self.mode)
+        return Filter(mode, "asymmetric", "simple")
+
+    def scaled(self, x: tuple[int, ...], scales: Numbers) -> tuple[Axis, ...]:
+        return self.by_scales(x, tuple(range(len(x))), scales, ())
+
+
+class _ScalesInput(_ScaledOnly):
+    """x and scales: float32 [rank]."""
+
+    def infer(self, x: TensorType, scales: TensorType) -> tuple[TensorType, ...]:
+        return (self.result(x, self.scaled(x.shape, _numbers(scales.value()))),)
+
+    def evaluate(self, x: Array, scales: Array) -> tuple[Array, ...]:
+        return (self.resized(x, self.scaled(x.shape, _numbers(scales))),)
+
+    def alias(self, x: TensorType, scales: TensorType) -> int | None:
+        return self.unchanged(self.scaled(x.shape, _numbers(scales.value())))
+
+    def lower(self, target: Target, x: TensorType, scales: TensorType) -> tuple[Dispatch, ...]:
+        return self.dispatches(target, x, self.scaled(x.shape, _numbers(scales.value())))
+
+
+def _numbers(values: Array | None) -> Numbers:
+    return () if values is None else tuple(float(v) for v in values.reshape(-1))
+
+
+@op("Upsample", opsets=range(7, 9))
+class Upsample7(_ScaledOnly):
+    """Scales as an attribute."""
+
+    mode: str = "nearest"
+    scales: tuple[float, ...]
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        return (self.result(x, self.scaled(x.shape, self.scales)),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (self.resized(x, self.scaled(x.shape, self.scales)),)
+
+    def alias(self, x: TensorType) -> int | None:
+        return self.unchanged(self.scaled(x.shape, self.scales))
+
+    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
+        return self.dispatches(target, x, self.scaled(x.shape, self.scales))
+
+
+@op("Upsample", opsets=range(9, 10))
+class Upsample(_ScalesInput):
+    """Scales as an input; Resize took its place in opset 10."""
+
+    mode: str = "nearest"
+
+
+@op("Resize", opsets=range(10, 11))
+class Resize10(_ScalesInput):
+    """Upsample that may also shrink: then the nearest pixel is the one after."""
+
+    mode: str = "nearest"
+
+
+class _FullResize(_Resize):
+    """Opsets from 11: x, roi, scales or sizes. An empty tensor is an absent one."""
+
+    coordinate_transformation_mode: str
+    cubic_coeff_a: float
+    exclude_outside: int
+    extrapolation_value: float
+    mode: str
+    nearest_mode: str
+    antialias: int = 0
+    axes: tuple[int, ...] | None = None
+    keep_aspect_ratio_policy: str = "stretch"
+
+    def filter(self) -> Filter:
+        return Filter(
+            self.mode,
+            self.coordinate_transformation_mode,
+            self.nearest_mode,
+            self.cubic_coeff_a,
+            bool(self.exclude_outside),
+            bool(self.antialias),
+        )
+
+    def axes_plan(
+        self, x: tuple[int, ...], roi: Array | None, scales: Array | None, sizes: Array | None
+    ) -> tuple[Axis, ...]:
+        """The plan. Raises InvalidGraph unless just one of scales and sizes is given."""
+        axes = tuple(range(len(x))) if self.axes is None else tuple(self.axis_of(a, len(x)) for a in self.axes)
+        if len(set(axes)) != len(axes):
+            self.fail("axes that differ", list(axes))
+        crop = _numbers(roi) if self.coordinate_transformation_mode == "tf_crop_and_resize" else ()
+        given = _numbers(scales)
+        lengths: list[Any] = [] if sizes is None else [n if is_dim(n) else int(n) for n in sizes.reshape(-1)]
+        if bool(given) == bool(lengths) and len(axes):
+            self.fail("either scales or sizes", "both" if given else "neither")
+        if given or not axes:
+            return self.by_scales(x, axes, given, crop)
+        if len(lengths) != len(axes) or min(lengths) < 0:
+            self.fail(f"{len(axes)} sizes of at least 0", lengths)
+        if self.keep_aspect_ratio_policy == "stretch":
+            return self.plan(x, axes, lengths, [ratio(n, x[a]) for a, n in zip(axes, lengths, strict=True)], crop)
+        ratios = tuple(int(n) / int(x[a]) if x[a] else 1.0 for a, n in zip(axes, lengths, strict=True))
+        if self.keep_aspect_ratio_policy not in ("not_larger", "not_smaller"):
+            self.fail("a known keep_aspect_ratio_policy", self.keep_aspect_ratio_policy)
+        common = min(ratios) if self.keep_aspect_ratio_policy == "not_larger" else max(ratios)
+        lengths = [math.floor(common * x[a] + 0.5) for a in axes]
+        return self.plan(x, axes, lengths, (common,) * len(axes), crop)
+
+    def planned(
+        self, x: TensorType, roi: TensorType | None, scales: TensorType | None, sizes: TensorType | None
+    ) -> tuple[Axis, ...]:
+        crop = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        known = (None if t is None or not t.size else t.value() for t in (roi if crop else None, scales, sizes))
+        return self.axes_plan(x.shape, *known)
+
+    def infer(
+        self,
+        x: TensorType,
+        roi: TensorType | None = None,
+        scales: TensorType | None = None,
+        sizes: TensorType | None = None,
+    ) -> tuple[TensorType, ...]:
+        return (self.result(x, self.planned(x, roi, scales, sizes)),)
+
+    def evaluate(
+        self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
+    ) -> tuple[Array, ...]:
+        return (self.resized(x, self.axes_plan(x.shape, roi, scales, sizes)),)
+
+    def alias(
+        self,
+        x: TensorType,
+        roi: TensorType | None = None,
+        scales: TensorType | None = None,
+        sizes: TensorType | None = None,
+    ) -> int | None:
+        return self.unchanged(self.planned(x, roi, scales, sizes))
+
+    def lower(
+        self,
+        target: Target,
+        x: TensorType,
+        roi: TensorType | None = None,
+        scales: TensorType | None = None,
+        sizes: TensorType | None = None,
+    ) -> tuple[Dispatch, ...]:
+        return self.dispatches(target, x, self.planned(x, roi, scales, sizes))
+
+
+@op("Resize", opsets=range(18, LATEST + 1))
+class Resize(_FullResize):
+    """With antialias, axes and keep_aspect_ratio_policy."""
+
+    antialias: int = 0
+    axes: tuple[int, ...] | None = None
+    coordinate_transformation_mode: str = "half_pixel"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    extrapolation_value: float = 0.0
+    keep_aspect_ratio_policy: str = "stretch"
+    mode: str = "nearest"
+    nearest_mode: str = "round_prefer_floor"
+
+
+@op("Resize", opsets=range(11, 18))
+class Resize11(_FullResize):
+    """All axes; roi and scales may be absent from opset 13, empty before."""
+
+    coordinate_transformation_mode: str = "half_pixel"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    extrapolation_value: float = 0.0
+    mode: str = "nearest"
+    nearest_mode: str = "round_prefer_floor"

@@ -1,0 +1,1 @@
+"""Passes for decoders: caches, packed projections, rows of one token."""

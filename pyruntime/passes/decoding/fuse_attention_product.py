@@ -1,0 +1,63 @@
+"""A product with packed weights of few rows, which attention made and nothing else reads, becomes one node with it.
+
+requires: `grow_in_place` has run. ensures: no GroupQueryAttention, MultiHeadAttention or Attention whose result is the
+few rows of a MatMulNBits, with a tail or not, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyruntime.ir import Node, TypedGraph, upper
+from pyruntime.kernels import Target
+from pyruntime.kernels.products.candidates import FEW_ROWS
+from pyruntime.ops.fused.attention_product import AttentionProduct
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
+from pyruntime.passes.match import Matcher
+
+__all__ = ["run"]
+
+ATTENTIONS = ("GroupQueryAttention", "GroupQueryAttentionInPlace", "MultiHeadAttention", "Attention")
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse every match; True where there was one."""
+    if target.is_software or not target.allows("joining_few_rows"):
+        return False
+    match = Matcher(graph)
+    taken: dict[str, Node] = {}
+    for node in graph.nodes:
+        if _attends(node) and match.read_once(node.outputs[0]):
+            (reader,) = match.readers[node.outputs[0]]
+            if _multiplies(graph, reader, node.outputs[0]):
+                taken[node.outputs[0]] = node
+    graph.nodes = [
+        _fused(node, taken[node.inputs[0]]) if node.inputs and node.inputs[0] in taken else node
+        for node in graph.nodes
+        if not node.outputs or node.outputs[0] not in taken
+    ]
+    return bool(taken)
+
+
+def _attends(node: Node) -> bool:
+    """True for an attention of which y is wanted, and no scores."""
+    return node.op.op_type in ATTENTIONS and bool(node.outputs[0]) and not any(node.outputs[3:])
+
+
+def _multiplies(graph: TypedGraph, node: Node, rows: str) -> bool:
+    """True where `rows` are the few rows of a product with packed weights, and nothing else of `node`."""
+    op: Any = node.op
+    base = op.base if isinstance(op, WithTail) else op
+    if not isinstance(base, MatMulNBits) or node.inputs[0] != rows or node.inputs.count(rows) != 1:
+        return False
+    kind = graph.tensor(rows)
+    return bool(kind.rank) and upper(kind.size // base.K) <= FEW_ROWS
+
+
+def _fused(node: Node, attention: Node) -> Node:
+    assert isinstance(node.op, MatMulNBits | WithTail)
+    present = (True, *(bool(name) for name in attention.outputs[1:]))
+    op: Any = attention.op
+    made = AttentionProduct(attention=op, base=node.op, count=len(attention.inputs), present=present)
+    return Node(made, (*attention.inputs, *node.inputs[1:]), (node.outputs[0], *attention.outputs[1:]), node.name)

@@ -1,0 +1,71 @@
+"""RMS norms move into the products with packed weights that read them, where nothing else does.
+
+requires: `pair_products`, `fuse_tail` and `fuse_skip_norm` have run. ensures: no RMSNormalization over the last
+dimension, with a vector that is there before the run, whose result one or two products with packed weights read, as
+their rows, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.fused.normed_product import NormedProduct
+from pyruntime.ops.fused.paired_product import PairedProduct
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
+from pyruntime.ops.normalization.layer_normalization import RMSNormalization
+from pyruntime.passes.match import Matcher
+
+__all__ = ["run"]
+
+MOST = 2
+"""Products of one norm that each do its work, at most."""
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse every match; True where there was one."""
+    match = Matcher(graph)
+    there = {*graph.static, *graph.inputs}
+    wanted = set(graph.outputs)
+    norms = {}
+    for node in graph.nodes:
+        behind = match.readers.get(node.outputs[0], ()) if _normalises(graph, node, there) else ()
+        if 0 < len(behind) <= MOST and node.outputs[0] not in wanted and all(_multiplies(n, node) for n in behind):
+            norms[node.outputs[0]] = node
+    graph.nodes = [
+        _fused(node, norms[node.inputs[0]]) if node.inputs and node.inputs[0] in norms else node
+        for node in graph.nodes
+        if node.outputs[0] not in norms
+    ]
+    return bool(norms)
+
+
+def _normalises(graph: TypedGraph, node: Node, there: set[str]) -> bool:
+    """True where `node` divides rows by the root of their mean square, and scales them by a vector of `there`."""
+    op = node.op
+    if not isinstance(op, RMSNormalization) or any(node.outputs[1:]) or node.inputs[1] not in there:
+        return False
+    x, gain = (graph.tensor(n) for n in node.inputs)
+    if x.dtype.compute != "f32" or gain.dtype.compute != "f32" or not x.rank:
+        return False
+    return op.reduced(x.shape) == (x.rank - 1,) and gain.shape == x.shape[-1:]
+
+
+def _multiplies(node: Node, norm: Node) -> bool:
+    """True where the rows of a product with packed weights, and nothing else of `node`, are what `norm` gives."""
+    op: Any = node.op
+    base = op.base if isinstance(op, WithTail) else op
+    return (
+        isinstance(base, MatMulNBits | PairedProduct)
+        and node.inputs.count(norm.outputs[0]) == 1
+        and (node.inputs[0] == norm.outputs[0])
+    )
+
+
+def _fused(node: Node, norm: Node) -> Node:
+    assert isinstance(norm.op, RMSNormalization)
+    assert isinstance(node.op, MatMulNBits | PairedProduct | WithTail)
+    op = NormedProduct(base=node.op, count=len(node.inputs), norm=norm.op)
+    return Node(op, (norm.inputs[0], *node.inputs[1:], norm.inputs[1]), node.outputs, node.name)

@@ -1,0 +1,248 @@
+"""Caches that grow in the memory they are in: present = past with new rows, where both stay on the GPU.
+
+A past that a run brings on the GPU has room for more rows than count; how many is a size of the plan. Operators that
+append (`CacheOp.appends`) write their new rows into it, and those that read rows take them out of the larger tensor, in
+place where they can (`CacheOp.over_room`), else through FirstRows. An output that is an unchanged past stays there.
+
+A cache that does not grow (`CacheOp.rewrites`) is written over in its memory where the host knows which rows are, and
+how many count: `DeviceTensor.rewritten` copies it where rows that count would be written over.
+requires: the last pass; for caches that grow, open sizes. ensures: nothing. Changes the types of inputs that have room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyruntime.ir import Node, Rows, State, TensorType, TypedGraph, hint, is_dim, lower, upper
+from pyruntime.kernels import Target
+from pyruntime.ops.caches import CacheOp, overwritten
+from pyruntime.ops.movement.append_rows import FirstRows
+
+__all__ = ["capacity", "run"]
+
+LEAST = 256
+"""Rows there is room for at least."""
+
+
+def capacity(rows: int) -> int:
+    """Rows there is room for in new memory for so many: doubling, so that copies are few."""
+    return max(LEAST, 1 << (rows - 1).bit_length())
+
+
+def run(graph: TypedGraph, target: Target, outputs: Collection[str]) -> bool:
+    """Leave those of `outputs` that can be in the memory of inputs; `graph.states` tells which."""
+    if not target.allows("grow_in_place"):
+        return False
+    made = _Rewriting(graph, target, outputs)
+    for name in outputs:
+        made.forward(name)
+    for node in list(graph.nodes):
+        made.rewrite(node)
+    if graph.sizes is not None:
+        for node in list(graph.nodes):
+            made.append(node)
+    made.finish()
+    return bool(graph.states)
+
+
+@dataclass(slots=True)
+class _Roomy:
+    """A value of whose rows there are more in memory: the name it has there, its own type, and the axis."""
+
+    name: str
+    kind: TensorType
+    axis: int
+
+
+class _Rewriting:
+    """What becomes of one graph."""
+
+    def __init__(self, graph: TypedGraph, target: Target, outputs: Collection[str]) -> None:
+        self.graph, self.target = graph, target
+        self.open = set(outputs)
+        self.makers = graph.producers()
+        self.rooms: dict[str, Any] = {}
+        self.roomy: dict[str, _Roomy] = {}
+
+    def _source(self, name: str) -> str:
+        """The value that `name` is, behind copies of it."""
+        while (node := self.makers.get(name)) is not None and node.op.op_type == "Identity":
+            name = node.inputs[0]
+        return name
+
+    def forward(self, output: str) -> None:
+        """An output that is a resident input."""
+        source = self._source(output)
+        if source in self.graph.resident and source != output:
+            self.graph.states[output] = State(output, source)
+            self.open.discard(output)
+
+    def rewrite(self, node: Node) -> None:
+        """A node all of whose rewritten outputs are kept, of inputs that nothing else reads."""
+        op, graph = node.op, self.graph
+        if not isinstance(op, CacheOp):
+            return
+        types = [graph.types[n] if n else None for n in node.inputs]
+        found = op.rewrites(*types) if all(isinstance(t, TensorType) for t in types if t) else {}
+        states: list[State] = []
+        inputs = list(node.inputs)
+        for output, made in found.items():
+            name = node.outputs[output] if output < len(node.outputs) else ""
+            if not name:
+                continue
+            past, present = self._source(node.inputs[made.input]), self._kept(name)
+            first = self._rows(node, made.first)
+            end = self._rows(node, made.end) if made.end else self._read(name)
+            if made.known is not None and (first is None or end is None):
+                first, end = (Rows(offset=rows) for rows in made.known)
+            alone = past in graph.resident and past not in graph.outputs and len(self._readers(past)) == 1
+            if present is None or first is None or end is None or not alone or past in inputs[: made.input]:
+                return
+            states.append(State(present, past, made.axis, first=first, end=end))
+            inputs[made.input] = past
+        for state in states:
+            graph.states[state.output] = state
+            self.open.discard(state.output)
+        if states:
+            changed = replace(node, op=op.in_place(*types), inputs=tuple(inputs))
+            graph.nodes[next(i for i, n in enumerate(graph.nodes) if n is node)] = changed
+
+    def _readers(self, name: str) -> list[tuple[Node, int]]:
+        """Who reads a value, copies of it included, and as which input."""
+        found = []
+        for node in self.graph.nodes:
+            for i, given in enumerate(node.inputs):
+                if given and node.op.op_type != "Identity" and self._source(given) == name:
+                    found.append((node, i))
+        return found
+
+    def _read(self, name: str) -> Rows | None:
+        """How many rows of a value are read, where all its readers say the same."""
+        said = set[Rows | None]()
+        for node, index in self._readers(name):
+            op, counted = node.op, None
+            if isinstance(op, CacheOp):
+                counted = op.rows_read(index, *(self.graph.types[n] if n else None for n in node.inputs))
+            said.add(self._rows(node, counted) if counted else None)
+        return said.pop() if len(said) == 1 else None
+
+    def _rows(self, node: Node, which: tuple[int, Any]) -> Rows | None:
+        """Rows by an input of `node`: that of the run which it is, plus what is added on the way."""
+        index, offset = which
+        if index < 0:
+            return Rows(offset=offset)
+        name = node.inputs[index]
+        while (maker := self.makers.get(name)) is not None:
+            kinds = [self.graph.types[n] for n in maker.inputs if n]
+            known = [i for i, n in enumerate(maker.inputs) if n in self.graph.static]
+            if maker.op.op_type in ("Identity", "Cast"):
+                name = maker.inputs[0]
+            elif maker.op.op_type in ("Add", "Sub") and len(known) == 1 and kinds[known[0]].size == 1:  # type: ignore[union-attr]
+                (at,) = known
+                if maker.op.op_type == "Sub" and at == 0:
+                    return None
+                (number,) = kinds[at].ints()  # type: ignore[union-attr]
+                offset, name = offset + number * (-1 if maker.op.op_type == "Sub" else 1), maker.inputs[1 - at]
+            else:
+                return None
+        kind = self.graph.types[name]
+        fed = name in self.graph.inputs and name not in self.graph.resident and isinstance(kind, TensorType)
+        return Rows(name, offset) if fed and kind.dtype.is_integer else None  # type: ignore[union-attr]
+
+    def append(self, node: Node) -> None:
+        """A node all of whose growing outputs are kept, of inputs that nothing else has claimed."""
+        op = node.op
+        if not isinstance(op, CacheOp):
+            return
+        types = [self.graph.types[n] if n else None for n in node.inputs]
+        grown = op.appends(*types) if all(isinstance(t, TensorType) for t in types if t) else {}
+        claims: dict[int, str] = {}
+        for output, (given, axis) in grown.items():
+            if output >= len(node.outputs) or not node.outputs[output]:
+                continue
+            past, present = self._source(node.inputs[given]), self._kept(node.outputs[output])
+            if present is None or not self._has_room(past, node.outputs[output], axis) or past in claims.values():
+                return
+            claims[output] = past
+        if not claims:
+            return
+        changed = op.in_room(*types)
+        inputs, outputs = list(node.inputs), list(node.outputs)
+        for output, past in claims.items():
+            given, axis = grown[output]
+            name, kind = node.outputs[output], self.graph.tensor(node.outputs[output])
+            room = self._room(kind.shape[axis])
+            before = self.graph.tensor(past)
+            inputs[given], outputs[output] = past, self.graph.fresh(f"{name}@room")
+            self.roomy[past] = _Roomy(past, before, axis)
+            self.roomy[name] = _Roomy(outputs[output], kind, axis)
+            for value in (past, outputs[output]):
+                self.graph.types[value] = _resized(before, axis, room, value)
+            present = self._kept(name)
+            assert present is not None
+            self.graph.states[outputs[output]] = State(present, past, axis, room, before)
+            self.graph.outputs[self.graph.outputs.index(present)] = outputs[output]
+            self.open.discard(present)
+        at = self.graph.nodes.index(node)
+        self.graph.nodes[at] = replace(node, op=changed, inputs=tuple(inputs), outputs=tuple(outputs))
+
+    def _kept(self, name: str) -> str | None:
+        """The output that value `name` is."""
+        return next((o for o in self.open if self._source(o) == name), None)
+
+    def _has_room(self, past: str, present: str, axis: int) -> bool:
+        """True for a resident input with an open number of rows, where the device takes the larger tensor too."""
+        graph = self.graph
+        if past not in graph.resident or past in self.roomy or past in graph.outputs:
+            return False
+        before, after = graph.tensor(past), graph.tensor(present)
+        if not is_dim(before.shape[axis]) or not is_dim(after.shape[axis]) or before.dtype is not after.dtype:
+            return False
+        largest = upper(_resized(before, axis, capacity(upper(after.shape[axis])), past).nbytes)
+        limits = self.target.limits
+        return largest <= min(limits.binding_bytes, limits.buffer_bytes)
+
+    def _room(self, rows: Any) -> Any:
+        """The size that says how many rows there are in memory where `rows` count."""
+        sizes, key = self.graph.sizes, repr(rows)
+        assert sizes is not None
+        if key not in self.rooms:
+            low, most = max(2, lower(rows)), capacity(upper(rows))
+            self.rooms[key] = sizes.add(f"room for {rows}", capacity(hint(rows)), low, most, True)
+        return self.rooms[key]
+
+    def finish(self) -> None:
+        """Let readers of values with room read these; those that cannot get the rows that count."""
+        graph = self.graph
+        nodes: list[Node] = []
+        taken: set[str] = set()
+        for node in graph.nodes:
+            keeps = set(overwritten(node.op).values())
+            for i, name in enumerate(node.inputs):
+                if i in keeps or name not in self.roomy:
+                    continue
+                node = self._reading(node, i, self.roomy[name], nodes, taken)
+            nodes.append(node)
+        graph.nodes = nodes
+
+    def _reading(self, node: Node, index: int, value: _Roomy, nodes: list[Node], taken: set[str]) -> Node:
+        room = self.graph.tensor(value.name)
+        op, changed = node.op, None
+        if isinstance(op, CacheOp):
+            changed = op.over_room(index, value.kind, value.axis, room.shape[value.axis])
+        name = value.name
+        if changed is None:
+            name = f"{value.name}@rows"
+            if name not in taken:
+                taken.add(name)
+                self.graph.types[name] = replace(value.kind, source=None, name=name)
+                first = FirstRows(axis=value.axis, rows=value.kind.shape[value.axis])
+                nodes.append(Node(first, (value.name,), (name,), f"{name}/FirstRows"))
+        return replace(node, op=changed or op, inputs=(*node.inputs[:index], name, *node.inputs[index + 1 :]))
+
+
+def _resized(kind: TensorType, axis: int, rows: Any, name: str) -> TensorType:
+    shape = (*kind.shape[:axis], rows, *kind.shape[axis + 1 :])
+    return TensorType(kind.dtype, shape, None, name)

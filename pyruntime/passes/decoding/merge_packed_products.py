@@ -1,0 +1,96 @@
+"""Query, key and value projections with packed weights become one product, where GroupQueryAttention reads them.
+
+GroupQueryAttention(x Qᵀ, x Kᵀ, x Vᵀ) = GroupQueryAttention(x [Q K V]ᵀ), packed along the last dimension; biases too.
+The rows of the weights are set behind each other on the GPU, once; they stay packed. requires: types. ensures: no
+GroupQueryAttention whose query, key and value are products of one input by MatMulNBits alike but for N, without group
+index, each with a bias of constants (its own, or added) or none, that nobody else reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pyruntime.ir import DType, Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.microsoft.attention.group_query_attention import GroupQueryAttention
+from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.quantization.joined_weights import rows_behind
+from pyruntime.passes.writer import joined
+
+__all__ = ["run"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Projection:
+    """x Wᵀ [+ b]: the product, its operator, and the name of b."""
+
+    product: Node
+    op: MatMulNBits
+    bias: str
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Merge every match; True where there was one. What it leaves dead is left to dead_code."""
+    match = Matcher(graph)
+    return graph.rewrite(lambda node: _merged(graph, match, node) if isinstance(node.op, GroupQueryAttention) else None)
+
+
+def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+    if not all(node.inputs[:3]) or len(set(node.inputs[:3])) < 3:
+        return None
+    found = [_projection(graph, match, n) for n in node.inputs[:3]]
+    parts = [p for p in found if p is not None]
+    if len(parts) < 3 or len({(p.product.inputs[0], replace(p.op, N=0)) for p in parts}) > 1:
+        return None
+    sides = [(*p.product.inputs, "", "", "")[1:4] for p in parts]
+    counts = [p.op.N for p in parts]
+    # Rows of keys and values of another number than those of queries cannot be packed.
+    rows = [graph.tensor(n).shape[:-1] for n in node.inputs[:3]]
+    if any(r != rows[0] for r in rows):
+        return None
+    together = rows_behind(graph, sides, counts)
+    if together is None:
+        return None
+    nodes, weights = together
+    y = graph.tensor(node.inputs[0])
+    wide = graph.add_value(f"{node.inputs[0]}.merged", y.with_shape(*y.shape[:-1], sum(counts)))
+    inputs = [parts[0].product.inputs[0], *weights]
+    if any(p.bias for p in parts):
+        bias = _bias(graph, parts, y.dtype)
+        nodes.append(bias)
+        inputs += [""] * (5 - len(inputs)) + [bias.outputs[0]]
+    op = replace(parts[0].op, N=sum(counts))
+    product = Node(op, tuple(inputs), (wide,), parts[0].product.name)
+    return [*nodes, product, replace(node, inputs=(wide, "", "", *node.inputs[3:]))]
+
+
+def _projection(graph: TypedGraph, match: Matcher, name: str) -> _Projection | None:
+    """What makes `name`, where that is such a product."""
+    node, bias = match.makers.get(name), ""
+    if node is None or not match.read_once(name):
+        return None
+    if node.op.op_type == "Add" and not node.op.domain:
+        inner = next((n for n in node.inputs if n in match.makers and n not in graph.static), "")
+        bias = match.other(node, inner) if inner else ""
+        node = match.makers.get(inner)
+        if node is None or bias not in graph.static or not match.read_once(inner):
+            return None
+    if not isinstance(node.op, MatMulNBits):
+        return None
+    slots = (*node.inputs, "", "", "")
+    if slots[4] or (slots[5] and bias):
+        return None
+    bias = bias or slots[5]
+    if bias and (bias not in graph.static or graph.tensor(bias).shape != (node.op.N,)):
+        return None
+    return _Projection(node, node.op, bias)
+
+
+def _bias(graph: TypedGraph, parts: Sequence[_Projection], dtype: DType) -> Node:
+    """The biases behind each other; zeros where there is none."""
+    names = [p.bias or graph.add_constant(np.zeros(p.op.N, dtype.numpy), dtype, "zeros") for p in parts]
+    return joined(graph, names, 0)

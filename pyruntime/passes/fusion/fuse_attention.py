@@ -1,0 +1,233 @@
+"""Scores, scale, mask, softmax and values into one flash attention kernel.
+
+Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S));
+S = scores [+ mask] [* or / a constant] in any order, or c * tanh(scores / c) [+ mask], the soft cap;
+scores = matmul(a * Q, b * K transposed) with constant a, b.
+The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are
+repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are. Two masks become
+their sum, one node for all attentions that add them.
+requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyruntime.ir import Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.kernels.attention.attention import WIDEST_HEAD
+from pyruntime.kernels.attention.description import HeadView
+from pyruntime.kernels.ir.indexing import broadcast_shapes
+from pyruntime.ops.fused.attention import FusedAttention
+from pyruntime.ops.registry import newest
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.views import View, shared_heads, trace
+
+__all__ = ["run"]
+
+
+@dataclass(slots=True)
+class _Scores:
+    """What stands between the score product and the softmax."""
+
+    product: Node
+    scale: float
+    masks: list[str]
+    empty_zero: bool
+    cap: float
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Replace every match; True where there was one."""
+    if not target.allows("attention_flash"):
+        return False
+    match = Matcher(graph)
+    replaced: dict[int, Node] = {}
+    sums: dict[frozenset[str], Node] = {}
+    for node in graph.nodes:
+        if node.op.domain == "" and node.op.op_type == "MatMul":
+            found = _attention(graph, match, node, sums)
+            if found:
+                last, fused = found
+                replaced[id(last)] = fused
+    graph.nodes = _with_sums([replaced.get(id(n), n) for n in graph.nodes], sums)
+    return bool(replaced)
+
+
+def _with_sums(nodes: list[Node], sums: dict[frozenset[str], Node]) -> list[Node]:
+    """`nodes` with each sum of masks in front of the first that reads it."""
+    waiting = {node.outputs[0]: node for node in sums.values()}
+    made: list[Node] = []
+    for node in nodes:
+        made += [waiting.pop(n) for n in node.inputs[3:4] if n in waiting]
+        made.append(node)
+    return made
+
+
+def _attention(
+    graph: TypedGraph, match: Matcher, node: Node, sums: dict[frozenset[str], Node]
+) -> tuple[Node, Node] | None:
+    """The node whose output the fused node takes over, and that; `sums`: those of two masks, by these."""
+    kind = graph.types[node.outputs[0]]
+    if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or kind.rank not in (3, 4):
+        return None
+    scores = _scores(graph, match, node.inputs[0])
+    if scores is None:
+        return None
+    rank = kind.rank
+    names = (*scores.product.inputs, node.inputs[1])
+    views, group = [trace(graph, n, match.makers) for n in names], 1
+    shared = [shared_heads(graph, n, match.makers) if rank == 4 else None for n in names[1:]]
+    if shared[0] is not None and shared[1] is not None and shared[0][1] == shared[1][1]:
+        views, group = [views[0], shared[0][0], shared[1][0]], shared[0][1]
+    if any(len(v.shape) != rank for v in views) or views[2].scale != 1:
+        return None
+    queries, keys, values = (_as_heads(v) for v in views)
+    keys = keys.transposed((0, 1, 3, 2))
+    B, H, M, D = queries.shape
+    N, E = values.shape[2:]
+    G = H // group
+    if keys.shape != (B, G, N, D) or values.shape[:3] != (B, G, N) or max(D, E) > WIDEST_HEAD or G * group != H:
+        return None
+    last, y_view, y_shape = _result(graph, match, node, (B, H, M, E))
+    masks = [_mask(graph, m, rank, (B, H, M, N)) for m in scores.masks]
+    if None in masks or len(masks) > 2:
+        return None
+    mask = _sum(graph, masks[0], masks[1], sums) if masks[1:] and masks[0] and masks[1] else (masks or [""])[0]
+    op = FusedAttention(
+        sizes=(B, H, M, N, D, E),
+        q_view=_head_view(queries),
+        k_view=_head_view(keys),
+        v_view=_head_view(values),
+        y_view=y_view,
+        y_shape=y_shape,
+        scale=scores.scale * views[0].scale * views[1].scale,
+        empty_zero=scores.empty_zero,
+        group=group,
+        cap=scores.cap,
+    )
+    inputs = [queries.source, keys.source, values.source, *([mask] if mask else [])]
+    return last, Node(op, tuple(inputs), last.outputs, node.name or last.name)
+
+
+def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
+    softmax = match.maker(weights, "Softmax")
+    empty_zero = False
+    if softmax is None:
+        where = match.maker(weights, "Where")
+        nan = match.maker(where.inputs[0], "IsNaN") if where else None
+        if where is None or nan is None or match.scalar(where.inputs[1]) != 0 or nan.inputs[0] != where.inputs[2]:
+            return None
+        softmax, empty_zero = match.maker(where.inputs[2], "Softmax"), True
+    elif not match.read_once(weights):
+        return None
+    if softmax is None or softmax.op.opsets.start < 13:  # type: ignore[attr-defined]
+        return None
+    rank = graph.tensor(softmax.inputs[0]).rank
+    if softmax.op.axis % rank != rank - 1:  # type: ignore[attr-defined]
+        return None
+    scale, cap, name = 1.0, 0.0, softmax.inputs[0]
+    masks: list[str] = []
+    while match.read_once(name):
+        step = match.maker(name, "MatMul", "Add", "Mul", "Div", "Tanh")
+        if step is None:
+            return None
+        if step.op.op_type == "MatMul":
+            return _Scores(step, scale, masks, empty_zero, cap)
+        if step.op.op_type == "Tanh":
+            if cap or not scale > 0:
+                return None
+            name, cap = step.inputs[0], scale  # scale * tanh(x) is the cap of scale * x
+            continue
+        if step.op.op_type == "Add":
+            scored = next((n for n in step.inputs if _leads_to_product(match, n)), None)
+            if scored is None or scale != 1.0 or cap:
+                return None
+            name = scored
+            masks.append(match.other(step, scored))
+            continue
+        if step.op.op_type == "Div":
+            number = match.scalar(step.inputs[1])
+            found = (step.inputs[0], 1 / number) if number else None
+        else:
+            found = match.with_scalar(step)
+        if found is None:
+            return None
+        name, scale = found[0], scale * found[1]
+    return None
+
+
+def _leads_to_product(match: Matcher, name: str) -> bool:
+    node = match.maker(name, "MatMul", "Mul", "Div", "Add", "Tanh")
+    if node is None or node.op.op_type == "MatMul":
+        return node is not None
+    return match.read_once(name) and any(_leads_to_product(match, n) for n in node.inputs)
+
+
+def _as_heads(view: View) -> View:
+    """[B, H, M, D] of a view of rank 4, or of rank 3 with the batch as heads."""
+    if len(view.shape) == 4:
+        return view
+    return View(view.source, (1, *view.shape), view.base, (view.shape[0] * view.strides[0], *view.strides))
+
+
+def _head_view(view: View) -> HeadView:
+    a, b, c, d = view.strides
+    return HeadView(view.base, (a, b, c, d))
+
+
+def _mask(graph: TypedGraph, name: str, rank: int, shape: tuple[int, ...]) -> str | None:
+    """The mask's name, "" for none, None where it does not fit."""
+    if not name:
+        return ""
+    kind = graph.types[name]
+    if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.rank > rank:
+        return None
+    if rank == 3 and kind.rank == 3 and kind.shape[0] not in (1, shape[1]):
+        return None
+    padded = (1,) * (4 - kind.rank) + kind.shape
+    fits = all(d in (1, full) for d, full in zip(padded, shape, strict=True))
+    return name if fits else None
+
+
+def _sum(graph: TypedGraph, first: str, second: str, sums: dict[frozenset[str], Node]) -> str:
+    """The name of the sum of two masks; one for all layers, before the run where both follow from constants."""
+    known = sums.get(frozenset((first, second)))
+    if known is not None:
+        return known.outputs[0]
+    kinds = [graph.tensor(n) for n in (first, second)]
+    shape = broadcast_shapes(*(k.shape for k in kinds))
+    is_static = first in graph.static and second in graph.static
+    value = (lambda: kinds[0].value() + kinds[1].value()) if is_static else None
+    name = graph.add_value(f"{first}.and_mask", TensorType(kinds[0].dtype, shape), value)
+    sums[frozenset((first, second))] = Node(newest("Add"), (first, second), (name,), name)
+    return name
+
+
+def _result(
+    graph: TypedGraph, match: Matcher, node: Node, shape: tuple[int, int, int, int]
+) -> tuple[Node, HeadView, tuple[int, ...]]:
+    """Where the result may be written: straight to the layout that transposes and reshapes behind it make."""
+    last = node
+    kind = graph.tensor(node.outputs[0])
+    heads = _as_heads(View.whole("", kind))
+    order: tuple[int, ...] = (0, 1, 2, 3)
+    while True:
+        behind = match.only_reader(last.outputs[0], "Transpose", "Reshape")
+        if behind is None:
+            break
+        made = graph.tensor(behind.outputs[0])
+        if behind.op.op_type == "Transpose" and order == (0, 1, 2, 3) and made.rank == 4:
+            perm = behind.op.permutation(4)  # type: ignore[attr-defined]
+            if len(graph.tensor(last.outputs[0]).shape) != 4 or graph.tensor(last.outputs[0]).shape != shape:
+                break
+            order = tuple(perm.index(d) for d in range(4))
+            whole = View.whole("", made)
+            heads = whole.transposed(order)
+        elif behind.op.op_type == "Reshape":
+            if order == (0, 1, 2, 3) and made.shape != shape and match.only_reader(behind.outputs[0], "Transpose"):
+                break
+        else:
+            break
+        last = behind
+    return last, _head_view(heads), graph.tensor(last.outputs[0]).shape

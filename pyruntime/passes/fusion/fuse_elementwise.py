@@ -1,0 +1,197 @@
+"""Elementwise chains and trees into one kernel.
+
+A producer joins its reader where nobody else reads it and it has the reader's shape, so nothing is computed twice; so
+does a product or sum of scalars or vectors that costs less than a dispatch.
+requires: topological order. ensures: no elementwise node reads only by another one of the same shape, within the
+device's binding limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyruntime.ir import Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.kernels.ir.indexing import broadcast_shapes
+from pyruntime.ops.elementwise.elementwise import Elementwise
+from pyruntime.ops.fused.elementwise import FusedElementwise, Number, Source, Step, fusible
+from pyruntime.ops.fused.quantization_steps import Quantize
+
+__all__ = ["run"]
+
+_LIGHT = frozenset(("Mul", "Add", "Sub", "Cast"))
+
+_SUMS = ("MatMulInteger", "ConvInteger", "ConvIntegerOfTaps")
+
+MAX_STEPS = 24
+"""Steps of one kernel: longer ones compile slowly and gain nothing."""
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse what can be fused; True where anything was."""
+    # Bytes made from a product's sums are the end of its kernel; then one such product joins what reads the bytes.
+    fused = _fuse(graph, target, lambda chain, end: False)
+    ends = any(isinstance(n.op, FusedElementwise) and isinstance(n.op.steps[-1].op, Quantize) for n in graph.nodes)
+    return (ends and _fuse(graph, target, lambda chain, end: not chain.sums)) or fused
+
+
+def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], bool]) -> bool:
+    """Fuse; `joins` says of a chain and a producer of bytes from a product's sums whether the latter may be joined."""
+    readers = {name: {id(n) for n in nodes} for name, nodes in graph.consumers().items()}
+    wanted = set(graph.outputs)
+    chains: dict[str, _Chain] = {}
+    gone: set[int] = set()
+    made: list[Node] = []
+    original: dict[int, Node] = {}
+    order: dict[str, int] = {}
+    sums = {n.outputs[0] for n in graph.nodes if n.op.op_type in _SUMS}
+    for node in graph.nodes:
+        if not _is_elementwise(graph, node):
+            made.append(node)
+            continue
+        single = as_chain(graph, node)
+        chain = _Chain(single, {id(node)}, sums & set(single.inputs))
+        shape = graph.tensor(node.outputs[0]).shape
+        while True:
+            before = {n for n in chain.node.inputs if n in order and n not in wanted}
+            candidates = [chains[n] for n in sorted(before, key=order.__getitem__, reverse=True)]
+            producer = next(
+                (
+                    c
+                    for c in candidates
+                    if readers[c.node.outputs[0]] <= chain.members
+                    and (graph.tensor(c.node.outputs[0]).shape == shape or _is_light(graph, c.node))
+                    and _fits(c.node, chain.node, target)
+                    and (not c.ends_sums or joins(chain, c))
+                ),
+                None,
+            )
+            if producer is None:
+                break
+            gone.add(id(producer.node))
+            members, read = chain.members | producer.members, chain.sums | producer.sums
+            chain = _Chain(_merge(producer.node, chain.node), members, read)
+        chains[node.outputs[0]] = chain
+        order[node.outputs[0]] = len(order)
+        made.append(chain.node)
+        if chain.node is single:
+            original[id(single)] = node
+    graph.nodes = [original.get(id(n), n) for n in made if id(n) not in gone]
+    return bool(gone)
+
+
+def _is_light(graph: TypedGraph, node: Node) -> bool:
+    """True for what may be computed again for every element of a reader it is broadcast to: a product of scales."""
+    steps = _steps(node)
+    return len(steps) <= 2 and graph.tensor(node.outputs[0]).rank <= 1 and all(s.op.op_type in _LIGHT for s in steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A node that stands for the elementwise nodes `members` (by identity), and reads `sums` of products of bytes.
+
+    Of two such products, each of which ends in bytes, one is the reader's own and the other keeps its end: what lies in
+    memory between them is bytes.
+    """
+
+    node: Node
+    members: set[int]
+    sums: set[str]
+
+    @property
+    def ends_sums(self) -> bool:
+        """True where sums become bytes."""
+        return bool(self.sums) and isinstance(_steps(self.node)[-1].op, Quantize)
+
+
+def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
+    if not isinstance(node.op, Elementwise | FusedElementwise) or node.outputs[0] in graph.static:
+        return False
+    if any(node.outputs[1:]):
+        return False
+    types = [graph.types[n] if n else None for n in node.inputs]
+    dtypes = [t.dtype if isinstance(t, TensorType) else None for t in types]
+    if not all(t is None or (d is not None and d.compute) for t, d in zip(types, dtypes, strict=True)):
+        return False
+    y = graph.tensor(node.outputs[0])
+    last = node.op.steps[-1].op if isinstance(node.op, FusedElementwise) else node.op
+    if (
+        not (fusible(y.dtype) or isinstance(last, Quantize))
+        or broadcast_shapes(*(t.shape for t in types if isinstance(t, TensorType))) != y.shape
+    ):
+        return False
+    if isinstance(node.op, FusedElementwise):
+        return True
+    return node.op.alias(*types) is None and node.op.expression(*dtypes) is not None
+
+
+def as_chain(graph: TypedGraph, node: Node) -> Node:
+    """An elementwise node as a chain of one step, constant scalars taken out of its inputs."""
+    if isinstance(node.op, FusedElementwise):
+        return node
+    assert isinstance(node.op, Elementwise)
+    y = graph.tensor(node.outputs[0])
+    names: list[str] = []
+    sources: list[Source] = []
+    for name in node.inputs:
+        number = _number(graph, name, y) if name else None
+        if number is None and name and name not in names:
+            names.append(name)
+        sources.append(number if number is not None else names.index(name) if name else None)
+    if not any(graph.tensor(n).shape == y.shape for n in names):
+        return _plain_chain(node, node.op)
+    return Node(FusedElementwise(steps=(Step(node.op, tuple(sources)),)), tuple(names), node.outputs, node.name)
+
+
+def _plain_chain(node: Node, op: Elementwise) -> Node:
+    names = [n for n in dict.fromkeys(node.inputs) if n]
+    sources = tuple(names.index(n) if n else None for n in node.inputs)
+    return Node(FusedElementwise(steps=(Step(op, sources),)), tuple(names), node.outputs, node.name)
+
+
+def _number(graph: TypedGraph, name: str, y: TensorType) -> Number | None:
+    """A static tensor of one element as a uniform, where WGSL has one of its type."""
+    kind = graph.tensor(name)
+    if name not in graph.static or kind.size != 1 or kind.rank > y.rank or kind.dtype.compute not in ("f32", "i32"):
+        return None
+    value = kind.value().reshape(-1)[0]
+    return Number(float(value) if kind.dtype.is_float else int(value), kind.dtype)
+
+
+def _names(producer: Node, reader: Node) -> list[str]:
+    """The inputs of the two chains merged."""
+    return list(dict.fromkeys([*producer.inputs, *(n for n in reader.inputs if n != producer.outputs[0])]))
+
+
+def _fits(producer: Node, reader: Node, target: Target) -> bool:
+    steps = len(_steps(producer)) + len(_steps(reader))
+    return len(_names(producer, reader)) < target.limits.storage_buffers and steps <= MAX_STEPS
+
+
+def _steps(node: Node) -> tuple[Step, ...]:
+    assert isinstance(node.op, FusedElementwise)
+    return node.op.steps
+
+
+def _merge(producer: Node, reader: Node) -> Node:
+    """`reader` with `producer`'s steps in front."""
+    first, second = _steps(producer), _steps(reader)
+    names, shift = _names(producer, reader), len(first)
+
+    def renumber(step: Step, inputs: tuple[str, ...], offset: int) -> Step:
+        made: list[Source] = []
+        for i in step.inputs:
+            if not isinstance(i, int):
+                made.append(i)
+            elif i < 0:
+                made.append(i - offset)
+            elif inputs[i] == producer.outputs[0]:
+                made.append(-shift)
+            else:
+                made.append(names.index(inputs[i]))
+        return Step(step.op, tuple(made))
+
+    front = [renumber(s, producer.inputs, 0) for s in first]
+    back = [renumber(s, reader.inputs, shift) for s in second]
+    return Node(FusedElementwise(steps=(*front, *back)), tuple(names), reader.outputs, reader.name)

@@ -1,0 +1,149 @@
+"""Bias, activation and residual into the kernel in front of them: convolutions, products, group normalisations.
+
+The chain may end in another type than the kernel's own: sums of bytes become floats, floats become bytes.
+
+requires: `fuse_elementwise` has run. ensures: no elementwise node of the product's shape reads a product that nobody
+else reads, unless an operand lies across it in a way kernels do not know (`kernels.ir.elementwise_epilogue.Access`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.kernels import Target, inp
+from pyruntime.kernels.ir.elementwise_epilogue import Access, classify
+from pyruntime.kernels.products.integer_matmul import zero_point
+from pyruntime.ops.elementwise.elementwise import Elementwise
+from pyruntime.ops.fused.elementwise import FusedElementwise, Source, Step
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.registry import newest
+from pyruntime.passes.fusion.fuse_elementwise import as_chain
+
+__all__ = ["run"]
+
+_ROWS = (
+    *(("", n) for n in ("MatMul", "Gemm", "MatMulInteger")),
+    ("com.microsoft", "MatMulNBits"),
+    ("pyruntime", "DepthwiseLast"),
+)
+_CHANNELS = (
+    *(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization", "ConvInteger")),
+    ("pyruntime", "ConvOfBytes"),
+    ("pyruntime", "ConvIntegerOfTaps"),
+)
+_BIAS = {"Gemm": 2, "MatMulNBits": 5}
+"""The input of a product that is added to it, where it has one."""
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse every match; True where there was one."""
+    makers = graph.producers()
+    readers = graph.consumers()
+    position = {id(n): i for i, n in enumerate(graph.nodes)}
+    wanted = set(graph.outputs)
+    gone: set[int] = set()
+    made: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        fused = None
+        if isinstance(node.op, Elementwise | FusedElementwise) and node.outputs[0] not in graph.static:
+            bases = [makers[n] for n in dict.fromkeys(node.inputs) if n in makers and n not in wanted]
+            bases = [b for b in bases if id(b) not in gone and len(readers.get(b.outputs[0], ())) == 1]
+            for base in sorted(bases, key=lambda b: -position[id(b)]):
+                fused = _fuse(graph, base, node, target)
+                if fused is not None:
+                    gone.add(id(base))
+                    changed = True
+                    break
+        made.append(fused or node)
+    graph.nodes = [n for n in made if id(n) not in gone]
+    return changed
+
+
+def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | None:
+    """`base` with `node` as its tail, or None."""
+    op: Any = base.op
+    kind = (op.domain, op.op_type)
+    if kind not in (*_ROWS, *_CHANNELS):
+        return None
+    result, final = graph.tensor(base.outputs[0]), graph.tensor(node.outputs[0])
+    if result.shape != final.shape or result.rank < 2 or final.dtype.is_wide or final.dtype.bits < 8:
+        return None
+    if result.dtype.is_wide or not (result.dtype.is_float or result.dtype is DType.INT32):
+        return None
+    node = as_chain(graph, node)
+    chain = node.op
+    assert isinstance(chain, FusedElementwise)
+    others = [n for n in node.inputs if n != base.outputs[0]]
+    inputs, added = list(base.inputs), ""
+    if op.op_type in _BIAS:
+        split = _without_bias(base)
+        if split is None:
+            return None
+        op, inputs, added = split
+    if added:
+        chain, others = _add_first(chain, node, base.outputs[0], others, added)
+    else:
+        chain = _result_first(chain, node, base.outputs[0], others)
+    types = [graph.types[n] for n in others]
+    known = {Access.FULL, Access.SCALAR, Access.MINOR if kind in _ROWS else Access.CHANNEL}
+    if not all(isinstance(t, TensorType) and t.dtype.bits <= 32 and classify(t, result) in known for t in types):
+        return None
+    if _bound(graph, base, inputs) + len(others) + 1 > target.limits.storage_buffers:
+        return None
+    return Node(WithTail(base=op, count=len(inputs), chain=chain), (*inputs, *others), node.outputs, base.name)
+
+
+def _bound(graph: TypedGraph, base: Node, inputs: list[str]) -> int:
+    """Tensors the product binds: zero points of one known number become parameters."""
+    if base.op.op_type != "MatMulInteger":
+        return sum(map(bool, inputs))
+    zeros = [zero_point(inp(i, graph.tensor(n)), 0) for i, n in enumerate(inputs[2:], 2) if n]
+    return 2 + sum(zero.operand is not None for zero in zeros)
+
+
+def _result_first(chain: FusedElementwise, node: Node, result: str, others: list[str]) -> FusedElementwise:
+    """The chain with `result` as input 0 and `others` behind it."""
+    order = [result, *others]
+
+    def number(i: Source) -> Source:
+        return i if not isinstance(i, int) or i < 0 else order.index(node.inputs[i])
+
+    return FusedElementwise(steps=tuple(Step(s.op, tuple(map(number, s.inputs))) for s in chain.steps))
+
+
+def _without_bias(base: Node) -> tuple[Any, list[str], str] | None:
+    """A product without what it adds, the inputs left, and the name of that where there is one.
+
+    None where alpha or beta of a Gemm matter.
+    """
+    op: Any = base.op
+    at = _BIAS[op.op_type]
+    bias = base.inputs[at] if len(base.inputs) > at else ""
+    if op.op_type == "Gemm" and (op.alpha != 1.0 or (bias and op.beta != 1.0)):
+        return None
+    inputs = list(base.inputs[:at])
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    return replace(op), inputs, bias
+
+
+def _add_first(
+    chain: FusedElementwise, node: Node, result: str, others: list[str], added: str
+) -> tuple[FusedElementwise, list[str]]:
+    """The chain behind an addition of `added` to the result."""
+    add: Any = newest("Add")
+    others = list(dict.fromkeys([added, *others]))
+    order = [result, *others]
+
+    def number(i: Source) -> Source:
+        if not isinstance(i, int):
+            return i
+        if i < 0:
+            return i - 1
+        return -1 if node.inputs[i] == result else order.index(node.inputs[i])
+
+    steps = [Step(s.op, tuple(map(number, s.inputs))) for s in chain.steps]
+    return FusedElementwise(steps=(Step(add, (0, 1)), *steps)), others

@@ -1,0 +1,100 @@
+"""A matrix product with a tail and the normalisation of its rows become one node.
+
+The kernel that adds a product's shares of k then normalises too, so deep narrow products cost no dispatch more.
+requires: `fuse_tail` has run. ensures: no LayerNormalization or RMSNormalization over the last dimension, with constant
+scale and bias, behind a float32 product with a tail, a Reshape that keeps the rows between them or not; what else reads
+the product reads output 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_norm import WithNorm
+from pyruntime.passes.match import Matcher
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse every match; True where there was one."""
+    match = Matcher(graph)
+    gone: set[int] = set()
+    made: list[Node] = []
+    for node in graph.nodes:
+        found = next(_norms(graph, match, node), None)
+        if found is None:
+            made.append(node)
+            continue
+        norm, between = found
+        kept = _read_elsewhere(graph, match.readers, node, norm, between)
+        made += _fused(graph, node, norm, between, kept)
+        gone.add(id(norm))
+        if between is not None and not kept:
+            gone.add(id(between))
+    graph.nodes = [n for n in made if id(n) not in gone]
+    return bool(gone)
+
+
+def _norms(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[Node, Node | None]]:
+    """Normalisations of the rows of the product `node`, and the Reshape in between."""
+    base = node.op
+    if not isinstance(base, WithTail) or base.base.op_type not in ("MatMul", "Gemm"):
+        return
+    product = graph.tensor(node.outputs[0])
+    for reader in match.readers.get(node.outputs[0], ()):
+        if _fits(graph, node.outputs[0], reader):
+            yield reader, None
+        elif reader.op.op_type == "Reshape" and not reader.op.domain and reader.inputs[0] == node.outputs[0]:
+            shape = graph.tensor(reader.outputs[0]).shape
+            if reader.inputs[1] not in graph.static:
+                continue
+            if shape and product.shape and shape[-1] == product.shape[-1]:
+                behind = match.readers.get(reader.outputs[0], ())
+                yield from ((n, reader) for n in behind if _fits(graph, reader.outputs[0], n))
+
+
+def _read_elsewhere(
+    graph: TypedGraph, readers: Mapping[str, Sequence[Node]], node: Node, norm: Node, between: Node | None
+) -> bool:
+    """True where the product is wanted for itself too."""
+    wanted, path = set(graph.outputs), [(node, between or norm), *([(between, norm)] if between is not None else [])]
+    return any(made.outputs[0] in wanted or any(r is not to for r in readers[made.outputs[0]]) for made, to in path)
+
+
+def _fused(graph: TypedGraph, node: Node, norm: Node, between: Node | None, kept: bool) -> list[Node]:
+    """`node` and `norm` as one, and the Reshape that gives the result its shape."""
+    base = node.op
+    assert isinstance(base, WithTail)
+    form: Any = replace(norm.op, present=(True,))  # type: ignore[type-var]
+    op = WithNorm(base=base, count=len(node.inputs), norm=form, present=(True, kept))
+    normal = norm.outputs[0]
+    behind: list[Node] = []
+    if between is not None:
+        kind = graph.tensor(node.outputs[0])
+        inner = graph.add_value(f"{normal}.before_reshape", TensorType(graph.tensor(normal).dtype, kind.shape))
+        behind = [Node(between.op, (inner, *between.inputs[1:]), (normal,), between.name)]
+        normal = inner
+    outputs = (normal, node.outputs[0] if kept else "")
+    return [Node(op, (*node.inputs, *filter(None, norm.inputs[1:])), outputs, node.name), *behind]
+
+
+def _fits(graph: TypedGraph, product: str, norm: Node) -> bool:
+    """True where `norm` normalises the rows of `product` with constant weights."""
+    op = norm.op
+    form: Any = op
+    if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(norm.outputs[1:]):
+        return False
+    weights = [n for n in norm.inputs[1:] if n]
+    if norm.inputs[0] != product or not all(n in graph.static for n in weights):
+        return False
+    x = graph.tensor(product)
+    kinds = [graph.types[n] for n in (*weights, norm.outputs[0])]
+    if x.dtype is not DType.FLOAT or not all(isinstance(k, TensorType) and k.dtype is DType.FLOAT for k in kinds):
+        return False
+    return form.reduced(x.shape) == (x.rank - 1,) and all(form.rows_share(x, graph.tensor(n)) for n in weights)

@@ -1,0 +1,98 @@
+"""An addition and the normalisation of its rows become one node; what else reads the sum reads its output 3.
+
+requires: `fuse_elementwise` and `fuse_product_norm` have run: additions behind a product are its tail by now.
+ensures: no LayerNormalization or RMSNormalization over the last dimension, with vectors that are there before the run,
+of a sum of two tensors, one of them of the sum's shape and the other of it, of its last dimensions, or a vector; or of
+three, one of them a vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.elementwise.elementwise import Elementwise
+from pyruntime.ops.fused.elementwise import FusedElementwise
+from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
+from pyruntime.passes.fusion.fuse_elementwise import as_chain
+from pyruntime.passes.match import Matcher
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Fuse every match; True where there was one."""
+    match = Matcher(graph)
+    there = {*graph.static, *graph.inputs}
+    gone: set[int] = set()
+    made: list[Node] = []
+    for node in graph.nodes:
+        terms = _terms(graph, node)
+        behind = match.readers.get(node.outputs[0], ()) if terms is not None else ()
+        norm = next((n for n in behind if _normalises(graph, n, node.outputs[0], there)), None)
+        if terms is None or norm is None:
+            made.append(node)
+            continue
+        gone.add(id(norm))
+        kept = len(behind) > 1 or node.outputs[0] in graph.outputs
+        made.append(_fused(node, norm, terms, kept))
+    graph.nodes = [n for n in made if id(n) not in gone]
+    return bool(gone)
+
+
+def _terms(graph: TypedGraph, node: Node) -> tuple[str, str, str] | None:
+    """(x, skip, bias) where `node` adds these, absent ones empty; None for anything else."""
+    if not isinstance(node.op, Elementwise | FusedElementwise) or node.outputs[0] in graph.static:
+        return None
+    if isinstance(node.op, Elementwise) and (node.op.op_type != "Add" or len(set(node.inputs)) < 2):
+        return None
+    total = graph.tensor(node.outputs[0])
+    if not total.rank or not total.size or total.dtype.compute != "f32":
+        return None
+    chain = as_chain(graph, node)
+    steps = chain.op.steps if isinstance(chain.op, FusedElementwise) else ()
+    leaves = [i for step in steps for i in step.inputs if not isinstance(i, int) or i >= 0]
+    if any(s.op.op_type != "Add" for s in steps) or sorted(leaves, key=str) != list(range(len(chain.inputs))):
+        return None
+    return _roles(graph, list(chain.inputs), total.shape)
+
+
+def _roles(graph: TypedGraph, names: list[str], shape: tuple[int, ...]) -> tuple[str, str, str] | None:
+    """The terms of a sum as (x, skip, bias)."""
+    x = next((n for n in names if graph.tensor(n).shape == shape), "")
+    if not x:
+        return None
+    names.remove(x)
+    bias = next((n for n in names if graph.tensor(n).shape == shape[-1:]), "")
+    if bias:
+        names.remove(bias)
+    if len(names) > 1 or not all(follows(graph.tensor(n).shape, shape) for n in names):
+        return None
+    return x, names[0] if names else "", bias
+
+
+def _normalises(graph: TypedGraph, node: Node, total: str, there: set[str]) -> bool:
+    """True where `node` normalises the rows of `total` with vectors of `there`."""
+    op: Any = node.op
+    if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(node.outputs[1:]):
+        return False
+    kind, weights = graph.tensor(total), [n for n in node.inputs[1:] if n]
+    if node.inputs[0] != total or total in weights or not all(n in there for n in weights):
+        return False
+    if graph.tensor(node.outputs[0]).dtype.compute != "f32" or op.reduced(kind.shape) != (kind.rank - 1,):
+        return False
+    return all(graph.tensor(n).shape == kind.shape[-1:] for n in weights)
+
+
+def _fused(node: Node, norm: Node, terms: tuple[str, str, str], kept: bool) -> Node:
+    """`node` and `norm` as one."""
+    x, skip, bias = terms
+    op: Any = norm.op
+    fused = SkipNorm(epsilon=op.epsilon, rms=int(op.op_type == "RMSNormalization"), present=(True, False, False, kept))
+    scale, shift = (*norm.inputs[1:], "")[:2]
+    inputs = [x, scale, shift, skip, bias]
+    while not inputs[-1]:
+        inputs.pop()
+    outputs = (norm.outputs[0], "", "", node.outputs[0]) if kept else (norm.outputs[0],)
+    return Node(fused, tuple(inputs), outputs, norm.name or node.name)

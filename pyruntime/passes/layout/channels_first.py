@@ -1,0 +1,182 @@
+"""Elementwise operators between transpositions run with their channels first, where fewer bytes are moved then.
+
+Files that onnxruntime's optimiser wrote have convolutions, pools and norms over channels last (NhwcConv, QLinearConv,
+GroupNorm), which are planned as those over channels first, between transpositions. What is between such operators
+(residuals, activations, steps of a quantisation) is elementwise: regions of it that are connected change their layout
+together, if the transpositions at their borders weigh less then.
+
+requires: types; `channels_last` has run. ensures: nothing about order but that of data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyruntime.ir import Node, TensorType, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.elementwise.elementwise import Elementwise
+from pyruntime.ops.registry import newest
+from pyruntime.passes.layout.layouts import saved_behind, to_first, to_last, weight
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import Writer
+
+__all__ = ["run"]
+
+
+@dataclass(slots=True)
+class _Region:
+    """Elementwise nodes, the values that they make, and those of their shape that they read."""
+
+    nodes: list[Node] = field(default_factory=list)
+    made: set[str] = field(default_factory=set)
+    read: dict[str, None] = field(default_factory=dict)
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Turn every region that is worth it; True where there was one."""
+    match = Matcher(graph)
+    if not any(_turns(graph, n, to_last) for n in graph.nodes):
+        return False
+    chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
+    if not chosen:
+        return False
+    graph.nodes = _Rewriter(graph, match, chosen).nodes()
+    return True
+
+
+def _turns(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
+    """Whether `node` is a Transpose to this layout."""
+    op: Any = node and node.op
+    if node is None or op.op_type != "Transpose" or op.domain or node.outputs[0] in graph.static:
+        return False
+    rank = graph.tensor(node.inputs[0]).rank
+    return rank > 2 and tuple(op.permutation(rank)) == layout(rank)
+
+
+def _regions(graph: TypedGraph, match: Matcher) -> list[_Region]:
+    """Elementwise nodes, joined where one reads what another makes or both read the same."""
+    parents: dict[int, int] = {}
+    first: dict[str, int] = {}
+
+    def root(i: int) -> int:
+        while parents[i] != i:
+            i = parents[i]
+        return i
+
+    members: list[tuple[Node, list[str]]] = []
+    for node in graph.nodes:
+        full = _full(graph, node)
+        if full is None:
+            continue
+        members.append((node, full))
+        parents[id(node)] = id(node)
+        for name in (*full, node.outputs[0]):
+            parents[root(first.setdefault(name, id(node)))] = root(id(node))
+    regions: dict[int, _Region] = {}
+    for node, full in members:
+        region = regions.setdefault(root(id(node)), _Region())
+        region.nodes.append(node)
+        region.made.add(node.outputs[0])
+        region.read |= dict.fromkeys(full)
+    return list(regions.values())
+
+
+def _full(graph: TypedGraph, node: Node) -> list[str] | None:
+    """The inputs of an elementwise node that have its result's shape; None where it cannot change its layout."""
+    y = graph.types.get(node.outputs[0])
+    if not isinstance(node.op, Elementwise) or hasattr(node.op, "axis") or any(node.outputs[1:]):
+        return None
+    if not isinstance(y, TensorType) or y.rank < 3 or not y.size or node.outputs[0] in graph.static:
+        return None
+    names: list[str] = []
+    for name in filter(None, node.inputs):
+        kind = graph.types[name]
+        if not isinstance(kind, TensorType):
+            return None
+        if _along(kind, y.rank) is None:
+            if kind.shape != y.shape or name in graph.static:
+                return None
+            names.append(name)
+    return names or None
+
+
+def _along(kind: TensorType, rank: int) -> tuple[Any, ...] | None:
+    """The shape with channels first of an operand without spatial extent, None of any other."""
+    shape = (1,) * (rank - kind.rank) + kind.shape
+    flat = len(shape) == rank and all(not hasattr(d, "sizes") and d == 1 for d in shape[1:-1])
+    return tuple(shape[p] for p in to_first(rank)) if flat else None
+
+
+def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
+    """Bytes that are not moved when the region has its channels first, less those that are then."""
+    members = {id(n) for n in region.nodes}
+    saved = 0
+    for name in region.read:
+        if name in region.made:
+            continue
+        if not _turns(graph, match.makers.get(name), to_last):
+            saved -= weight(graph, name)
+        elif name not in match.wanted and all(id(r) in members for r in match.readers[name]):
+            saved += weight(graph, name)
+    return saved + saved_behind(graph, match, region.made, members, lambda r, _: _turns(graph, r, to_first))
+
+
+class _Rewriter(Writer):
+    """Writes regions with their channels first, and what turned their results as views."""
+
+    def __init__(self, graph: TypedGraph, match: Matcher, regions: list[_Region]) -> None:
+        super().__init__(graph, match)
+        self.members = {id(n) for region in regions for n in region.nodes}
+        self.inside = {name for region in regions for name in region.made}
+        self.first: dict[str, str] = {}
+
+    def nodes(self) -> list[Node]:
+        """The graph's nodes; transpositions that nobody reads any more are left out."""
+        for node in self.graph.nodes:
+            if id(node) in self.members:
+                self._turn(node)
+            elif _turns(self.graph, node, to_first) and node.inputs[0] in self.inside:
+                result = node.outputs[0]
+                self.made.append(self._reshape(self.first[node.inputs[0]], result, self.graph.tensor(result).shape))
+            else:
+                self.made.append(node)
+        read = {n for node in self.made for n in node.inputs} | self.match.wanted
+        return [n for n in self.made if not _turns(self.graph, n, to_last) or n.outputs[0] in read]
+
+    def _turn(self, node: Node) -> None:
+        full, name = set(_full(self.graph, node) or ()), node.outputs[0]
+        y = self.graph.tensor(name)
+        inputs = [n if not n else self._in_first(n) if n in full else self._across(n, y.rank) for n in node.inputs]
+        self.first[name] = self._value(f"{name}.first", y.dtype, tuple(y.shape[p] for p in to_first(y.rank)))
+        self.made.append(Node(node.op, tuple(inputs), (self.first[name],), node.name))
+        outside = [r for r in self.match.readers.get(name, ()) if id(r) not in self.members]
+        if name in self.match.wanted or not all(_turns(self.graph, r, to_first) for r in outside):
+            self.made.append(
+                Node(newest("Transpose", perm=to_last(y.rank)), (self.first[name],), (name,), f"{node.name}.last")
+            )
+
+    def _in_first(self, name: str) -> str:
+        """`name` with its channels first."""
+        if name not in self.first:
+            maker = self.match.makers.get(name)
+            kind = self.graph.tensor(name)
+            if maker is not None and _turns(self.graph, maker, to_last):
+                self.first[name] = maker.inputs[0]
+            else:
+                perm = to_first(kind.rank)
+                result = self._value(f"{name}.first", kind.dtype, tuple(kind.shape[p] for p in perm))
+                self.made.append(Node(newest("Transpose", perm=perm), (name,), (result,), f"{name}.first"))
+                self.first[name] = result
+        return self.first[name]
+
+    def _across(self, name: str, rank: int) -> str:
+        """An operand without spatial extent with its channels first."""
+        kind = self.graph.tensor(name)
+        shape: Any = _along(kind, rank)
+        if kind.size == 1:
+            return name
+        known = self._static(name, lambda value: value.reshape(shape), shape, f"{name}.first")
+        result = known or self._value(f"{name}.first", kind.dtype, shape)
+        self.made.append(self._reshape(name, result, shape))
+        return result

@@ -1,0 +1,109 @@
+"""Convolutions between transpositions run with their channels last, where fewer bytes are moved then.
+
+Models that mix convolutions [N, C, H, W] with layers over the last dimension (ConvNeXt, SegFormer, PVT, Conformer) turn
+every value between the two. Some operators can do without: depthwise convolutions (`DepthwiseLast`), pointwise ones and
+those whose windows neither overlap nor leave gaps (matrix products, behind one movement), elementwise operators.
+Regions of such operators that are connected by values in one layout change it together, if the transpositions at their
+borders weigh less then.
+
+requires: types; static weights are computed when the graph is. ensures: nothing about order but that of data; what it
+leaves dead is left to dead_code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyruntime.ir import Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.passes.layout.layouts import (
+    Kind,
+    kind_of,
+    layout_inputs,
+    saved_behind,
+    turned_back,
+    turned_from,
+    turns,
+    weight,
+)
+from pyruntime.passes.layout.write_channels_last import Rewriter
+from pyruntime.passes.match import Matcher
+
+__all__ = ["run"]
+
+
+@dataclass(slots=True)
+class _Region:
+    """Nodes that change their layout together, and the values that they make."""
+
+    nodes: list[Node] = field(default_factory=list)
+    kinds: list[Kind] = field(default_factory=list)
+    made: set[str] = field(default_factory=set)
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Turn every region that is worth it; True where there was one."""
+    if not any(turns(graph, node) for node in graph.nodes):
+        return False
+    match = Matcher(graph)
+    chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
+    if not chosen:
+        return False
+    kinds = {id(n): k for r in chosen for n, k in zip(r.nodes, r.kinds, strict=True)}
+    graph.nodes = Rewriter(graph, match, kinds).nodes()
+    return True
+
+
+def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
+    """Nodes that can have their channels last, joined where one reads what the other makes, or both what was turned."""
+    kinds: dict[int, Kind] = {}
+    parents: dict[int, int] = {}
+    first_reader: dict[str, int] = {}
+
+    def root(i: int) -> int:
+        while parents[i] != i:
+            parents[i] = parents[parents[i]]
+            i = parents[i]
+        return i
+
+    for node in graph.nodes:
+        kind = kind_of(graph, node)
+        if kind is None:
+            continue
+        kinds[id(node)] = kind
+        parents[id(node)] = id(node)
+        for name in layout_inputs(graph, node, kind):
+            maker = match.makers.get(name)
+            if maker is not None and kinds.get(id(maker), Kind.SINK) is not Kind.SINK:
+                parents[root(id(maker))] = root(id(node))
+            elif turned_from(graph, match, name) is not None:
+                parents[root(first_reader.setdefault(name, id(node)))] = root(id(node))
+    regions: dict[int, _Region] = {}
+    for node in graph.nodes:
+        if id(node) in kinds:
+            region = regions.setdefault(root(id(node)), _Region())
+            region.nodes.append(node)
+            region.kinds.append(kinds[id(node)])
+            if kinds[id(node)] is not Kind.SINK:
+                region.made.add(node.outputs[0])
+    return regions.values()
+
+
+def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
+    """Bytes that are not moved when the region has its channels last, less those that are then."""
+    members = {id(n) for n in region.nodes}
+    saved = 0
+    seen: set[str] = set()
+    for node, kind in zip(region.nodes, region.kinds, strict=True):
+        for name in layout_inputs(graph, node, kind):
+            if kind is Kind.PATCHES:
+                saved -= weight(graph, name)
+            if name in region.made or name in graph.static or name in seen:
+                continue
+            seen.add(name)
+            if turned_from(graph, match, name) is None:
+                saved -= weight(graph, name) if kind is not Kind.PATCHES else 0
+            elif name not in match.wanted and all(id(r) in members for r in match.readers[name]):
+                saved += weight(graph, name)
+    return saved + saved_behind(graph, match, region.made, members, lambda r, name: turned_back(graph, match, r, name))

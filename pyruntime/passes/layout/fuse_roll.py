@@ -1,0 +1,145 @@
+"""Rolls written as concat(x[n:], x[:n]), and what moves their elements on, become one kernel.
+
+Two slices of one value that are all of it in the other order are a roll along their dimension; rolls along several, a
+Reshape, Transpose and Reshape behind them (windows) or in front (windows put back) join it.
+Source: Liu et al., 2021 (Swin). requires: `settle` has run. ensures: no such pattern of concrete sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pyruntime.ir import Dim, Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.fused.rolled_transpose import RolledTranspose
+from pyruntime.passes.cleanup import dead_code
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.views import trace
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Replace every match; True where there was one."""
+    match = Matcher(graph)
+    made = [_roll(graph, match, node) or node for node in graph.nodes]
+    changed = any(a is not b for a, b in zip(made, graph.nodes, strict=True))
+    graph.nodes = made
+    if changed:
+        # What read the slices reads them no more.
+        dead_code.run(graph, target)
+        while _join(graph):
+            pass
+    return changed
+
+
+def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
+    """The Concat `node` as a roll."""
+    op: Any = node.op
+    if op.domain or op.op_type != "Concat" or len(node.inputs) != 2 or node.outputs[0] in graph.static:
+        return None
+    slices = [match.maker(n, "Slice", "Split") for n in node.inputs]
+    if slices[0] is None or slices[1] is None or slices[0].inputs[0] != slices[1].inputs[0]:
+        return None
+    source = slices[0].inputs[0]
+    x, axis = graph.tensor(source), op.axis % graph.tensor(node.outputs[0]).rank
+    if any(isinstance(d, Dim) for d in x.shape) or graph.tensor(node.outputs[0]).shape != x.shape or x.dtype.is_wide:
+        return None
+    first, second = (graph.tensor(n).shape[axis] for n in node.inputs)
+    shift = x.shape[axis] - first
+    whole = trace(graph, source, match.makers)
+    parts = [trace(graph, n, match.makers) for n in node.inputs]
+    wanted = (whole.sliced(axis, shift, first), whole.sliced(axis, 0, second))
+    if not first or not second or tuple(parts) != wanted:
+        return None
+    before = tuple(shift if d == axis else 0 for d in range(x.rank))
+    none = (0,) * x.rank
+    roll = RolledTranspose(before=before, middle=x.shape, perm=tuple(range(x.rank)), shape=x.shape, after=none)
+    return Node(roll, (source,), node.outputs, node.name)
+
+
+def _join(graph: TypedGraph) -> bool:
+    """Join each roll with one node behind it or in front of it; True where any was."""
+    match = Matcher(graph)
+    gone: set[int] = set()
+    instead: dict[int, Node] = {}
+    for node in graph.nodes:
+        if not isinstance(node.op, RolledTranspose) or id(node) in gone or id(node) in instead:
+            continue
+        for other, joined in _neighbours(graph, match, node):
+            if joined is not None and id(other) not in gone and id(other) not in instead:
+                last = other if joined.outputs == other.outputs else node
+                gone.add(id(other) if last is node else id(node))
+                instead[id(last)] = joined
+                break
+    graph.nodes = [instead.get(id(n), n) for n in graph.nodes if id(n) not in gone]
+    return bool(gone)
+
+
+def _neighbours(graph: TypedGraph, match: Matcher, node: Node) -> list[tuple[Node, Node | None]]:
+    found: list[tuple[Node, Node | None]] = []
+    if match.read_once(node.outputs[0]):
+        behind = match.readers[node.outputs[0]][0]
+        if behind.inputs[0] == node.outputs[0]:
+            found.append((behind, _with_behind(graph, node, behind)))
+    before = match.makers.get(node.inputs[0])
+    if before is not None and match.read_once(node.inputs[0]) and node.inputs[0] not in graph.static:
+        found.append((before, _with_before(graph, node, before)))
+    return found
+
+
+def _with_behind(graph: TypedGraph, node: Node, behind: Node) -> Node | None:
+    """The roll and what follows it."""
+    op, next_op = node.op, behind.op
+    assert isinstance(op, RolledTranspose)
+    name = behind.name or node.name
+    turns = op.perm != tuple(range(len(op.perm)))
+    if isinstance(next_op, RolledTranspose):
+        plain = next_op.perm == tuple(range(len(next_op.perm)))
+        if turns or any(op.after) or not plain or next_op.middle != op.shape or any(next_op.after):
+            return None
+        sizes = zip(op.before, next_op.before, op.shape, strict=True)
+        return Node(replace(op, before=tuple((a + b) % n for a, b, n in sizes)), node.inputs, behind.outputs, name)
+    if next_op.domain or any(op.after) or behind.outputs[0] in graph.static:
+        return None
+    shape = graph.tensor(behind.outputs[0]).shape
+    if next_op.op_type == "Reshape":
+        middle = op.middle if turns else shape
+        perm = op.perm if turns else tuple(range(len(shape)))
+        made = replace(op, middle=middle, perm=perm, shape=shape, after=(0,) * len(shape))
+        return Node(made, node.inputs, behind.outputs, name)
+    if next_op.op_type == "Transpose" and not turns:
+        perm = tuple(next_op.permutation(len(shape)))  # type: ignore[attr-defined]
+        made = replace(op, perm=perm, shape=shape, after=(0,) * len(shape))
+        return Node(made, node.inputs, behind.outputs, name)
+    return None
+
+
+def _with_before(graph: TypedGraph, node: Node, before: Node) -> Node | None:
+    """A Reshape or Transpose in front of the roll, which then is one behind the transposition."""
+    op = node.op
+    assert isinstance(op, RolledTranspose)
+    if before.op.domain or before.op.op_type not in ("Reshape", "Transpose"):
+        return None
+    turns = op.perm != tuple(range(len(op.perm)))
+    x = graph.tensor(before.inputs[0])
+    if any(isinstance(d, Dim) for d in x.shape):
+        return None
+    none = (0,) * x.rank
+    if any(op.before):
+        # Without a transposition, rolling x is rolling y, whose dimensions are the same.
+        rolled = graph.tensor(node.inputs[0]).shape
+        if turns or any(op.after) or op.shape != rolled:
+            return None
+        op = replace(op, before=(0,) * len(rolled), middle=rolled, perm=tuple(range(len(rolled))), after=op.before)
+    if before.op.op_type == "Reshape":
+        middle = op.middle if turns else x.shape
+        perm = op.perm if turns else tuple(range(x.rank))
+        made = replace(op, before=none, middle=middle, perm=perm)
+    elif turns:
+        return None
+    else:
+        perm = tuple(before.op.permutation(x.rank))  # type: ignore[attr-defined]
+        made = replace(op, before=none, middle=x.shape, perm=perm)
+    return Node(made, before.inputs[:1], node.outputs, node.name)

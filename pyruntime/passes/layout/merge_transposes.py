@@ -1,0 +1,98 @@
+"""Two transpositions with nothing but reshapes between them become one, of dimensions that both are made of.
+
+transpose(reshape(transpose(x, p)), q) = reshape(transpose(reshape(x), r)) wherever what p gives and what q takes are
+products of the same smaller dimensions, in order. Source: the unfolding of Mehta and Rastegari, 2022 (MobileViT).
+requires: passes that look for transpositions of heads have run. ensures: no such pattern of concrete sizes, where both
+move elements and nobody else reads what is between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pyruntime.ir import Dim, Node, TypedGraph
+from pyruntime.kernels import Target
+from pyruntime.ops.movement.transpose import Transpose
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import rearranged
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Merge every pair; True where there was one."""
+    match = Matcher(graph)
+    match.makers = makers = dict(match.makers)
+    match.readers = readers = dict(match.readers)
+    gone: set[int] = set()
+    made: list[Node] = []
+    for node in graph.nodes:
+        merged = _merged(graph, match, node, gone) if isinstance(node.op, Transpose) else None
+        for before, new in pairwise(merged or ()):
+            makers |= {before.outputs[0]: before, new.outputs[0]: new}
+            readers[before.outputs[0]] = [new]
+        made += merged or [node]
+    graph.nodes = [n for n in made if id(n) not in gone]
+    return bool(gone)
+
+
+def _merged(graph: TypedGraph, match: Matcher, node: Node, gone: set[int]) -> list[Node] | None:
+    """The Transpose `node` with the one in front of it, which goes into `gone` with what is between them."""
+    name, path = node.inputs[0], list[Node]()
+    while match.read_once(name) and (reshape := match.maker(name, "Reshape")) is not None:
+        path.append(reshape)
+        name = reshape.inputs[0]
+    first = match.makers.get(name)
+    if first is None or not match.read_once(name) or not _moves(graph, first) or not _moves(graph, node):
+        return None
+    x, middle, taken, y = (graph.tensor(n) for n in (first.inputs[0], name, node.inputs[0], node.outputs[0]))
+    parts = _common(middle.shape, taken.shape)
+    if parts is None:
+        return None
+    assert isinstance(first.op, Transpose)
+    assert isinstance(node.op, Transpose)
+    into, out_of = first.op.permutation(x.rank), node.op.permutation(y.rank)
+    given, wanted = _grouped(parts, middle.shape), _grouped(parts, taken.shape)
+    before = [part for d in range(x.rank) for part in given[into.index(d)]]
+    after = [part for d in out_of for part in wanted[d]]
+    perm = tuple(before.index(part) for part in after)
+    gone.update(map(id, (first, *path)))
+    return rearranged(graph, node, first.inputs[0], [parts[p] for p in before], perm)
+
+
+def _moves(graph: TypedGraph, node: Node) -> bool:
+    """True for a Transpose of concrete sizes that moves elements."""
+    if not isinstance(node.op, Transpose) or node.outputs[0] in graph.static:
+        return False
+    x = graph.tensor(node.inputs[0])
+    return not any(isinstance(d, Dim) for d in x.shape) and node.op.alias(x) is None
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> list[int] | None:
+    """Dimensions that those of both shapes are products of, in order; None where there are none."""
+    steps = sorted({1, *_ends(first), *_ends(second)}, reverse=True)
+    if any(a % b for a, b in pairwise(steps)):
+        return None
+    return [a // b for a, b in pairwise(steps)]
+
+
+def _ends(shape: Sequence[int]) -> list[int]:
+    """Elements of each dimension and those behind it."""
+    made: list[int] = []
+    for size in reversed(shape):
+        made.append(size * (made[-1] if made else 1))
+    return made
+
+
+def _grouped(parts: Sequence[int], shape: Sequence[int]) -> list[list[int]]:
+    """The numbers of the parts that each dimension is the product of."""
+    at, made = 0, list[list[int]]()
+    for size in shape:
+        group: list[int] = []
+        while size > 1:
+            size //= parts[at]
+            group.append(at)
+            at += 1
+        made.append(group)
+    return made

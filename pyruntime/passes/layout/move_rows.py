@@ -1,0 +1,246 @@
+"""Rows that are moved behind a normalisation, or in front of one, are moved by the kernel that normalises them.
+
+Reshape, Transpose, RolledTranspose and Slice that keep rows whole (windows and shifts of pictures whose channels come
+last) only say which row comes where: a table of row numbers. A norm writes its rows where the table says, and reads one
+of the two tensors that it adds from there, or, where rows are put together of pieces (patches that are merged), these.
+Its sum stays in order. Source: Liu et al., 2021 (Swin).
+requires: `fuse_roll`, `slices_to_transpose`, `fuse_product_norm`, `fuse_skip_norm` and `fuse_normed_products` have run.
+ensures: no such movement of concrete sizes, read once, in front of a normalisation over the last dimension or of the
+sum that it normalises; and none but a Slice behind one whose result nobody else reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pyruntime.ir import Array, DType, Node, TypedGraph, is_dim
+from pyruntime.kernels import Target
+from pyruntime.ops.fused.rolled_transpose import RolledTranspose
+from pyruntime.ops.fused.with_norm import WithNorm
+from pyruntime.ops.movement.slice import Slice
+from pyruntime.ops.movement.transpose import Transpose
+from pyruntime.ops.normalization.skip_norm import SkipNorm
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import reshaped
+
+__all__ = ["run"]
+
+LEAST = 16
+"""Elements of a piece of a row, at least: tables stay small beside what they move."""
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Rewrite every match; True where there was one."""
+    return _Rows(graph, target).run()
+
+
+class _Rows:
+    """The pass at work on a graph.
+
+    Attributes:
+        tables: constants by what they say.
+        gone: nodes that a norm does the work of.
+    """
+
+    def __init__(self, graph: TypedGraph, target: Target) -> None:
+        self.graph, self.target, self.match = graph, target, Matcher(graph)
+        self.tables: dict[tuple[Any, ...], str] = {}
+        self.gone: set[int] = set()
+
+    def run(self) -> bool:
+        made: list[Node] = []
+        for node in self.graph.nodes:
+            made += self.rewritten(node) if _is_norm(self.graph, node) else [node]
+        self.graph.nodes = [n for n in made if id(n) not in self.gone]
+        return bool(self.gone)
+
+    def rewritten(self, node: Node) -> list[Node]:
+        """The norm, and the Reshape of its result, with the movements around it."""
+        read = self.reads_moved(node)
+        return self.writes_moved(read or node) or [read or node]
+
+    def reads_moved(self, node: Node) -> Node | None:
+        """The norm where it reads one of what it adds as it was before it was moved."""
+        if isinstance(node.op, WithNorm):
+            return None
+        normal = _as_skip_norm(node)
+        op = normal.op
+        assert isinstance(op, SkipNorm)
+        inputs = [*normal.inputs, "", "", ""][:5]
+        shape = self.graph.tensor(node.outputs[0]).shape
+        for at in (0, 3):
+            if not inputs[at] or op.shape or self.graph.tensor(inputs[at]).size != math.prod(shape):
+                continue
+            chain = self.before(inputs[at])
+            if not chain or not self.fits(normal, 1):
+                continue
+            source = chain[0].inputs[0]
+            self.gone.update(map(id, chain))
+            table = self.table(chain, _unit(self.graph, chain), False)
+            other = inputs[3 - at]
+            moved = (source, *inputs[1:3], other, inputs[4], table)
+            return Node(replace(op, shape=shape), moved, normal.outputs, normal.name)
+        return None
+
+    def writes_moved(self, node: Node) -> list[Node] | None:
+        """The norm where it writes its rows as they are after they are moved, behind it the Reshape of these."""
+        chain = self.behind(node.outputs[0])
+        # The kernel that adds a product's shares reads these in the place of both of its factors.
+        if not chain or not self.fits(node, 0 if isinstance(node.op, WithNorm) else 1):
+            return None
+        y, last = self.graph.tensor(node.outputs[0]), chain[-1].outputs[0]
+        self.gone.update(map(id, chain))
+        table = self.table(chain, y.shape[-1], True)
+        name, behind = last, list[Node]()
+        if self.graph.tensor(last).shape != y.shape:
+            name = self.graph.add_value(f"{node.outputs[0]}.moved", y)
+            behind = [reshaped(self.graph, name, last, self.graph.tensor(last).shape, chain[-1].name)]
+        outputs = (name, *node.outputs[1:])
+        if isinstance(node.op, WithNorm):
+            return [Node(replace(node.op, moves=True), (*node.inputs, table), outputs, node.name), *behind]
+        normal = _as_skip_norm(node)
+        inputs = (*[*normal.inputs, "", "", "", ""][:6], table)
+        return [Node(normal.op, inputs, outputs, normal.name), *behind]
+
+    def fits(self, node: Node, more: int) -> bool:
+        """True where the device binds so many tensors in one kernel."""
+        return sum(map(bool, (*node.inputs, *node.outputs))) + more <= self.target.limits.storage_buffers
+
+    def behind(self, name: str) -> list[Node]:
+        """What moves the rows of `name` and nobody else reads, the last of which moves elements."""
+        chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
+        while self.match.read_once(name):
+            node = self.match.readers[name][0]
+            if node.inputs[0] != name or not self.keeps_rows(node) or isinstance(node.op, Slice):
+                break
+            if self.graph.tensor(node.outputs[0]).shape[-1] % unit:
+                break
+            chain.append(node)
+            name = node.outputs[0]
+        while chain and not self.moves(chain[-1]):
+            chain.pop()
+        return chain
+
+    def before(self, name: str) -> list[Node]:
+        """What made `name` by moving rows, or pieces of them, for nobody else; the first of which moves elements."""
+        chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
+        full = unit
+        while self.match.read_once(name) and name not in self.graph.static:
+            node = self.match.makers.get(name)
+            if node is None or not self.keeps_rows(node):
+                break
+            unit = math.gcd(unit, *(self.graph.tensor(n).shape[-1] for n in (node.inputs[0], name)))
+            if unit != full and (unit % 4 or unit < LEAST):
+                break
+            chain.insert(0, node)
+            name = node.inputs[0]
+        while chain and not self.moves(chain[0]):
+            chain.pop(0)
+        return chain
+
+    def keeps_rows(self, node: Node) -> bool:
+        """True for a movement of concrete sizes that leaves the last dimension where it is."""
+        op = node.op
+        if id(node) in self.gone or node.outputs[0] in self.graph.static:
+            return False
+        if isinstance(op, Transpose):
+            rank = self.graph.tensor(node.outputs[0]).rank
+            kept = rank > 0 and op.permutation(rank)[-1] == rank - 1
+        elif isinstance(op, Slice):
+            kept = all(n in self.graph.static for n in node.inputs[1:] if n) and not _cuts_rows(self.graph, node)
+        elif isinstance(op, RolledTranspose):
+            kept = not op.before[-1] and not op.after[-1] and op.perm[-1] == len(op.perm) - 1
+            kept = kept and op.middle[-1] == self.graph.tensor(node.inputs[0]).shape[-1] == op.shape[-1]
+        else:
+            kept = op.op_type == "Reshape" and not op.domain
+        shapes = [self.graph.tensor(n).shape for n in (node.inputs[0], node.outputs[0])] if kept else []
+        return kept and all(shape and not any(is_dim(d) or not d for d in shape) for shape in shapes)
+
+    def moves(self, node: Node) -> bool:
+        """True where elements are moved."""
+        if isinstance(node.op, Transpose):
+            return node.op.alias(self.graph.tensor(node.inputs[0])) is None
+        return isinstance(node.op, RolledTranspose | Slice)
+
+    def table(self, chain: Sequence[Node], unit: int, placed: bool) -> str:
+        """The name of a constant: which piece of `unit` elements comes where; `placed`: where each one goes."""
+        x = self.graph.tensor(chain[0].inputs[0])
+        key = (x.shape, unit, placed, *(_said(self.graph, n) for n in chain))
+        if key not in self.tables:
+            order = _order(self.graph, chain, x.shape, unit)
+            if placed:
+                order, places = np.empty_like(order), order
+                order[places] = np.arange(order.size, dtype=np.uint32)
+            self.tables[key] = self.graph.add_constant(order, DType.UINT32, f"{chain[-1].outputs[0]}.rows")
+        return self.tables[key]
+
+
+def _order(graph: TypedGraph, chain: Sequence[Node], shape: tuple[int, ...], unit: int) -> Array:
+    """The number of the piece of the source, of this shape, that each piece of the result is."""
+
+    def pieces(dims: tuple[int, ...]) -> tuple[int, ...]:
+        return (*dims[:-1], dims[-1] // unit)
+
+    at = np.arange(math.prod(shape) // unit, dtype=np.uint32).reshape(pieces(shape))
+    for node in chain:
+        op = node.op
+        if isinstance(op, Transpose):
+            (at,) = op.evaluate(at)
+        elif isinstance(op, RolledTranspose):
+            (at,) = replace(op, middle=pieces(op.middle), shape=pieces(op.shape)).evaluate(at)
+        elif isinstance(op, Slice):
+            (at,) = op.evaluate(at, *(graph.tensor(n).value() if n else None for n in node.inputs[1:]))
+        else:
+            at = at.reshape(pieces(graph.tensor(node.outputs[0]).shape))
+    return np.ascontiguousarray(at).reshape(-1)
+
+
+def _unit(graph: TypedGraph, chain: Sequence[Node]) -> int:
+    """Elements that lie together whatever the nodes do."""
+    names = (chain[0].inputs[0], *(n.outputs[0] for n in chain))
+    return math.gcd(*(graph.tensor(n).shape[-1] for n in names))
+
+
+def _said(graph: TypedGraph, node: Node) -> tuple[Any, ...]:
+    """What a movement does to a tensor of a shape."""
+    if isinstance(node.op, Transpose | RolledTranspose):
+        return (node.op,)
+    if isinstance(node.op, Slice):
+        return tuple(graph.tensor(n).ints() if n else None for n in node.inputs[1:])
+    return graph.tensor(node.outputs[0]).shape
+
+
+def _cuts_rows(graph: TypedGraph, node: Node) -> bool:
+    """True for a Slice along the last dimension."""
+    rank = graph.tensor(node.inputs[0]).rank
+    axes = graph.tensor(node.inputs[3]).ints() if node.inputs[3:4] and node.inputs[3] else range(rank)
+    return any(axis % rank == rank - 1 for axis in axes)
+
+
+def _is_norm(graph: TypedGraph, node: Node) -> bool:
+    """True for a normalisation over the last dimension, of concrete sizes, that can move rows."""
+    op: Any = node.op
+    if isinstance(op, SkipNorm | WithNorm):
+        return not any(map(is_dim, graph.tensor(node.outputs[0]).shape))
+    if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(node.outputs[1:]):
+        return False
+    x, y = graph.tensor(node.inputs[0]), graph.tensor(node.outputs[0])
+    if any(map(is_dim, x.shape)):
+        return False
+    if x.dtype.compute != "f32" or y.dtype.compute != "f32" or not x.size or op.reduced(x.shape) != (x.rank - 1,):
+        return False
+    return all(graph.tensor(n).shape == x.shape[-1:] for n in node.inputs[1:] if n)
+
+
+def _as_skip_norm(node: Node) -> Node:
+    """A normalisation as one of a sum of one term."""
+    op: Any = node.op
+    if isinstance(op, SkipNorm):
+        return node
+    rms = int(op.op_type == "RMSNormalization")
+    return Node(SkipNorm(epsilon=op.epsilon, rms=rms, adds=False), node.inputs, node.outputs, node.name)

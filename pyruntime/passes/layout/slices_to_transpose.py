@@ -1,0 +1,91 @@
+"""A Concat of every n-th element from each start on becomes a transposition: patches that are merged, Focus.
+
+concat([x[i::n, j::m] for j, i in ...]) = reshape(transpose(reshape(x, [.., size / n, n, ..]))) where the slices are all
+of x, in the order of a mixed radix over their starts. Source: Liu et al., 2021 (Swin); YOLOv5.
+requires: passes that look for rotary embeddings have run. ensures: no such pattern of concrete sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations, product
+from typing import Any
+
+from pyruntime.ir import Node, TypedGraph, is_dim
+from pyruntime.kernels import Target
+from pyruntime.passes.cleanup import dead_code
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.views import View, trace
+from pyruntime.passes.writer import rearranged
+
+__all__ = ["run"]
+
+MOST = 3
+"""Axes along which slices take steps, at most."""
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Rewrite every match; True where there was one."""
+    match = Matcher(graph)
+    changed = graph.rewrite(lambda node: _rewritten(graph, match, node))
+    if changed:
+        # What the slices read they read no more.
+        dead_code.run(graph, target)
+    return changed
+
+
+def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+    op: Any = node.op
+    if op.domain or op.op_type != "Concat" or len(node.inputs) < 2 or node.outputs[0] in graph.static:
+        return None
+    sources = {_sliced(match, n) for n in node.inputs}
+    source = sources.pop()
+    if sources or source in node.inputs:
+        return None
+    shape, part, y = (graph.tensor(n).shape for n in (source, node.inputs[0], node.outputs[0]))
+    if any(is_dim(d) or not d for d in (*shape, *part, *y)) or len(shape) != len(y):
+        return None
+    steps = [whole // size for whole, size in zip(shape, part, strict=True)]
+    stepped = [d for d, step in enumerate(steps) if step > 1]
+    if math.prod(steps) != len(node.inputs) or len(stepped) > MOST:
+        return None
+    if any(size * step != whole for whole, size, step in zip(shape, part, steps, strict=True)):
+        return None
+    whole = trace(graph, source, match.makers)
+    parts = [trace(graph, n, match.makers) for n in node.inputs]
+    order = next((o for o in permutations(stepped) if _parts(whole, part, steps, o) == parts), None)
+    return None if order is None else _transposed(graph, node, source, part, steps, order)
+
+
+def _sliced(match: Matcher, name: str) -> str:
+    """What `name` is a slice of a slice .. of."""
+    while (made := match.maker(name, "Slice")) is not None:
+        name = made.inputs[0]
+    return name
+
+
+def _parts(whole: View, part: tuple[int, ...], steps: list[int], order: tuple[int, ...]) -> list[View]:
+    """Slices of these steps whose starts count up, those of the last axis of `order` fastest."""
+    made: list[View] = []
+    for starts in product(*(range(steps[d]) for d in order)):
+        view = whole
+        for axis, start in zip(order, starts, strict=True):
+            view = view.sliced(axis, start, part[axis], steps[axis])
+        made.append(view)
+    return made
+
+
+def _transposed(
+    graph: TypedGraph, node: Node, source: str, part: tuple[int, ...], steps: list[int], order: tuple[int, ...]
+) -> list[Node]:
+    axis = node.op.axis % len(part)  # type: ignore[attr-defined]
+    split: list[int] = []
+    sizes, starts = dict[int, int](), dict[int, int]()
+    for d, (size, step) in enumerate(zip(part, steps, strict=True)):
+        sizes[d] = len(split)
+        split.append(size)
+        if step > 1:
+            starts[d] = len(split)
+            split.append(step)
+    perm = [at for d in range(len(part)) for at in ([starts[o] for o in order] if d == axis else []) + [sizes[d]]]
+    return rearranged(graph, node, source, split, perm)

@@ -1,0 +1,177 @@
+"""Nodes written anew with their channels last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.ops.fused.depthwise_channels_last import DepthwiseLast
+from pyruntime.ops.registry import newest
+from pyruntime.passes.layout.layouts import Kind, across, layout_inputs, to_first, to_last, turned_back, turned_from
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import Writer
+
+__all__ = ["Rewriter"]
+
+
+class Rewriter(Writer):
+    """Rewrites the nodes of `kinds` (by id), and what turns values for them or back behind them."""
+
+    def __init__(self, graph: TypedGraph, match: Matcher, kinds: Mapping[int, Kind]) -> None:
+        super().__init__(graph, match)
+        self.kinds = kinds
+        self.last: dict[str, str] = {}
+        """The name of each value with channels last, where it has been made."""
+
+    def nodes(self) -> list[Node]:
+        """The graph's nodes."""
+        for node in self.graph.nodes:
+            kind = self.kinds.get(id(node))
+            if kind is not None:
+                self._turn(node, kind)
+            elif not self._viewed(node):
+                self.made.append(node)
+        return self.made
+
+    def _turn(self, node: Node, kind: Kind) -> None:
+        write = {
+            Kind.DEPTHWISE: self._depthwise,
+            Kind.POINTWISE: self._product,
+            Kind.PATCHES: self._product,
+            Kind.ELEMENTWISE: self._elementwise,
+            Kind.SINK: self._sink,
+        }[kind]
+        write(node)
+        name = node.outputs[0]
+        if kind is not Kind.SINK and self._wanted_first(name):
+            perm = to_first(self.graph.tensor(name).rank)
+            self.made.append(Node(newest("Transpose", perm=perm), (self.last[name],), (name,), f"{node.name}.first"))
+
+    def _wanted_first(self, name: str) -> bool:
+        """Whether somebody reads `name` as the model has it."""
+        graph, match = self.graph, self.match
+        outside = [r for r in match.readers.get(name, ()) if id(r) not in self.kinds]
+        return name in match.wanted or not all(turned_back(graph, match, r, name) for r in outside)
+
+    def _viewed(self, node: Node) -> bool:
+        """Write a node that turns a value back as a view of what has its channels last; False where it is another."""
+        source = node.inputs[0] if node.inputs else ""
+        if source not in self.last or not turned_back(self.graph, self.match, node, source):
+            return False
+        result = node.outputs[0]
+        if node.op.op_type == "Transpose":
+            self.made.append(self._reshape(self.last[source], result, self.graph.tensor(result).shape))
+        else:  # the transpositions behind a Reshape are views of the same
+            self.last[result] = self.last[source]
+        return True
+
+    def _depthwise(self, node: Node) -> None:
+        op: Any = node.op
+        w = self.graph.tensor(node.inputs[1])
+        taps = self._weights(node.inputs[1], (*range(1, w.rank), 0), (*w.shape[2:], w.shape[0]))
+        made = DepthwiseLast(pads=op.pads, strides=op.strides, dilations=op.dilations, auto_pad=op.auto_pad)
+        inputs = (self._in_last(node.inputs[0]), taps, *node.inputs[2:])
+        self.made.append(Node(made, inputs, (self._named(node.outputs[0]),), node.name))
+
+    def _product(self, node: Node) -> None:
+        """A convolution of windows that do not overlap as patches times weights, [N, O1 .. On, K1 * .. * Kn * C]."""
+        w, y = self.graph.tensor(node.inputs[1]), self.graph.tensor(node.outputs[0])
+        depth = math.prod(w.shape[1:])
+        matrix = self._weights(node.inputs[1], (*range(2, w.rank), 1, 0), (depth, w.shape[0]))
+        patches = self._patches(node, w, y) if math.prod(w.shape[2:]) > 1 else self._in_last(node.inputs[0])
+        result = self._named(node.outputs[0])
+        if len(node.inputs) < 3 or not node.inputs[2]:
+            self.made.append(Node(newest("MatMul"), (patches, matrix), (result,), node.name))
+            return
+        product = self._value(f"{result}.product", y.dtype, self.graph.tensor(result).shape)
+        self.made.append(Node(newest("MatMul"), (patches, matrix), (product,), node.name))
+        self.made.append(Node(newest("Add"), (product, node.inputs[2]), (result,), f"{node.name}.bias"))
+
+    def _patches(self, node: Node, w: TensorType, y: TensorType) -> str:
+        """[N, O1 .. On, K1 * .. * Kn * C] of a convolution's input, by one transposition."""
+        name, graph = node.inputs[0], self.graph
+        x, spatial = graph.tensor(name), y.rank - 2
+        cut = [d for pair in zip(y.shape[2:], w.shape[2:], strict=True) for d in pair]
+        if name in self.last or turned_from(graph, self.match, name) is not None:
+            source, shape = self._in_last(name), (x.shape[0], *cut, x.shape[1])
+            outs, taps, channels = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2), 2 * spatial + 1
+        else:
+            source, shape = name, (x.shape[0], x.shape[1], *cut)
+            outs, taps, channels = range(2, 2 * spatial + 1, 2), range(3, 2 * spatial + 2, 2), 1
+        apart = self._value(f"{name}.cut", x.dtype, shape)
+        self.made.append(self._reshape(source, apart, shape))
+        perm = (0, *outs, *taps, channels)
+        moved = self._value(f"{name}.moved", x.dtype, tuple(shape[p] for p in perm))
+        self.made.append(Node(newest("Transpose", perm=perm), (apart,), (moved,), f"{node.name}.patches"))
+        result = self._value(f"{name}.patches", x.dtype, (x.shape[0], *y.shape[2:], math.prod(w.shape[1:])))
+        self.made.append(self._reshape(moved, result, graph.tensor(result).shape))
+        return result
+
+    def _elementwise(self, node: Node) -> None:
+        inside = set(layout_inputs(self.graph, node, Kind.ELEMENTWISE))
+        rank = self.graph.tensor(node.outputs[0]).rank
+        inputs = tuple(n if not n else self._in_last(n) if n in inside else self._across(n, rank) for n in node.inputs)
+        self.made.append(Node(node.op, inputs, (self._named(node.outputs[0]),), node.name))
+
+    def _sink(self, node: Node) -> None:
+        """A reduction of all spatial dimensions."""
+        x, y = self.graph.tensor(node.inputs[0]), self.graph.tensor(node.outputs[0])
+        axes = self.graph.add_constant(int_array(range(1, x.rank - 1)), DType.INT64, f"{node.outputs[0]}.axes")
+        name = "ReduceMean" if node.op.op_type == "GlobalAveragePool" else node.op.op_type
+        ones = (1,) * (x.rank - 2)
+        reduced = self._value(f"{node.outputs[0]}.last", y.dtype, (x.shape[0], *ones, x.shape[1]))
+        self.made.append(Node(newest(name, keepdims=1), (self._in_last(node.inputs[0]), axes), (reduced,), node.name))
+        self.made.append(self._reshape(reduced, node.outputs[0], y.shape))
+
+    def _across(self, name: str, rank: int) -> str:
+        """An operand without spatial extent with its channels last."""
+        kind = self.graph.tensor(name)
+        shape = across(kind, rank)
+        if kind.size == 1 or shape is None:
+            return name
+        known = self._static(name, lambda value: value.reshape(shape), shape, f"{name}.last")
+        result = known or self._value(f"{name}.last", kind.dtype, shape)
+        self.made.append(self._reshape(name, result, shape))
+        return result
+
+    def _in_last(self, name: str) -> str:
+        """`name` with its channels last."""
+        found = self.last.get(name)
+        if found is not None:
+            return found
+        kind = self.graph.tensor(name)
+        shape = tuple(kind.shape[p] for p in to_last(kind.rank))
+        source = turned_from(self.graph, self.match, name)
+        if source in self.last:  # it is turned itself, so that it may not be there as the model has it
+            source = None
+        if source is not None and self.graph.tensor(source).shape == shape:
+            self.last[name] = source
+            return source
+        perm = to_last(kind.rank)
+        known = self._static(name, lambda value: value.transpose(perm), shape, f"{name}.last")
+        result = known or self._value(f"{name}.last", kind.dtype, shape)
+        if source is not None:
+            self.made.append(self._reshape(source, result, shape))
+        else:
+            self.made.append(Node(newest("Transpose", perm=perm), (name,), (result,), f"{name}.last"))
+        self.last[name] = result
+        return result
+
+    def _weights(self, name: str, perm: Sequence[int], shape: Sequence[Any]) -> str:
+        """Constant weights with their dimensions in another order, seen as `shape`; computed once."""
+        kind = self.graph.tensor(name)
+        order = tuple(perm)
+        turned = self._static(name, lambda v: v.transpose(order), tuple(kind.shape[p] for p in order), f"{name}.turned")
+        self.made.append(Node(newest("Transpose", perm=order), (name,), (turned,), turned))
+        viewed = self._static(turned, lambda v: v.reshape(shape), tuple(shape), f"{name}.last")
+        self.made.append(self._reshape(turned, viewed, shape))
+        return viewed
+
+    def _named(self, name: str) -> str:
+        """The value that has the elements of `name` with channels last."""
+        kind = self.graph.tensor(name)
+        shape = tuple(kind.shape[p] for p in to_last(kind.rank))
+        self.last[name] = self._value(f"{name}.last", kind.dtype, shape)
+        return self.last[name]

@@ -1,0 +1,49 @@
+"""Weights of convolutions of bytes with their channels last, where the kernel that reads them so is the cheapest.
+
+    ConvInteger(x, w), QLinearConv   =  the same of taps, of ChannelsLast(w), w a constant
+
+A word of such weights is four channels of a tap, which a processor takes apart once for four pixels. They are made
+once, where the session's constants are.
+requires: `quantized_products` has run. ensures: plain weights where another kernel is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyruntime.ir import DType, Node, TensorType, TypedGraph
+from pyruntime.kernels import Target, inp, out
+from pyruntime.kernels.convolution.convolution import chosen_of_constant
+from pyruntime.ops.convolution.conv_integer import ConvInteger, QLinearConv
+from pyruntime.ops.fused.integer_conv_channels_last import ChannelsLast, of_taps
+from pyruntime.passes.quantization.dequantized import derived
+
+__all__ = ["run"]
+
+
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Rewrite every match; True where there was one."""
+    made: dict[str, str] = {}
+    return graph.rewrite(lambda node: _instead(graph, target, node, made))
+
+
+def _instead(graph: TypedGraph, target: Target, node: Node, made: dict[str, str]) -> list[Node] | None:
+    op: Any = node.op
+    if type(op) not in (ConvInteger, QLinearConv) or node.outputs[0] in graph.static:
+        return None
+    at = 1 if isinstance(op, ConvInteger) else 3
+    zeros = (2, 3) if at == 1 else (2, 5)
+    name = node.inputs[at]
+    if name not in graph.static:
+        return None
+    x, w, y = graph.tensor(node.inputs[0]), graph.tensor(name), graph.tensor(node.outputs[0])
+    given = [inp(i, graph.tensor(node.inputs[i])) if len(node.inputs) > i and node.inputs[i] else None for i in zeros]
+    sums = out(0, TensorType(DType.INT32, y.shape))
+    conv = op.exactly(inp(0, x), inp(at, w), sums, (given[0], given[1]))
+    if conv.window.is_pointwise or chosen_of_constant(target, conv).kernel != "taps":
+        return None
+    nodes: list[Node] = []
+    if name not in made:
+        made[name] = derived(graph, f"{name}.taps", ChannelsLast(), name, nodes)
+    inputs = (*node.inputs[:at], made[name], *node.inputs[at + 1 :])
+    return [*nodes, Node(of_taps(op, w.shape[1]), inputs, node.outputs, node.name)]

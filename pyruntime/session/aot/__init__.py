@@ -1,0 +1,1 @@
+"""Ahead-of-time compilation, and cached plans."""

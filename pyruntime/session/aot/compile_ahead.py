@@ -1,0 +1,280 @@
+"""Models compiled ahead of time, for stated limits and without a GPU: what `python -m pyruntime compile` does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyruntime.compiler.compile import sources_of
+from pyruntime.compiler.plan import Plan
+from pyruntime.compiler.refusals import KNOWN_LIMIT, TooEarly
+from pyruntime.compiler.saved import ExternalFile, ModelFile, Saved, SavedProgram, tree_hash, write
+from pyruntime.device.null import NullDevice
+from pyruntime.errors import EPFail, InvalidArgument, OrtError
+from pyruntime.ir import DeclaredTensor, DeclaredType, Graph, HostTensor, TensorType, ValueType
+from pyruntime.ir.encoding import encode
+from pyruntime.kernels import Limits, Target
+from pyruntime.onnx.formats.external import ExternalDirectory
+from pyruntime.onnx.formats.source import ByteSource, open_file
+from pyruntime.onnx.importer.extents import extents
+from pyruntime.onnx.importer.model import import_model
+from pyruntime.onnx.reader import read_model
+from pyruntime.onnx.records import ModelRecord
+from pyruntime.session.aot.stated_inputs import stated_type, stated_value
+from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.metadata import NodeArg
+from pyruntime.session.run.dynamic_dimensions import sizes_data
+from pyruntime.session.run.plan_cache import recall
+from pyruntime.session.run.program import Program
+from pyruntime.session.run.stages import Stage
+from pyruntime.session.web_api import value_metadata
+
+__all__ = ["compile_model", "package_version", "profiles", "read_target", "saved_program"]
+
+_TARGETS = Path(__file__).parents[2] / "targets"
+
+
+def compile_model(
+    path: str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[tuple[int, ...]]] | None = None,
+    target: Target | None = None,
+    inside: bool = False,
+    values: Mapping[str, Sequence[Any]] | None = None,
+) -> bytes:
+    """The plan of a model file, as web/plans/plan.js runs it; the same file, shapes and target give the same bytes.
+
+    Args:
+        shapes: of inputs. One that has several leaves the dimensions open in which these differ, from 2 on: sizes 0 and
+            1 get plans of their own where they are among them. Symbolic dimensions of inputs without one are 1.
+        target: what it is compiled for; default: what every device of WebGPU has.
+        inside: put the weights into the plan. Else they are where the model has them: in its file, and in those beside
+            it that it names.
+        values: of inputs that decide what is computed (the condition of an If, a shape): numbers or nested lists.
+            Several of one input go with the shapes of the same place. The plan is for these values, and no others, of
+            the inputs it depends on.
+
+    Raises:
+        EPFail: nodes run on the host, or wait for values; names them.
+        InvalidArgument: shapes or values that do not fit the inputs.
+    """
+    target = target or Target()
+    source = open_file(path)
+    record = read_model(source)
+    files = _files_beside(record, path)
+    graph = import_model(record, files, str(path)).graph
+    stages = _planned(graph, shapes or {}, values or {}, target)
+    computed: dict[Hashable, tuple[int, Plan]] = {}
+    saved = Saved(
+        package_version(),
+        ModelFile(source.size, tree_hash(source, source.size)),
+        {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
+        {},
+        [value_metadata(NodeArg.of(v)) for v in graph.inputs],
+        [value_metadata(NodeArg.of(v)) for v in graph.outputs],
+        [saved_program(stage, computed) for stage in stages],
+        [],
+        inside,
+    )
+    saved.computed = [plan for _, plan in computed.values()]
+    if not inside:
+        saved.files = [ExternalFile(name, file.size, tree_hash(file, file.size)) for name, file in files.items()]
+    return write(saved, source, [] if inside else list(files.values()))
+
+
+def _files_beside(record: ModelRecord, path: str | os.PathLike[str]) -> dict[str, ByteSource]:
+    """The files that a model keeps weights in, by the names it gives them; what is missing is told with its tensor."""
+    folder, found = ExternalDirectory.beside(path), dict[str, ByteSource]()
+    for name in sorted(extents(record)):
+        with suppress(OrtError):
+            found[name] = folder.resolve(name)
+    return found
+
+
+def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> SavedProgram:
+    """The program of a stage.
+
+    Args:
+        computed: gets the plans of its computed constants, each with its number.
+    """
+    names = {c.name: computed.setdefault(c.key, (len(computed), c.plan))[0] for c in stage.compiled.prologue}
+    given = dict(stage.signature[0])
+    bound = [t.name for t in stage.compiled.plan.external if t.name in stage.compiled.bound]
+    brought, stay = [n for n in bound if n in given], [n for n in bound if n not in given]
+    read = {name: _raw(value, given[name]) for name, value in stage.compiled.guards.read.items()}
+    sizes = sizes_data(stage.sizes) if stage.sizes else None
+    return SavedProgram(stage.compiled.plan, sizes, names, brought, stay, read)
+
+
+def _raw(value: Any, kind: ValueType) -> bytes:
+    assert isinstance(kind, TensorType)
+    return encode(np.asarray(value), kind.dtype).tobytes()
+
+
+def read_target(text: str) -> Target:
+    """The target of a profile (`profiles`), or of a JSON file: `limits` by name, `features`, `vendor`.
+
+    Raises:
+        InvalidArgument: there is no such file, or it says other things.
+    """
+    try:
+        known = _TARGETS / f"{text}.json"
+        data = json.loads((known if text in profiles() else Path(text)).read_text())
+        unknown = data.keys() - {"limits", "features", "vendor", "about", "source"}
+        if unknown:
+            raise ValueError(f"it knows limits, features, vendor, about and source, not {sorted(unknown)}")
+        limits = data.get("limits", {})
+        if not all(isinstance(n, int) and n >= getattr(Limits(), name) for name, n in limits.items()):
+            raise ValueError("a limit is a number, at least what WebGPU guarantees")
+        return Target(Limits(**limits), frozenset(data.get("features", ())), str(data.get("vendor", "")))
+    except FileNotFoundError:
+        raise InvalidArgument(
+            f"--target {text}: neither a file nor one of the profiles {', '.join(profiles())}"
+        ) from None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"--target {text}: {error}") from None
+
+
+def profiles() -> list[str]:
+    """Names of the targets that come with the package; 'default' is what every device of WebGPU has."""
+    return sorted(path.stem for path in _TARGETS.glob("*.json"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Runs that plans are for: the types of the inputs, and the values of some."""
+
+    types: dict[str, TensorType]
+    values: dict[str, HostTensor]
+
+    @property
+    def elements(self) -> int:
+        return sum(t.size for t in self.types.values())
+
+
+def _planned(
+    graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], values: Mapping[str, Sequence[Any]], target: Target
+) -> list[Stage]:
+    """Stages that together run all that is stated; those that leave sizes open last."""
+    for option, stated in (("--shape", shapes), ("--value", values)):
+        unknown = sorted(stated.keys() - {v.name for v in graph.inputs})
+        if unknown:
+            known = [v.name for v in graph.inputs]
+            raise InvalidArgument(f"{option}: the model has no input {unknown}; its inputs: {known}")
+    rounds = _rounds(graph, shapes, values)
+    program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
+    names = [v.name for v in graph.outputs]
+    for one in rounds:
+        program.openings.note(one.types)
+    # The largest first: its plan has room for the others.
+    for one in sorted(rounds, key=lambda r: -r.elements):
+        signature = tuple(one.types.items()), tuple(names), frozenset[str]()
+        if recall(program.roots, signature, sources_of(one.values)) is None:
+            _check(graph, _prepared(program, one, names), one.values)
+    _refuse_closed(program, rounds)
+    return sorted(program.roots, key=lambda stage: stage.sizes is not None)
+
+
+def _rounds(
+    graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], values: Mapping[str, Sequence[Any]]
+) -> list[_Round]:
+    """What is stated, one set of shapes and values after another."""
+    rounds: list[_Round] = []
+    for number in range(max((len(given) for given in (*shapes.values(), *values.values())), default=1)):
+        made = _Round({}, {})
+        for value in graph.inputs:
+            given, shape = values.get(value.name), shapes.get(value.name, ())
+            if given:
+                stated = shape[min(number, len(shape) - 1)] if shape else None
+                tensor = stated_value(value, given[min(number, len(given) - 1)], stated)
+                made.values[value.name] = tensor
+                made.types[value.name] = tensor.type
+            else:
+                made.types[value.name] = stated_type(value, shape, number)
+        rounds.append(made)
+    return rounds
+
+
+def _prepared(program: Program, wanted: _Round, names: list[str]) -> Stage:
+    """The stage for these runs."""
+    try:
+        with ThreadPoolExecutor(1) as thread:  # this one may have a loop that runs
+            work = thread.submit(
+                lambda: asyncio.run(program.prepare(wanted.types, names, strict=True, values=wanted.values))
+            )
+            stage = work.result()
+    except TooEarly as error:
+        raise EPFail(
+            f"planning waits for values that only a run brings: {error}; give the values of these inputs (--value), or "
+            "create the session without a plan"
+        ) from None
+    except EPFail as error:
+        reasons = str(error).partition("would run on the host: ")[2] or str(error)
+        raise EPFail(
+            f"the model needs Python beside its plan: {reasons}; create the session without a plan, or change the "
+            "model so that these nodes have kernels"
+        ) from None
+    assert stage is not None
+    return stage
+
+
+def _check(graph: Graph, stage: Stage, values: Mapping[str, HostTensor]) -> None:
+    """Raises EPFail where the plan needs more than what is stated."""
+    if stage.boundary is not None:
+        nodes = ", ".join(n.label for n in stage.compiled.rest[:10])
+        inputs = _origins(graph, stage.boundary.needed) if stage.boundary.node is None else []
+        step = f"give the values of {inputs} (--value), or " if inputs else ""
+        raise EPFail(
+            f"planning waits for values that only a run brings: {nodes}; {step}create the session without a plan"
+        )
+    looked = sorted(stage.compiled.guards.read.keys() - values.keys())
+    if looked:
+        raise EPFail(f"the plan depends on the values of {looked}; give them, as in --value {looked[0]}=...")
+
+
+def _origins(graph: Graph, names: Sequence[str]) -> list[str]:
+    """The inputs that these values are computed from, where all of them are small enough to be stated."""
+    wanted = set(names)
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.outputs):
+            wanted.update(node.inputs)
+    types = {v.name: v.type for v in graph.inputs if v.name in wanted}
+    return sorted(types) if all(map(_is_small, types.values())) else []
+
+
+def _is_small(kind: DeclaredType | None) -> bool:
+    """Whether a value of this type may be stated, its open sizes being small."""
+    if not isinstance(kind, DeclaredTensor) or kind.shape is None:
+        return False
+    return math.prod(d for d in kind.shape if isinstance(d, int)) <= KNOWN_LIMIT
+
+
+def _refuse_closed(program: Program, rounds: Sequence[_Round]) -> None:
+    """Raises EPFail where sizes that differ could not be left open. Sizes 0 and 1 are other computations, with plans
+    of their own."""
+    stated = [program.openings.sizes_of(one.types) for one in rounds]
+    several = {key: {sizes[key] for sizes in stated if sizes[key] > 1} for key in stated[0]}
+    opened = {name for stage in program.roots if stage.sizes for name in stage.sizes.names}
+    reasons = program.openings.reasons
+    closed = [key for key, sizes in several.items() if len(sizes) > 1 and (key not in opened or key in reasons)]
+    if closed:
+        told = "; ".join(f"{key}: {reasons.get(key, 'no plan of the model leaves it open')}" for key in closed)
+        raise EPFail(
+            f"the model needs its sizes when it is planned ({told}); give one shape, and compile one plan each"
+        )
+
+
+def package_version() -> str:
+    """pyruntime's version, by which plans are known."""
+    from pyruntime import __version__
+
+    return __version__

@@ -1,0 +1,1 @@
+"""The classes and functions that callers use."""

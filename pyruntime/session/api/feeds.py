@@ -1,0 +1,204 @@
+"""Inputs from the user checked against the model's declarations; outputs back to NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pyruntime.errors import InvalidArgument, MissingInput
+from pyruntime.ir import (
+    Array,
+    DeclaredTensor,
+    DeclaredType,
+    DType,
+    HostKind,
+    HostTensor,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueInfo,
+    ValueType,
+    declared_element,
+    known,
+)
+from pyruntime.ir.encoding import decode, encode
+from pyruntime.ops.host import HostValue
+from pyruntime.session.environment import from_page
+
+__all__ = ["array_of", "check_names", "check_tensor", "from_user", "to_user"]
+
+
+def check_names(feeds: Mapping[str, object], inputs: Sequence[ValueInfo], overridable: Sequence[ValueInfo]) -> None:
+    """Every required input is fed, and nothing else but initializers that may be overridden.
+
+    Raises:
+        MissingInput: inputs are missing. InvalidArgument: a name the model does not have.
+    """
+    required = [v.name for v in inputs if not _optional(v)]
+    missing = [n for n in required if n not in feeds]
+    if missing:
+        raise MissingInput(
+            f"Required inputs ({missing}) are missing from input feed ({sorted(feeds)}); "
+            f"the model's inputs are {required}"
+        )
+    allowed = {v.name for v in (*inputs, *overridable)}
+    extra = sorted(feeds.keys() - allowed)
+    if extra:
+        raise InvalidArgument(f"Invalid input name: '{extra[0]}'; the model's inputs are {sorted(allowed)}")
+
+
+def _optional(value: ValueInfo) -> bool:
+    return isinstance(value.type, HostKind) and value.type.kind == "optional"
+
+
+def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> HostValue:
+    """A user's value (array, list, number, HostTensor, typed array of JavaScript) as the declared type.
+
+    Raises:
+        InvalidArgument: another type, rank or shape than declared; says what was expected and what came.
+    """
+    if isinstance(value, HostTensor):
+        check_tensor(value.type, declared, overrides)
+        return value
+    kind = declared.type
+    dtype = kind.dtype if isinstance(kind, DeclaredTensor) else None
+    value = from_page(value, dtype, declared.name)
+    if isinstance(kind, HostKind):
+        return _host_kind(value, kind, declared.name)
+    array, found = array_of(value, dtype, declared.name)
+    tensor = HostTensor.of(array, found)
+    check_tensor(tensor.type, declared, overrides)
+    return tensor
+
+
+def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]:
+    """The value as an array in the carrier of its type. Lists take the declared type, arrays must have it."""
+    value = from_page(value, wanted, name)
+    if not isinstance(value, np.ndarray | np.generic):
+        if wanted is DType.STRING or (wanted is not None and not isinstance(value, list | tuple | int | float | bool)):
+            value = np.asarray(value)
+        else:
+            value = np.asarray(value, wanted.numpy if wanted else None)
+    array = np.asarray(value)
+    try:
+        dtype = DType.from_numpy(array.dtype)
+    except KeyError:
+        raise InvalidArgument(f"input '{name}': NumPy type {array.dtype} has no ONNX type") from None
+    if wanted is not None and dtype is not wanted and not dtype.exact_carrier:
+        return array, dtype
+    if dtype is DType.STRING:
+        return array.astype(object) if array.dtype != object else array, dtype
+    if not dtype.exact_carrier:
+        if dtype.bits < 8:
+            return array.astype(dtype.carrier), dtype
+        return decode(np.ascontiguousarray(array).view(np.uint8).reshape(-1), dtype, array.shape), dtype
+    same_bits = wanted is not None and dtype is not wanted and not wanted.exact_carrier and wanted.bits == dtype.bits
+    if wanted is not None and same_bits and array.dtype.kind == "u":
+        # Raw bits of a type NumPy lacks: uint16 for bfloat16, uint8 for the 8-bit floats.
+        return decode(np.ascontiguousarray(array).view(np.uint8).reshape(-1), wanted, array.shape), wanted
+    if wanted is not None and wanted.bits < 8 and array.dtype.name == wanted.carrier:
+        return array, wanted
+    return array, dtype
+
+
+def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, int]) -> None:
+    """A tensor of the declared type, rank and sizes. Raises InvalidArgument."""
+    expected = declared.type
+    if not isinstance(expected, DeclaredTensor):
+        return
+    if kind.dtype is not expected.dtype:
+        raise InvalidArgument(
+            f"Unexpected input data type for '{declared.name}'. Actual: ({kind.dtype.type_string}), "
+            f"expected: ({expected.dtype.type_string}); convert it with .astype()"
+        )
+    if expected.shape is None:
+        return
+    got = list(kind.shape)
+    dims = [overrides.get(d, d) if isinstance(d, str) else d for d in expected.shape]
+    if len(dims) != len(got):
+        raise InvalidArgument(
+            f"Invalid rank for input '{declared.name}': got {len(got)} ({got}), expected {len(dims)} ({dims}); "
+            "reshape it, a typed array of JavaScript by numpy.asarray(value.to_py()).reshape(...)"
+        )
+    if any(isinstance(e, int) and e != g for e, g in zip(dims, got, strict=True)):
+        wrong = next(i for i, (e, g) in enumerate(zip(dims, got, strict=True)) if isinstance(e, int) and e != g)
+        raise InvalidArgument(
+            f"Got invalid dimensions for input '{declared.name}': index {wrong} got {got[wrong]}, expected "
+            f"{dims[wrong]}; the shape is {got}, the model takes {dims}"
+        )
+
+
+def _host_kind(value: Any, kind: HostKind, name: str) -> HostValue:
+    element = declared_element(kind.element)
+    if kind.kind == "seq":
+        if not isinstance(value, list | tuple):
+            raise InvalidArgument(f"input '{name}': expected a list for {kind}, got {type(value).__name__}")
+        return known(SequenceType(element or DType.FLOAT), [_element(v, kind.element, name) for v in value])
+    if kind.kind == "optional":
+        inner = None if value is None else _element(value, kind.element, name)
+        return known(OptionalType(element or DType.FLOAT), inner)
+    if kind.kind == "map":
+        if not isinstance(value, Mapping):
+            raise InvalidArgument(f"input '{name}': expected a dict for {kind}, got {type(value).__name__}")
+        return known(MapType(kind.key or DType.INT64, element or DType.FLOAT), dict(value))
+    raise InvalidArgument(f"input '{name}': {kind} inputs are not supported; feed the dense tensor")
+
+
+def _element(value: Any, declared: DeclaredType | None, name: str) -> Any:
+    if isinstance(declared, HostKind):
+        made = _host_kind(value, declared, name)
+        assert not isinstance(made, HostTensor)
+        return made.value()
+    array, dtype = array_of(value, declared.dtype if declared else None, name)
+    if declared is not None and dtype is not declared.dtype:
+        raise InvalidArgument(f"input '{name}': expected elements of {declared}, got {dtype.type_string}")
+    return array
+
+
+def to_user(value: HostValue) -> Any:
+    """A result as onnxruntime gives it: arrays, lists, dicts, None. Types NumPy lacks: ml_dtypes' where it is
+    installed, else raw bits as unsigned integers (uint16 for bfloat16, uint8 for the smaller ones)."""
+    if isinstance(value, HostTensor):
+        return _plain(value.array(), value.type.dtype)
+    return _nested(value.value(), value)
+
+
+def _nested(value: Any, kind: ValueType) -> Any:
+    if isinstance(kind, SequenceType) and isinstance(kind.element, DType):
+        return [_plain(v, kind.element) for v in value]
+    return value
+
+
+def _plain(array: Array, dtype: DType) -> Array:
+    if dtype.exact_carrier:
+        return array
+    try:
+        import ml_dtypes
+    except ImportError:
+        if dtype.bits < 8:
+            return array
+        bits = encode(array, dtype, saturate=False).view(np.uint16 if dtype.bits == 16 else np.uint8)
+        plain: Array = bits.reshape(array.shape)
+        return plain
+    made: Array = array.astype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+    return made
+
+
+_ML_DTYPES = {
+    DType.BFLOAT16: "bfloat16",
+    DType.FLOAT8E4M3FN: "float8_e4m3fn",
+    DType.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
+    DType.FLOAT8E5M2: "float8_e5m2",
+    DType.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
+    DType.FLOAT8E8M0: "float8_e8m0fnu",
+    DType.FLOAT4E2M1: "float4_e2m1fn",
+    DType.FLOAT6E2M3: "float6_e2m3fn",
+    DType.FLOAT6E3M2: "float6_e3m2fn",
+    DType.INT4: "int4",
+    DType.UINT4: "uint4",
+    DType.INT2: "int2",
+    DType.UINT2: "uint2",
+}

@@ -1,0 +1,1 @@
+"""Explanations, memory plans and profiles of sessions."""

@@ -1,0 +1,1 @@
+"""From what the caller gave to a session."""

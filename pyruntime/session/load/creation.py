@@ -1,0 +1,226 @@
+"""How a session comes to be: its model read, its device opened, what can be planned before the first run."""
+
+from __future__ import annotations
+
+import time
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyruntime.errors import EPFail, InvalidArgument
+from pyruntime.ir import Constant, DeclaredTensor, Graph, TensorType, ValueInfo
+from pyruntime.onnx.formats.protobuf import Limits
+from pyruntime.onnx.formats.source import ArrivingSource, ByteSource
+from pyruntime.onnx.importer.model import ImportedModel, import_model
+from pyruntime.onnx.reader import reading_model
+from pyruntime.onnx.records import ModelRecord
+from pyruntime.ops.interpreter import RunContext, running
+from pyruntime.ops.randomness import Randomness
+from pyruntime.session.base import Session
+from pyruntime.session.environment import CPU, WEBGPU, begin_opening, device, from_page, opened
+from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
+from pyruntime.session.metadata import dimension_sizes
+from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
+from pyruntime.session.providers import chosen_providers
+from pyruntime.session.run.expected_runs import expected_logits, expected_runs
+from pyruntime.session.run.profiling import Trace
+from pyruntime.session.run.program import Program
+from pyruntime.session.run.recovery import LiveProgram, one_of_ours
+from pyruntime.session.switches import disabled_names
+from pyruntime.session.tuning.first_use import ENTRY, at_work, given_rates
+
+__all__ = ["Creation"]
+
+
+def _silent(event: Mapping[str, Any]) -> None:
+    """What progress is told where nobody asked for it."""
+
+
+class Creation(Session):
+    """Begins with the options, and loads the model."""
+
+    def _begin(
+        self,
+        options: SessionOptions | None,
+        providers: Sequence[Any] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+        fallback: bool = True,
+    ) -> None:
+        self._options = options or SessionOptions()
+        self._trace = Trace(self._options.profile_file_prefix) if self._options.enable_profiling else None
+        named = self._options.providers
+        if (providers or provider_options) and named:
+            warnings.warn(
+                "Specified 'providers' when creating InferenceSession but SessionOptions has already been configured "
+                "with providers. InferenceSession will only use the providers passed to InferenceSession().",
+                UserWarning,
+                stacklevel=2,
+            )
+        elif named:
+            providers, provider_options = list(named), list(named.values())
+        self._provider_options = chosen_providers(providers, provider_options, fallback)
+        self._providers = list(self._provider_options)
+        self._limits = self._options.limits.merged(self._options.config_entries)
+        self._live: LiveProgram | None = None
+        self._random = Randomness()
+        self._timings: dict[str, float] = {}
+        self._warnings: list[str] = []
+        self._files: dict[str, ByteSource] = {}
+
+    @property
+    def _program(self) -> Program | None:
+        """The program in use; another one after the device was lost."""
+        return self._live.current if self._live else None
+
+    async def _load(self, model: Any, progress: Progress | None) -> None:
+        began, progress = time.perf_counter(), progress or _silent
+        cancelled = self._options.check_load
+        context = RunContext(self._limits.host, cancelled)
+        with at_work(), self._options.cancellable(), one_of_ours("loading the model"), running(context):
+            source, folder, beside = await model_source(model, progress)
+            cancelled()
+            limits = self._limits.reader
+            if WEBGPU in self._providers:
+                await begin_opening()
+            followed = await self._follow(source) if isinstance(source, ArrivingSource) and source.in_order else None
+            with Phase("parse", progress, self._timings):
+                record = await when_there(lambda: _read(source, limits)) if followed is None else followed
+                files = self._files = await external_files(record, self._options.external_files, beside)
+                self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
+            self._dims = dimension_sizes(self._model, self._options)
+            self._replace_initializers()
+            if WEBGPU in self._providers:
+                with Phase("adapter", progress, self._timings):
+                    await self._open_device()
+            try:
+                cancelled()
+                if self._live is not None:
+                    with Phase("shaders", progress, self._timings):
+                        live = self._live
+                        await when_there(lambda: live.use(lambda program: self._prepare(program, progress)))
+                await arrived([source, *files.values()])
+                cancelled()
+            except BaseException:
+                self.release()
+                raise
+        if self._trace is not None:
+            self._trace.session("session_initialization", began)
+        self._timings["create_ms"] = (time.perf_counter() - began) * 1000
+
+    async def _follow(self, source: ArrivingSource) -> ModelRecord:
+        """The model, read while its bytes come; a device that is open makes ready for them."""
+        gpu = opened() if WEBGPU in self._providers else None
+        if gpu is not None:
+            gpu.prepare_upload(source)
+        return await when_there(lambda: _read(source, self._limits.reader))
+
+    async def _open_device(self) -> None:
+        config = self._options.config
+        try:
+            gpu = await device()
+        except EPFail as error:
+            if CPU not in self._providers:
+                raise
+            self._warnings.append(f"{error}; the model runs on {CPU}")
+            self._providers = [p for p in self._providers if p != WEBGPU]
+            self._provider_options.pop(WEBGPU, None)
+            return
+        disabled = disabled_names(config("pyruntime.disable"))
+        if self._options.use_deterministic_compute:
+            disabled |= {"quick_start"}
+        refuse = config("session.disable_cpu_ep_fallback") == "1"
+        optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
+        sanitize = config("pyruntime.sanitize") == "1"
+        rates = given_rates(config(ENTRY, "auto"))
+
+        make = partial(
+            Program,
+            self._model.graph,
+            refuse_host=refuse,
+            disabled=disabled,
+            optimize=optimize,
+            limits=self._limits,
+            sanitize=sanitize,
+            rates=rates,
+        )
+        self._live = LiveProgram(make(gpu), device, make, self._warnings.append)
+        self._free_live = weakref.finalize(self, self._live.release)
+        self._free_live.atexit = False
+
+    def _leave_gpu(self) -> None:
+        """Free what is on the GPU, at once or when the last run has left, and hold it no longer."""
+        if self._live is not None:
+            self._live = None
+            self._free_live()
+
+    def release(self) -> None:
+        """Free everything of the session, on the GPU too; its inputs, outputs and metadata remain known.
+
+        Running afterwards raises Fail. A session that is deleted is released.
+        """
+        self._released = True
+        self._leave_gpu()
+        self._files = {}
+        graph = self._model.graph
+        kept = Graph(graph.name, graph.inputs, graph.outputs, overridable=graph.overridable)
+        self._model = replace(self._model, graph=kept)
+
+    async def _prepare(self, program: Program, progress: Progress) -> None:
+        """Plan and compile now where the declared shapes are complete, or runs are expected: the first run then has
+        nothing to wait for. What logits are expected is told first, so that what chooses by them is made meanwhile."""
+        types: dict[str, TensorType] = {}
+        for value in self._model.graph.inputs:
+            kind = self._resolved(value)
+            if kind is None:
+                if expects := self._options.config("pyruntime.expects"):
+                    runs = expected_runs(self._model.graph, expects)
+                    if logits := expected_logits(self._model.graph, runs):
+                        progress({"phase": "expected", "logits": logits})
+                    await program.expect(runs)
+                return
+            types[value.name] = kind
+        await program.prepare(types, [v.name for v in self._model.graph.outputs])
+
+    def _resolved(self, value: ValueInfo) -> TensorType | None:
+        """The declared type with free dimension overrides; None where a dimension stays open."""
+        kind = value.type
+        if not isinstance(kind, DeclaredTensor) or kind.shape is None:
+            return None
+        dims = [self._dims.get(d) if isinstance(d, str) else d for d in kind.shape]
+        if any(d is None for d in dims):
+            return None
+        return TensorType(kind.dtype, tuple(int(d) for d in dims if d is not None))
+
+    def _replace_initializers(self) -> None:
+        for name, value in self._options.initializers.items():
+            own = self._model.graph.constants.get(name)
+            if own is None:
+                raise InvalidArgument(f"add_initializer: the model has no initializer '{name}'")
+            array = value.numpy() if hasattr(value, "numpy") else from_page(value, own.type.dtype, name)
+            made = Constant.from_array(array, own.type.dtype)
+            if made.type.shape != own.type.shape:
+                raise InvalidArgument(f"add_initializer: '{name}' is {own.type}, got {made.type}")
+            self._model.graph.constants[name] = made
+
+
+async def _read(source: ByteSource, limits: Limits) -> ModelRecord:
+    """The model; as its bytes come, where they come in their order."""
+    reading = reading_model(source, limits)
+    while True:
+        try:
+            while source.there_now(end := next(reading)) >= end:
+                pass
+        except StopIteration as done:
+            record: ModelRecord = done.value
+            return record
+        assert isinstance(source, ArrivingSource), "of others all is there"
+        await source.there(end)
+
+
+async def _imported(
+    record: ModelRecord, files: Mapping[str, ByteSource], folder: str | None, limits: Limits
+) -> ImportedModel:
+    return import_model(record, files, folder, limits)

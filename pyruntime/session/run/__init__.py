@@ -1,0 +1,1 @@
+"""Programs, stages and runs."""

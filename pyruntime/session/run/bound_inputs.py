@@ -1,0 +1,49 @@
+"""Inputs on the device brought into the memory that a plan expects, and the outputs that are left there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyruntime.compiler.plan import RunRows
+from pyruntime.device.tensor import DeviceTensor, Move
+from pyruntime.ir import HostTensor
+from pyruntime.ops.host import HostValue
+from pyruntime.session.run.stages import Run, Stage
+
+__all__ = ["house"]
+
+
+async def house(stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[int]) -> None:
+    """Bring `run.tensors` into memory with room for what the plan appends, or without; add the outputs kept there.
+
+    Args:
+        sizes: the open sizes. numbers: the values of the plan's expressions for these.
+    """
+    kept = {k.input: k for k in stage.executable.plan.kept if k.room >= 0}
+    moves = dict[str, Move]()
+    for name, tensor in list(run.tensors.items()):
+        state = kept.get(name)
+        if state is not None:
+            grown = tensor.grown(state.sized(numbers), state.axis, sizes[state.room])
+            if isinstance(grown, Move):
+                moves[name] = grown
+            else:
+                run.tensors[name] = grown
+        elif tensor.room is not None:
+            moves[name] = Move(tensor, tensor.type, None)
+    run.tensors.update(zip(moves, await DeviceTensor.moved(list(moves.values())), strict=True))
+    for state in stage.executable.plan.kept:
+        source = run.tensors[state.input]
+        if state.first is not None and state.end is not None:
+            first, end = (_rows(rows, run.values, numbers) for rows in (state.first, state.end))
+            source = await source.rewritten(min(first, default=0), max(end, default=0))
+            run.tensors[state.input] = run.tensors[state.name] = source
+        else:
+            run.tensors[state.name] = source if state.room >= 0 else source.again()
+
+
+def _rows(rows: RunRows, values: Mapping[str, HostValue], numbers: Sequence[int]) -> list[int]:
+    """What `rows` are in a run."""
+    given = values.get(rows.input)
+    elements = given.array().reshape(-1).tolist() if isinstance(given, HostTensor) else []
+    return rows.numbers(elements, numbers)

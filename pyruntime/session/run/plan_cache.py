@@ -1,0 +1,96 @@
+"""The stages that are planned for a graph, on a device and within limits: those not used for longest go first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pyruntime.compiler.compile import Signature
+from pyruntime.device.base import Device
+from pyruntime.device.execution.arenas import Arenas
+from pyruntime.device.execution.weights import Weights
+from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.run.dynamic_dimensions import scale
+from pyruntime.session.run.stages import Stage
+
+__all__ = ["PlanCache", "recall"]
+
+
+class PlanCache:
+    """First stages of runs, each with those that follow it, and the memory they share.
+
+    Args:
+        limits: `gpu_bytes` and `cached_plans` hold here.
+
+    Attributes:
+        roots: the first stages, the one used last at the end.
+    """
+
+    def __init__(self, device: Device, limits: ResourceLimits) -> None:
+        self.limits = limits
+        self.weights = Weights(device)
+        self.arenas = Arenas(device)
+        self.roots: list[Stage] = []
+
+    @property
+    def held(self) -> int:
+        """Bytes on the GPU: weights and plans."""
+        return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
+
+    def make_room(self, stages: list[Stage], needed: Callable[[], int]) -> None:
+        """Free stages so that one of `needed` bytes more fits the limits and goes into `stages`.
+
+        Args:
+            stages: `roots`, or what follows one of these.
+
+        Raises:
+            OutOfMemory: it does not fit, with all that can go gone.
+        """
+        most = self.limits.cached_plans if stages is self.roots else max(1, self.limits.cached_plans // 4)
+        while len(stages) >= most and _forget_oldest(stages):
+            pass
+        while needed() + self.held > self.limits.gpu_bytes and _forget_oldest(self.roots):
+            self.weights.sweep()
+        self.limits.check_gpu(needed(), self.held)
+
+    def trim(self, most: int) -> None:
+        """Free stages that no run is in until there are `most`."""
+        while len(self.roots) > most and _forget_oldest(self.roots):
+            pass
+
+    def release(self) -> None:
+        """Free everything."""
+        for stage in self.roots:
+            stage.release()
+        self.roots.clear()
+        self.weights.release()
+
+
+def recall(
+    stages: list[Stage],
+    signature: Signature,
+    sources: Mapping[str, Callable[[], object]],
+    rooms: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[Stage, tuple[int, ...]] | None:
+    """The stage that fits best, moved to the end of `stages`, and its open sizes; one for these very sizes first."""
+    best: tuple[float, int, tuple[int, ...]] | None = None
+    for index, stage in enumerate(stages):
+        values = stage.fits(signature, rooms, sources)
+        if values is None or not stage.compiled.guards.hold(sources):
+            continue
+        waste = scale(stage.sizes, values) if stage.sizes else 0.0
+        if best is None or waste < best[0]:
+            best = waste, index, values
+    if best is None:
+        return None
+    stages.append(stages.pop(best[1]))
+    return stages[-1], best[2]
+
+
+def _forget_oldest(stages: list[Stage]) -> bool:
+    """Free the stage not used for longest that no run is in; False where there is none."""
+    for index, stage in enumerate(stages):
+        if not stage.users:
+            stages.pop(index).release()
+            return True
+    return False

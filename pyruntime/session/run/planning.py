@@ -1,0 +1,262 @@
+"""Stages of a graph on a device, planned when their shapes are known: what decides which sizes, and when again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from pyruntime.compiler.compile import Compiled, Compiler, Computed, Request, numbers_of, sources_of
+from pyruntime.compiler.plan import Plan
+from pyruntime.compiler.refusals import TooEarly, refuse_guesses, refuse_host
+from pyruntime.device.base import Device
+from pyruntime.device.execution.arenas import Arenas
+from pyruntime.device.execution.executable import Executable, shares_arenas
+from pyruntime.device.execution.sanitizer import SanitizedExecutable
+from pyruntime.device.execution.weights import Weights
+from pyruntime.errors import EPFail, InvalidGraph, OutOfMemory
+from pyruntime.ir import TensorType
+from pyruntime.ops.defects import planning
+from pyruntime.ops.host import HostValue
+from pyruntime.session.log import logger
+from pyruntime.session.run.dynamic_dimensions import Openings
+from pyruntime.session.run.expected_runs import ExpectedRun
+from pyruntime.session.run.plan_cache import PlanCache, recall
+from pyruntime.session.run.prologue import Prologue
+from pyruntime.session.run.stages import Run, Stage, type_of
+
+__all__ = ["Planner"]
+
+OTHERWISE = OutOfMemory, EPFail, TooEarly
+"""What says that a plan is too much for the device, needs the host, or a run's values: another one may not."""
+
+MISPREDICTED = *OTHERWISE, InvalidGraph
+"""What says that an expected run is not planned ahead of time: inputs that only a prediction has may not fit a node."""
+
+
+class Planner:
+    """Plans stages of a graph for any input shapes and puts them on the device, into a cache.
+
+    Args:
+        cache: where stages go, with the memory that they share.
+        refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
+
+    Attributes:
+        openings: which sizes plans leave open.
+        timings: milliseconds of planning so far, and those of the last stage's preparation on the device, by part.
+    """
+
+    def __init__(self, compiler: Compiler, device: Device, cache: PlanCache, refuse_host: bool) -> None:
+        self.compiler = compiler
+        self.cache = cache
+        self.openings = Openings(compiler.graph)
+        self.timings: dict[str, float] = {}
+        self._device = device
+        self._refuse_host = refuse_host
+        self._prologue = Prologue(device, cache.weights, cache.limits, partial(_executable, device))
+        self._planning = asyncio.Lock()
+
+    async def prepare(
+        self,
+        feeds: Mapping[str, TensorType],
+        outputs: Sequence[str],
+        strict: bool = False,
+        values: Mapping[str, HostValue] = MappingProxyType({}),
+    ) -> Stage | None:
+        """Plan and compile the first stage for inputs of these types, before any value is there but `values`.
+
+        Returns:
+            The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
+
+        Raises:
+            TooEarly: instead of None, where `strict`.
+        """
+        async with self._planning:
+            try:
+                return await self._plan(self.cache.roots, Request(dict(feeds), outputs, values=values, early=True))
+            except TooEarly:
+                if strict:
+                    raise
+                return None
+
+    async def expect(self, runs: Sequence[ExpectedRun]) -> None:
+        """Plan and compile runs that are guessed: all of them before weights go up, which takes until the last byte is
+        there. Where one of them cannot be, all are forgotten."""
+        # Tokens follow a prompt at once: nothing may compile then.
+        target = self.compiler.target
+        self.compiler.target = replace(target, disabled=target.disabled | {"quick_start"})
+        async with self._planning:
+            self.openings = Openings(self.compiler.graph)
+            for run in runs:
+                self.openings.note(run.feeds)
+            try:
+                requests = [
+                    Request(run.feeds, run.outputs, run.on_device, run.on_device & set(run.outputs), early=True)
+                    for run in runs
+                ]
+                requests = [r for r in requests if recall(self.cache.roots, r.signature, {}) is None]
+                for request, planned in [(r, self._ahead(r)) for r in requests]:
+                    stage = await self._made_of(planned, request)
+                    stage.expected = True
+            except MISPREDICTED as error:
+                logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
+                self.openings = Openings(self.compiler.graph)
+                self.cache.trim(0)
+                self.cache.weights.sweep()
+
+    def _ahead(self, request: Request) -> tuple[Compiled, Request] | None:
+        """What `_plan` begins with, and for what; None where it is not to be used, and `_plan` may know another."""
+        self.openings.note(request.arrived)
+        try:
+            opened, sizes = self.openings.open(request.arrived) if self._opens else ({}, None)
+            wider = replace(request, arrived=opened, sizes=sizes) if sizes else request
+            compiled = self._compile(wider)
+        except MISPREDICTED:
+            return None
+        if sizes is not None:
+            if compiled.boundary is not None or compiled.plan.host_steps:
+                return None
+            self.openings.learn(sizes)
+        return compiled, wider
+
+    async def _made_of(self, planned: tuple[Compiled, Request] | None, request: Request) -> Stage:
+        """The stage that is planned, on the device; where that cannot be, as `_plan` makes one."""
+        if planned is not None:
+            try:
+                return await self._made(self.cache.roots, *planned)
+            except OTHERWISE as error:
+                logger.info("a run expected is planned otherwise: %s: %s", type(error).__name__, error)
+        return await self._plan(self.cache.roots, request)
+
+    @property
+    def _opens(self) -> bool:
+        return self.compiler.target.allows("open_sizes")
+
+    async def find(
+        self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
+    ) -> tuple[Stage, tuple[int, ...]]:
+        """The stage for these values and the open sizes they bring; planned where there is none."""
+        types = {n: type_of(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
+        signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
+        sources = sources_of(run.values)
+        rooms = {n: t.room[1] for n, t in run.tensors.items() if t.room}
+        found = recall(stages, signature, sources, rooms)
+        if found is not None:
+            return found
+        async with self._planning:
+            found = recall(stages, signature, sources, rooms)
+            if found is not None:
+                return found
+            request = Request(types, run.outputs, on_device, run.free, run.values)
+            if before is not None:
+                request = replace(request, before=before.compiled, carried=before.executable.resident)
+            stage = await self._plan(stages, request)
+        return stage, stage.fits(signature, rooms, sources) or ()
+
+    async def _plan(self, stages: list[Stage], request: Request) -> Stage:
+        """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
+        if request.before is None:
+            self.openings.note(request.arrived, numbers_of(request.values))
+            stage = await self._plan_open(stages, request)
+            if stage is not None:
+                return stage
+        compiled = self._compile(request)
+        return await self._made(stages, compiled, request)
+
+    async def _plan_open(self, stages: list[Stage], request: Request) -> Stage | None:
+        """A stage with open sizes; None where there are none, or where it needs their numbers: these then stay closed.
+
+        Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
+        """
+        reasons: dict[str, str] = {}
+        numbers = numbers_of(request.values)
+        ways = [False, True] if self._opens else []
+        while ways:
+            with planning("opening sizes"):
+                opened, sizes = self.openings.open(request.arrived, ways[0], numbers)
+            if sizes is None:
+                return None
+            try:
+                wider = replace(request, arrived=opened, sizes=sizes)
+                compiled = self._compile(wider)
+                if compiled.boundary is None and not compiled.plan.host_steps:
+                    made = await self._made(stages, compiled, wider)
+                    self.openings.learn(sizes)
+                    return made
+                self.openings.avoid(sizes, "a node runs on the host or waits for values")
+            except OTHERWISE as error:
+                reason = f"{type(error).__name__}: {error}"
+                if sizes.values:
+                    self.openings.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
+                    continue
+                reasons = dict.fromkeys(sizes.names, reason)
+            ways.pop(0)
+        self.openings.close(reasons)
+        return None
+
+    def _compile(self, request: Request) -> Compiled:
+        began = time.perf_counter()
+        compiled = self.compiler.compile(request)
+        self.openings.look(compiled.guards.read)
+        self.timings["plan_ms"] = self.timings.get("plan_ms", 0.0) + (time.perf_counter() - began) * 1000
+        return compiled
+
+    async def _made(self, stages: list[Stage], compiled: Compiled, request: Request) -> Stage:
+        """The stage on the device: constants computed, memory allocated, pipelines compiled."""
+        plan, cache = compiled.plan, self.cache
+        if request.early:
+            refuse_guesses(plan.host_steps, compiled.boundary, request.arrived)
+        if self._refuse_host:
+            refuse_host(plan.assignments, compiled.boundary)
+        for step in plan.host_steps:
+            made = [t.nbytes for t in step.outputs if isinstance(t, TensorType)]
+            cache.limits.check_host(step.node.label, sum(made))
+        computed = [constant.name for constant in compiled.prologue]
+        nbytes = plan.allocated({*request.carried, *computed, *compiled.bound})
+        arenas = cache.arenas if compiled.alone is None and shares_arenas(plan) else None
+        nbytes -= sum(plan.arenas) if arenas is not None else 0
+        nbytes_computed = sum(c.nbytes for c in compiled.prologue if c.key not in cache.weights)
+        needed = nbytes + nbytes_computed + cache.weights.missing(plan.constants)
+        cache.make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0))
+        keys: list[Hashable] = []
+        compute = partial(self._computed, compiled.prologue, keys)
+        together = needed + cache.held + self._prologue.most(compiled.prologue) <= cache.limits.gpu_bytes
+        try:
+            resident = {**request.carried, **({} if together else await compute())}
+            executable = _executable(
+                self._device, plan, compiled.alone, cache.weights, resident, compiled.bound, arenas
+            )
+            await executable.prepare(compute if together else None)
+            self.timings |= {f"{part}_ms": ms for part, ms in executable.waited.items()}
+        except BaseException:
+            cache.weights.drop(keys)
+            cache.weights.sweep()
+            raise
+        cache.weights.sweep()
+        stage = Stage(request.signature, executable, compiled, nbytes)
+        stage.on_release.append(partial(cache.weights.drop, keys))
+        stages.append(stage)
+        return stage
+
+    async def _computed(self, constants: list[Computed], keys: list[Hashable]) -> dict[str, int]:
+        """The buffers of computed constants; `keys` gets what `Weights.drop` takes when they are used no more."""
+        made = await self._prologue.run(constants, lambda: self.cache.held)
+        keys += [constant.key for constant in constants]
+        return made
+
+
+def _executable(
+    device: Device,
+    plan: Plan,
+    alone: Plan | None,
+    weights: Weights,
+    resident: Mapping[str, int],
+    bound: Iterable[str],
+    arenas: Arenas | None = None,
+) -> Executable:
+    if alone is None:
+        return Executable(plan, device, weights, resident, bound, arenas)
+    return SanitizedExecutable(plan, alone, device, weights, resident, bound)

@@ -1,0 +1,284 @@
+"""A model on a device: runs, stage after stage (`planning.py` makes these)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from pyruntime.compiler.compile import Compiler, sources_of
+from pyruntime.compiler.typing import Boundary
+from pyruntime.device.base import Device
+from pyruntime.device.execution.executable import Replay
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.errors import BindingError, DeviceLost
+from pyruntime.ir import Graph, HostTensor, TensorType, known
+from pyruntime.kernels import Target
+from pyruntime.kernels.ir.costs import Rates
+from pyruntime.ops.host import run_on_host
+from pyruntime.session.limits import ResourceLimits
+from pyruntime.session.run.bound_inputs import house
+from pyruntime.session.run.dynamic_dimensions import Openings
+from pyruntime.session.run.plan_cache import PlanCache, recall
+from pyruntime.session.run.planning import Planner
+from pyruntime.session.run.profiling import Recorder
+from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
+
+__all__ = ["AnyValue", "Program", "Run", "Stage"]
+
+REPEATED = 2
+"""Runs of a plan behind which it is worth to describe how they are repeated without Python."""
+
+
+class Program:
+    """Runs a graph on a device for any input shapes.
+
+    Args:
+        graph: the imported model.
+        refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
+        disabled: names of passes and kernel variants to leave out.
+        limits: `gpu_bytes` and `cached_plans` hold here.
+        sanitize: compare every dispatch with itself in memory of its own (`device.execution.sanitizer`); slow.
+        rates: what kernels are chosen by instead of what was measured on the device.
+
+    Attributes:
+        cache: the stages planned so far.
+        prepare, expect: those of its `Planner`.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        device: Device,
+        refuse_host: bool = False,
+        disabled: frozenset[str] = frozenset(),
+        optimize: bool = True,
+        limits: ResourceLimits | None = None,
+        sanitize: bool = False,
+        rates: Rates | None = None,
+    ) -> None:
+        self.graph = graph
+        self.device = device
+        exact = frozenset({"quick_start"}) if sanitize else frozenset()
+        target = replace(device.target, disabled=disabled | exact, rates=rates or device.target.rates)
+        self.cache = PlanCache(device, limits or ResourceLimits())
+        self._planner = Planner(
+            Compiler(graph, target, optimize, sanitize, device.ask), device, self.cache, refuse_host
+        )
+        self._order = {v.name: at for at, v in enumerate(graph.outputs)}
+        self._staged = asyncio.Lock()
+        self.prepare, self.expect = self._planner.prepare, self._planner.expect
+
+    @property
+    def roots(self) -> list[Stage]:
+        """First stages of runs, the one used last at the end."""
+        return self.cache.roots
+
+    @property
+    def openings(self) -> Openings:
+        """Which sizes plans leave open."""
+        return self._planner.openings
+
+    @property
+    def target(self) -> Target:
+        """What plans are made for."""
+        return self._planner.compiler.target
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        """See `Planner.timings`."""
+        return self._planner.timings
+
+    async def run(
+        self,
+        feeds: Mapping[str, AnyValue],
+        outputs: Sequence[str],
+        check: Callable[[], None] = lambda: None,
+        keep: Mapping[str, DeviceTensor | None] | None = None,
+        recorder: Recorder | None = None,
+    ) -> dict[str, AnyValue]:
+        """The values of `outputs`; `check` is called between stages and may raise.
+
+        Args:
+            keep: outputs that stay on the device, with the tensor they are written to where there is one.
+            recorder: gets the time of every dispatch and host step; the run as a whole is slower.
+
+        Raises:
+            BindingError: a tensor of `keep` has another type than the output, or is on another device.
+            DeviceLost: an output that stays on the device is lost with it, also where the run itself has ended well.
+        """
+        with ExitStack() as lent:
+            given = {n: lent.enter_context(v.lent()) for n, v in feeds.items() if isinstance(v, DeviceTensor)}
+            values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
+            run = Run(values, await self._tensors(given), self._ordered(outputs), keep or {}, lent, check, recorder)
+            stage = await self._run(run, list(feeds))
+            made = {name: await self._output(name, stage, run, feeds) for name in outputs}
+            for name, value in made.items():
+                if isinstance(value, DeviceTensor) and value.is_lost:
+                    raise DeviceLost(f"output '{name}' was on a GPU device that was lost before the run ended")
+            return made
+
+    async def _run(self, run: Run, fed: Sequence[str]) -> Stage:
+        """Run all stages; returns the last."""
+        on_device = run.on_device
+        stage, sizes = await self._planner.find(self.roots, run, fed, None, on_device)
+        root = stage
+        root.users += 1
+        try:
+            if stage.boundary is None:
+                await self._run_stage(stage, run, sizes)
+            else:
+                async with self._staged:
+                    stage = await self._run_stages(stage, run, on_device)
+        finally:
+            root.users -= 1
+            self.cache.trim(self.cache.limits.cached_plans)
+        return stage
+
+    def replayable(
+        self, feeds: Mapping[str, AnyValue], outputs: Sequence[str], stay: Collection[str]
+    ) -> tuple[Stage, Replay] | None:
+        """The stage that runs such feeds whatever their values are, and how, where one segment does all; else None.
+
+        None also behind a plan's first run, if it was not expected: to describe it takes about as long as a run, and
+        many plans have just one.
+
+        Args:
+            stay: outputs that stay on the device, in memory of its choice.
+        """
+        on_device = frozenset((*(n for n, v in feeds.items() if isinstance(v, DeviceTensor)), *stay))
+        signature = tuple((n, type_of(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
+        sources = sources_of({n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)})
+        found = recall([s for s in self.roots if not s.compiled.guards.read], signature, sources)
+        if found is None or found[0].boundary is not None:
+            return None
+        if found[0].executable.runs < REPEATED and not found[0].expected:
+            return None
+        replay = found[0].executable.replay(feeds)
+        if replay is None:
+            return None
+        stays = [t.name for t in replay.outputs] + [k.name for k in replay.kept]
+        return (found[0], replay) if {*stays, *(t.name for t, _ in replay.downloads)} == set(outputs) else None
+
+    def expected_replays(self) -> Iterator[tuple[Stage, Replay]]:
+        """Stages planned for expected runs, and how these go, where one segment does all whatever the values are."""
+        for stage in self.roots:
+            if stage.expected and stage.boundary is None and not stage.compiled.guards.read:
+                arrived, _, on_device = stage.signature
+                replay = stage.executable.replay({name for name, _ in arrived} & on_device)
+                if replay is not None:
+                    yield stage, replay
+
+    async def _tensors(self, given: dict[str, DeviceTensor]) -> dict[str, DeviceTensor]:
+        """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
+        seen: set[int] = set()
+        for name, tensor in given.items():
+            if tensor.is_lost and tensor.device is not self.device:
+                raise DeviceLost(
+                    f"input '{name}' was on a GPU device that was lost; "
+                    "feed its data, or run the model that made it again"
+                )
+            if tensor.device is not self.device:
+                given[name] = tensor = await DeviceTensor.upload(await tensor.download(), self.device)
+            if tensor.buffer in seen:
+                given[name] = tensor = await tensor.clone()
+            seen.add(tensor.buffer)
+        return given
+
+    async def _run_stages(self, stage: Stage, run: Run, on_device: frozenset[str]) -> Stage:
+        """Run from `stage` to the end, planning what has not been planned; returns the last stage."""
+        await self._run_stage(stage, run)
+        while stage.boundary is not None:
+            run.check()
+            arrived = self._cross(stage, stage.boundary, run)
+            stage, _ = await self._planner.find(stage.next, run, arrived, stage, on_device)
+            await self._run_stage(stage, run)
+        return stage
+
+    async def _run_stage(self, stage: Stage, run: Run, sizes: Sequence[int] = ()) -> None:
+        """Run one stage; outputs that stay get a tensor of their own, those given are exchanged for it at the end.
+
+        A tensor given is written itself where no run has it, this one or one that overlaps, and its device is there.
+        """
+        for positions in stage.compiled.positions:
+            positions.check(run.values, sizes)
+        executable = stage.executable
+        numbers = executable.sized(sizes).numbers if sizes else ()
+        external = executable.plan.external
+        await house(stage, run, sizes, numbers)
+        made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}
+        in_use = {t.buffer for t in run.tensors.values()}
+        direct = {}
+        for name, kind in made.items():
+            given = run.keep.get(name)
+            if given is None:
+                continue
+            if given.type != kind or not (given.device is self.device or given.is_lost):
+                raise BindingError(f"output '{name}' is {kind} here, and the OrtValue bound to it is {given.type}")
+            alone = not given.in_use and not given.shared and given.room is None and not given.is_lost
+            if given.buffer not in in_use and alone:
+                direct[name] = run.lent.enter_context(given.lent())
+                in_use.add(given.buffer)
+        rest = {n: kind for n, kind in made.items() if n not in direct}
+        fresh = await DeviceTensor.allocate(list(rest.values()), self.device)
+        run.tensors.update(direct)
+        run.tensors.update(zip(rest, fresh, strict=True))
+        buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
+        await executable.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
+
+    def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:
+        """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""
+        values = run.values
+        if boundary.node is None:
+            return [n for n in boundary.needed if n in values]
+        node = boundary.node
+        began = time.perf_counter()
+        run_on_host(node, [stage.compiled.types.get(n) for n in node.inputs], values)
+        if run.recorder is not None:
+            kinds = [type_of(values[n], n) if n in values else None for n in node.outputs]
+            run.recorder.node(node, kinds, time.perf_counter() - began)
+        return [n for n in node.outputs if n]
+
+    async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
+        if name in run.tensors:
+            return await self._kept(name, run, name in feeds)
+        value = run.values.get(name)
+        if value is None:
+            kind = stage.compiled.types[name]
+            value = HostTensor(kind, None, kind.value()) if isinstance(kind, TensorType) else known(kind, kind.value())
+        if name not in run.keep or not isinstance(value, HostTensor):
+            return value
+        given = run.keep[name]
+        if given is None:
+            return await DeviceTensor.upload(value, self.device)
+        if given.type != value.type:
+            raise BindingError(f"output '{name}' is {value.type} here, and the OrtValue bound to it is {given.type}")
+        if given.in_use or given.shared or given.is_lost:
+            given.exchange(await DeviceTensor.upload(value, self.device))
+        else:
+            given.write(value.bytes())
+        return given
+
+    async def _kept(self, name: str, run: Run, is_input: bool) -> AnyValue:
+        """An output that is on the device: where the caller wants it."""
+        tensor, given = run.tensors[name], run.keep.get(name)
+        if name not in run.keep:
+            return await tensor.download()
+        if is_input:
+            tensor = await tensor.clone()
+        if given is None:
+            return tensor
+        if given.device is not tensor.device or given.buffer != tensor.buffer:
+            given.exchange(tensor)
+        return given
+
+    def _ordered(self, outputs: Sequence[str]) -> list[str]:
+        """The outputs in the model's order: plans are the same in whatever order they are asked for."""
+        return sorted(outputs, key=self._order.__getitem__)
+
+    def release(self) -> None:
+        """Free everything on the device."""
+        self.cache.release()
+        DeviceTensor.trim(self.device)

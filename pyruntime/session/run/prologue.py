@@ -1,0 +1,98 @@
+"""Constants that the GPU computes before a stage runs, such as weights that are merged: a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from pyruntime.compiler.compile import Computed
+from pyruntime.compiler.plan import Plan
+from pyruntime.device.base import Device
+from pyruntime.device.execution.executable import Executable
+from pyruntime.device.execution.run_once import is_at_once, run_once
+from pyruntime.device.execution.weights import Weights
+from pyruntime.session.limits import ResourceLimits
+
+__all__ = ["Prologue"]
+
+TOGETHER = 128 << 20
+"""Bytes that constants which are computed at a time may take: each waits for the device several times."""
+
+Make = Callable[[Plan, Plan | None, Weights, Mapping[str, int], Iterable[str]], Executable]
+
+
+class Prologue:
+    """Computes constants into the session's weights.
+
+    Args:
+        make: the executable of a plan.
+    """
+
+    def __init__(self, device: Device, weights: Weights, limits: ResourceLimits, make: Make) -> None:
+        self._device, self._weights, self._limits, self._make = device, weights, limits, make
+
+    async def run(self, constants: Sequence[Computed], held: Callable[[], int]) -> dict[str, int]:
+        """The buffers of these constants by name, used from now on: `Weights.drop` each key once.
+
+        Args:
+            held: bytes that the session has on the device.
+
+        Raises:
+            OutOfMemory, EngineError: none of them is used then.
+        """
+        made: dict[str, int] = {}
+        used: list[Computed] = []
+        try:
+            for some in self._groups(constants):
+                self._limits.check_gpu(sum(nbytes for _, nbytes in some), held())
+                ready = await self._together([c for c, _ in some])
+                try:
+                    for constant, _ in some:
+                        make = partial(self._made, constant, ready)
+                        made[constant.name] = await self._weights.compute(constant.key, constant.nbytes, make)
+                        used.append(constant)
+                finally:  # others may have made the same meanwhile
+                    self._device.free(list(ready.values()))
+        except BaseException:
+            self._weights.drop([c.key for c in used])
+            raise
+        return made
+
+    def most(self, constants: Sequence[Computed]) -> int:
+        """Bytes that computing them takes at most at a time."""
+        return max((sum(nbytes for _, nbytes in some) for some in self._groups(constants)), default=0)
+
+    def _groups(self, constants: Sequence[Computed]) -> Iterator[list[tuple[Computed, int]]]:
+        """Constants that are computed at a time, none of them twice, each with the bytes it takes meanwhile."""
+        some: list[tuple[Computed, int]] = []
+        for constant in constants:
+            nbytes = constant.plan.allocated(()) + sum(c.nbytes for c in constant.plan.constants)
+            full = sum(other for _, other in some) + nbytes > TOGETHER
+            if some and (full or any(constant.key == c.key for c, _ in some)):
+                yield some
+                some = []
+            some.append((constant, nbytes))
+        if some:
+            yield some
+
+    async def _together(self, constants: Sequence[Computed]) -> dict[Hashable, int]:
+        """The buffers of those that are not there yet and can be made in one go, by key."""
+        some = [c for c in constants if c.key not in self._weights and c.alone is None]
+        some = [c for c in some if is_at_once(c.plan, self._device)]
+        made = await run_once([c.plan for c in some], self._device) if some else []
+        return {c.key: buffers[c.name] for c, buffers in zip(some, made, strict=True)}
+
+    async def _made(self, constant: Computed, ready: dict[Hashable, int]) -> int:
+        return ready.pop(constant.key) if constant.key in ready else await self._compute(constant)
+
+    async def _compute(self, constant: Computed) -> int:
+        """Make a constant; what it is made from leaves the GPU again. Returns its buffer."""
+        weights = Weights(self._device)
+        executable = self._make(constant.plan, constant.alone, weights, {}, ())
+        try:
+            await executable.prepare()
+            await executable.run({})
+            return executable.keep_resident()[constant.name]
+        finally:
+            executable.release()
+            weights.release()

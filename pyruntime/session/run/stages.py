@@ -1,0 +1,147 @@
+"""Runs of a program, and the stages that are planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from pyruntime.compiler.compile import Compiled, Signature
+from pyruntime.compiler.typing import Boundary
+from pyruntime.device.execution.executable import Executable
+from pyruntime.device.tensor import DeviceTensor
+from pyruntime.ir import HostTensor, Sizes, ValueType, evaluate
+from pyruntime.ops.host import HostValue
+from pyruntime.passes.decoding.grow_in_place import capacity
+from pyruntime.session.run.dynamic_dimensions import WASTE, matched, scale
+from pyruntime.session.run.profiling import Recorder
+
+__all__ = ["AnyValue", "Run", "Stage", "type_of"]
+
+AnyValue: TypeAlias = HostValue | DeviceTensor
+"""A value wherever it is."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a program.
+
+    Attributes:
+        values: what the host has: the feeds, then what comes back.
+        tensors: what the device has: inputs there, then outputs that stay.
+        outputs: names wanted.
+        keep: outputs that stay on the device; those given are written in place, the others allocated.
+        lent: ends with the run; tensors that are not the run's own are lent to it until then.
+        check: called between stages; may raise.
+        recorder: gets timings.
+    """
+
+    values: dict[str, HostValue]
+    tensors: dict[str, DeviceTensor]
+    outputs: Sequence[str]
+    keep: Mapping[str, DeviceTensor | None] = field(default_factory=dict)
+    lent: ExitStack = field(default_factory=ExitStack)
+    check: Callable[[], None] = lambda: None
+    recorder: Recorder | None = None
+
+    @property
+    def free(self) -> frozenset[str]:
+        """Outputs that stay on the device, in memory of its choice."""
+        return frozenset(n for n, given in self.keep.items() if given is None)
+
+    @property
+    def on_device(self) -> frozenset[str]:
+        """Inputs that come from the device and outputs that stay there."""
+        return frozenset((*self.tensors, *self.keep))
+
+
+@dataclass(slots=True)
+class Stage:
+    """What runs between two points where planning must wait for values.
+
+    Attributes:
+        signature: types of the values that came with it, and the outputs wanted.
+        compiled: what it is; `executable`: that on the device.
+        nbytes: what it holds on the GPU besides weights.
+        next: stages planned so far for what followed, the one used last at the end.
+        users: runs that are in it or in a stage after it.
+        expected: whether it was planned for runs that were expected, of which there are many then.
+        on_release: called once when it is released.
+    """
+
+    signature: Signature
+    executable: Executable
+    compiled: Compiled
+    nbytes: int = 0
+    next: list[Stage] = field(default_factory=list)
+    users: int = 0
+    expected: bool = False
+    on_release: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def boundary(self) -> Boundary | None:
+        """Why it ends; None for the last stage."""
+        return self.compiled.boundary
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """What it leaves open."""
+        return self.compiled.sizes
+
+    def fits(
+        self, signature: Signature, rooms: Mapping[str, int], sources: Mapping[str, Callable[[], object]]
+    ) -> tuple[int, ...] | None:
+        """The open sizes with which it runs such values (none: an empty tuple); None where it does not.
+
+        Args:
+            sources: what gives the value of each input on the host.
+            rooms: rows in the memory of tensors that have room for more.
+        """
+        if self.sizes is None:
+            return () if self.signature == signature else None
+        if self.signature[1:] != signature[1:]:
+            return None
+        found = matched(dict(self.signature[0]), dict(signature[0]), self.sizes)
+        if found is None:
+            return None
+        for name, size in self.sizes.values.items():
+            if name not in sources:
+                return None
+            found[self.sizes.index(size)] = int(np.asarray(sources[name]()).reshape(-1)[0])
+        values = self._with_rooms(found, rooms)
+        return values if self.sizes.hold(values) and scale(self.sizes, values) <= WASTE else None
+
+    def _with_rooms(self, values: list[int], rooms: Mapping[str, int]) -> tuple[int, ...]:
+        """The sizes with the rows that memory has: what it has already, where that is enough."""
+        assert self.sizes is not None
+        plan = self.compiled.plan
+        for kept in plan.kept:
+            if kept.room >= 0:
+                needed = evaluate(plan.expressions[kept.scaled[kept.axis]], values)
+                there, most = rooms.get(kept.input, 0), self.sizes.ranges[kept.room][1]
+                enough = there if needed <= there <= most else capacity(needed)
+                values[kept.room] = max(values[kept.room], enough)
+        return tuple(values)
+
+    def release(self) -> int:
+        """Free it and all stages after it; returns their bytes."""
+        self.executable.release()
+        for drop in self.on_release:
+            drop()
+        self.on_release.clear()
+        return self.nbytes + sum(stage.release() for stage in self.next)
+
+    def held(self) -> int:
+        """Bytes on the GPU, those of the stages after it included."""
+        return self.nbytes + sum(stage.held() for stage in self.next)
+
+
+def type_of(value: AnyValue | None, name: str) -> ValueType:
+    """The type of a value that is there, called `name`."""
+    assert value is not None, name
+    if isinstance(value, HostTensor | DeviceTensor):
+        return replace(value.type, name=name)
+    return replace(value, source=None, name=name)

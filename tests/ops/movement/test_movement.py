@@ -1,0 +1,24 @@
+"""Operators that move elements, on the host: ONNX's cases, and random ones against onnxruntime."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.ops.movement.movement_cases import DTYPES, RANDOM, check_moves, random_case
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_movement__random_case_of_any_type__elements_onnxruntime_picks(name: str) -> None:
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    for number in range(30):
+        check_moves(random_case(name, rng), rng, list(DTYPES)[number % len(DTYPES)])
+
+
+@pytest.mark.parametrize("name", [name for name in RANDOM if name != "trilu"])
+def test_movement__strings__elements_onnxruntime_picks(name: str) -> None:
+    rng = np.random.default_rng(zlib.crc32(name.encode()) + 3)
+    for _ in range(4):
+        check_moves(random_case(name, rng), rng, "string")

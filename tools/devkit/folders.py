@@ -1,0 +1,31 @@
+"""No folder of code or documents has more than 30 files: `python -m tools.devkit.folders`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import PurePath
+
+from tools.devkit.shell import ROOT
+
+MOST = 30
+FOLDERS = ("pyruntime", "web", "shaders", "tools", "tests", "e2e", "docs", "bench/*.py", "bench/page")
+
+
+def complaints(files: list[str]) -> list[str]:
+    """A line for each folder with too many of `files`."""
+    counts = Counter(str(PurePath(file).parent) for file in files)
+    return [f"{folder}: {count} files; the limit is {MOST}" for folder, count in sorted(counts.items()) if count > MOST]
+
+
+def main() -> int:
+    """Print what is too large; how many folders are."""
+    listed = subprocess.run(["git", "ls-files", "--", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = complaints(listed.stdout.splitlines())
+    print(*found, sep="\n")
+    return len(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+// @ts-check
+/** Values on their way between a page and Python: `pyruntime/bridge/marshalling.py` has the other end, protocol.d.ts their types. */
+
+import { wrong } from './arguments.js';
+import { ARRAYS, sizeOf } from './elements.js';
+import { copied, LARGE } from '../net/pieces.js';
+import { Tensor, remotes } from './tensor.js';
+
+/** @typedef {import('../pyruntime.js').TypedArray} TypedArray */
+/** @typedef {import('../plans/locations.js').Place} Place */
+
+let streams = 0;
+
+/**
+ * A value under way to Python: a tensor, an array of tensors (a sequence), a Map, null (an empty optional). Data are
+ * copied, so that the caller's array stays usable.
+ * @param {string} name
+ * @param {unknown} value
+ * @param {object} port who has Python
+ * @param {boolean} sharesBuffers whether GPUBuffers can go there
+ * @returns {import('./protocol.js').WireValue}
+ */
+export function toWire(name, value, port, sharesBuffers) {
+  if (value === null) return null;
+  if (Array.isArray(value) && value.every((item) => item instanceof Tensor)) {
+    return { kind: 'sequence', values: value.map((item) => /** @type {any} */ (toWire(name, item, port, false))) };
+  }
+  if (value instanceof Map) return { kind: 'map', pairs: [...value] };
+  if (!(value instanceof Tensor)) throw wrong(`input '${name}'`, 'a Tensor', value);
+  if (value.location === 'gpu-buffer') return remoteToWire(name, value, port, sharesBuffers);
+  const { type, data } = value;
+  return { type, dims: dimsOf(name, value), data: Array.isArray(data) ? data : copied(data) };
+}
+
+/**
+ * A tensor's dimensions, which anybody may have assigned.
+ * @param {string} name
+ * @param {Tensor} tensor
+ */
+function dimsOf(name, { type, dims, size }) {
+  if (sizeOf(dims) !== size) throw new RangeError(`'${name}': a ${type} tensor of [${dims}] has not its ${size} elements`);
+  return [...dims];
+}
+
+/**
+ * A tensor whose bytes come behind the request, if it is large.
+ * @param {string} name
+ * @param {unknown} value
+ * @returns {import('./protocol.js').WireStreamed | null}
+ */
+export function toStream(name, value) {
+  if (!(value instanceof Tensor) || value.location === 'gpu-buffer') return null;
+  const { type, data } = value;
+  if (Array.isArray(data) || data.byteLength < LARGE) return null;
+  return { type, dims: dimsOf(name, value), data: { stream: ++streams, nbytes: data.byteLength } };
+}
+
+/** A tensor's array, which must not be one of strings. @param {Tensor} tensor */
+export function viewOf({ data }) {
+  return /** @type {TypedArray} */ (data);
+}
+
+/**
+ * A tensor on the GPU, by what Python knows it.
+ * @param {string} name
+ * @param {Tensor} tensor
+ * @param {object} port
+ * @param {boolean} sharesBuffers
+ * @returns {import('./protocol.js').WireRemote}
+ */
+export function remoteToWire(name, tensor, port, sharesBuffers) {
+  const remote = remotes.get(tensor);
+  const { type } = tensor;
+  const dims = dimsOf(name, tensor);
+  if (!remote) throw new Error(`'${name}': the tensor is disposed`);
+  if ('number' in remote) {
+    if (remote.port.movable) return { kind: 'gpu', type, dims, gpu: remote.number, place: remote };
+    if (remote.port !== port) throw new Error(`'${name}': the tensor was made by a worker that has ended`);
+    return { kind: 'gpu', type, dims, gpu: remote.number };
+  }
+  if (!sharesBuffers) {
+    throw new Error(`'${name}' is a GPUBuffer, which cannot go to the worker: have Python in this thread (import `
+      + 'web/page.js instead of web/pyruntime.js, or set env.worker = false before the first session)');
+  }
+  return { kind: 'buffer', type, dims, buffer: remote.buffer };
+}
+
+/** @param {ArrayBufferView} view */
+export function bytesOf(view) {
+  return /** @type {ArrayBuffer} */ (view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
+}
+
+/**
+ * @typedef {object} Memory who has the tensors that stay on the GPU
+ * @property {object} port
+ * @property {(number: number) => Promise<any>} download
+ * @property {(number: number) => void} dispose
+ * @property {(number: number) => GPUBuffer | undefined} settle the buffer of a tensor alone
+ */
+
+/**
+ * A value from Python.
+ * @param {any} wire
+ * @param {Memory} memory
+ * @returns {any}
+ */
+export function fromWire(wire, memory) {
+  if (wire === null) return null;
+  if (wire.kind === 'sequence') return wire.values.map((/** @type {any} */ item) => fromWire(item, memory));
+  if (wire.kind === 'map') {
+    const names = [...fromWire(wire.names, memory).data];
+    const values = fromWire(wire.values, memory).data;
+    return new Map(names.map((name, i) => [name, values[i]]));
+  }
+  if (wire.kind === 'gpu') return remoteTensor(wire, memory);
+  const { type, dims, data } = wire;
+  return new Tensor(type, Array.isArray(data) ? data : new ARRAYS[type](data), dims);
+}
+
+/** Memory of tensors that nobody has any more. @type {FinalizationRegistry<() => void>} */
+const forgotten = new FinalizationRegistry((dispose) => dispose());
+
+/** @param {import('./protocol.js').WireRemote & {gpu: number}} wire @param {Memory} memory */
+function remoteTensor({ type, dims, gpu, buffer, home }, memory) {
+  const token = {};
+  const there = home ?? memory;
+  /** @type {Place} */
+  const place = { memory: there, port: there.port, number: gpu, gone: false, users: 0 };
+  const release = () => {
+    place.gone = true;
+    if (!place.users) place.memory.dispose(place.number);
+  };
+  const download = async () => /** @type {any} */ (fromWire(await place.memory.download(place.number), place.memory)).data;
+  const dispose = () => {
+    forgotten.unregister(token);
+    release();
+  };
+  const settle = () => place.memory.settle(place.number);
+  const tensor = new Tensor({ location: 'gpu-buffer', type, dims, gpuBuffer: buffer, download, dispose, settle });
+  remotes.set(tensor, place);
+  forgotten.register(tensor, release, token);
+  return tensor;
+}
+
+/**
+ * The first rows of a tensor along an axis; null where its memory is Python's.
+ * @param {Tensor} tensor
+ * @param {number} axis
+ * @param {number} rows
+ * @returns {Tensor | null}
+ */
+export function firstRows(tensor, axis, rows) {
+  const remote = remotes.get(tensor);
+  if (!remote || !('number' in remote) || !remote.port.movable) return null;
+  return fromWire(remote.port.cut(remote.number, axis, rows), remote.memory);
+}
+
+/** Whether sessions in Python have to move it first. @param {unknown} tensor */
+export function isMovable(tensor) {
+  const remote = tensor instanceof Tensor ? remotes.get(tensor) : undefined;
+  return Boolean(remote && 'number' in remote && remote.port.movable);
+}

@@ -1,0 +1,375 @@
+// @ts-check
+/** InferenceSession: a model, held by the worker. */
+
+import { unlessAborted } from './aborting.js';
+import { optionsOf, requireArray, requireText, wrong } from './arguments.js';
+import { client, isShared } from './client.js';
+import { env } from './env.js';
+import { asTensor, isTensor } from './foreign.js';
+import { hold, placesOf } from '../plans/locations.js';
+import { refuseServiceWorker } from './port.js';
+import { toFile, toSource, transferable } from './sources.js';
+import { Tensor, moveTo } from './tensor.js';
+import { fromWire, isMovable, remoteToWire, toStream, toWire, viewOf } from './marshalling.js';
+
+/** @typedef {import('../pyruntime.js').InferenceSession} PublicSession */
+/** @typedef {import('../pyruntime.js').ModelSource} ModelSource */
+/** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
+
+/**
+ * The execution providers without the GPUDevice that one of them may name, and that device.
+ * @param {readonly any[] | undefined} providers
+ */
+function splitDevice(providers) {
+  if (providers) requireArray('executionProviders', providers);
+  const device = providers?.find((provider) => provider?.device)?.device;
+  return { device, names: providers?.map((provider) => provider?.name ?? provider) };
+}
+
+/**
+ * Which outputs stay on the GPU. Names of no output are passed over: callers name what a family of models has.
+ * @param {string | Record<string, string> | undefined} preferred
+ * @param {readonly string[]} outputs
+ * @returns {Set<string>}
+ */
+function outputsOnGpu(preferred, outputs) {
+  const places = typeof preferred === 'string' ? Object.fromEntries(outputs.map((name) => [name, preferred])) : preferred ?? {};
+  const kept = new Set();
+  for (const [name, place] of Object.entries(places)) {
+    if (!['cpu', 'cpu-pinned', 'gpu-buffer'].includes(place)) {
+      throw new RangeError(`preferredOutputLocation: 'cpu', 'cpu-pinned' or 'gpu-buffer', not '${place}'`);
+    }
+    if (place === 'gpu-buffer' && outputs.includes(name)) kept.add(name);
+  }
+  return kept;
+}
+
+/**
+ * The session config entry that says which outputs stay on the GPU, so that a decoder's runs are planned while it loads.
+ * @param {string | Record<string, string> | undefined} preferred
+ */
+function expected(preferred) {
+  if (!preferred) return null;
+  const names = typeof preferred === 'string' ? null : Object.keys(preferred).filter((name) => preferred[name] === 'gpu-buffer');
+  return names?.length || preferred === 'gpu-buffer' ? JSON.stringify({ staying: names }) : null;
+}
+
+/** @implements {PublicSession} */
+export class InferenceSession {
+  #client;
+  #handle;
+  #released = false;
+  /** Outputs that stay on the GPU. @type {Set<string>} */
+  #onGpu;
+  #memory;
+  /** @type {import('../plans/caching.js').Keeper | null} */
+  #keeper;
+  /** @type {import('../text/local.js').DecoderFacts | null} */
+  #decoder;
+
+  /**
+   * Use `InferenceSession.create`.
+   * @param {ReturnType<typeof client>} owner
+   * @param {import('./protocol.js').Created} info
+   * @param {Set<string>} onGpu
+   * @param {import('../plans/caching.js').Keeper | null} keeper
+   */
+  constructor(owner, { handle, inputs, outputs, decoder }, onGpu, keeper) {
+    this.#client = owner;
+    this.#handle = handle;
+    this.#onGpu = onGpu;
+    this.#keeper = keeper;
+    this.#decoder = decoder ?? null;
+    /** @type {import('./marshalling.js').Memory} */
+    this.#memory = {
+      get port() { return owner.holder; },
+      download: (/** @type {number} */ number) => owner.download(number),
+      dispose: (/** @type {number} */ number) => owner.dispose(number),
+      settle: (/** @type {number} */ number) => owner.settle(number),
+    };
+    /** @type {readonly ValueMetadata[]} */
+    this.inputMetadata = inputs;
+    /** @type {readonly ValueMetadata[]} */
+    this.outputMetadata = outputs;
+  }
+
+  /**
+   * Load a model: `create(source, options?)` or `create(buffer, byteOffset, byteLength?, options?)`.
+   * @param {ModelSource} source
+   * @param {any[]} rest
+   */
+  static async create(source, ...rest) {
+    let options = rest[0];
+    if (typeof options === 'number') {
+      const [byteOffset, byteLength] = rest;
+      const buffer = /** @type {ArrayBuffer} */ (source);
+      if (typeof buffer?.byteLength !== 'number' || ArrayBuffer.isView(buffer)) throw wrong('the model, with a byteOffset,', 'an ArrayBuffer', source);
+      const length = typeof byteLength === 'number' ? byteLength : buffer.byteLength - byteOffset;
+      source = new Uint8Array(buffer, byteOffset, length);
+      options = rest.find((value) => typeof value === 'object' && value !== null);
+    }
+    const { onProgress, signal, externalData, preferredOutputLocation, executionProviders, plan, keepPlan, ...plain } = optionsOf('options', options);
+    const { device, names } = splitDevice(executionProviders);
+    if (names) plain.executionProviders = names;
+    const expects = expected(preferredOutputLocation);
+    plain.extra = { 'pyruntime.host_work': env.hostWork, ...(expects && { 'pyruntime.expects': expects }), ...plain.extra };
+    refuseServiceWorker();
+    const reading = { signal, onProgress };
+    const sources = Promise.all([
+      toSource('the model', source, reading), plan && toSource('plan', plan, { signal }),
+      ...requireArray('externalData', externalData ?? []).map((/** @type {any} */ file) => toFile(file, reading))]);
+    if (!plan && !keepPlan) client(); // Python starts while a stream is read
+    const [model, planFile, ...files] = await sources;
+    const transfer = [model, ...files.map(({ data }) => data)].flatMap(transferable);
+    /** @type {(owner: any, handle: number) => import('../plans/caching.js').Keeper | null} */
+    let keeping = () => null;
+    if (plan || keepPlan) {
+      // The first imports the others, which the browser would look for only then.
+      const isFetched = [model, planFile].some((given) => typeof given === 'string');
+      const [{ open }] = await Promise.all([
+        import('../plans/planned_session.js'), keepPlan ? import('../plans/caching.js') : null, isFetched ? import('../net/stream.js') : null]);
+      const create = { model, externalData: files, options: plain, ahead: env.runAhead };
+      const opened = await open(planFile, keepPlan ?? false, create, options, onProgress, signal);
+      keeping = opened.keeping;
+      if (opened.made) {
+        return InferenceSession.#over(opened.made.owner, opened.made.info, preferredOutputLocation, keeping);
+      }
+    }
+    const owner = client();
+    if (device) await unlessAborted(owner.useDevice(device), signal);
+    await unlessAborted(owner.ready, signal);
+    const undo = (/** @type {{handle: number}} */ { handle }) => {
+      owner.call('release', { session: handle }).catch(() => {}); // without a worker there is nothing to release
+    };
+    const info = await owner.call(
+      'create', { model, externalData: files, options: plain, ahead: env.runAhead }, transfer, { onProgress, signal, undo });
+    return InferenceSession.#over(owner, info, preferredOutputLocation, keeping);
+  }
+
+  /**
+   * A session that its host has made; it is released where the options are wrong.
+   * @param {any} owner
+   * @param {import('./protocol.js').Created} info
+   * @param {any} preferred `preferredOutputLocation`
+   * @param {(owner: any, handle: number) => import('../plans/caching.js').Keeper | null} keeping
+   */
+  static #over(owner, info, preferred, keeping) {
+    try {
+      const onGpu = outputsOnGpu(preferred, info.outputs.map(({ name }) => name));
+      return new InferenceSession(owner, info, onGpu, keeping(owner, info.handle));
+    } catch (error) {
+      owner.call('release', { session: info.handle }).catch(() => {});
+      throw error;
+    }
+  }
+
+  /**
+   * What else asks its host about a session; null where that is not the one host of sessions.
+   * @param {InferenceSession} session
+   */
+  static behind(session) {
+    const owner = session.#client;
+    const keeper = session.#keeper;
+    if (!isShared(owner) && !('decodes' in owner)) return null;
+    return {
+      owner, handle: session.#handle, memory: session.#memory,
+      /** `keepPlan` of sessions beside it: plans are looked for where this one has come from one. @type {any} */
+      keepPlan: keeper && (isShared(owner) ? 'write' : true),
+      /** It has run without being asked to. */
+      ran: () => keeper?.ranBeside(),
+    };
+  }
+
+  /** What a decoder's graph says to who writes text with it. @param {InferenceSession} session */
+  static decoderOf(session) {
+    return session.#decoder;
+  }
+
+  get inputNames() {
+    return this.inputMetadata.map(({ name }) => name);
+  }
+
+  get outputNames() {
+    return this.outputMetadata.map(({ name }) => name);
+  }
+
+  /**
+   * `run(feeds)`, `run(feeds, options)`, `run(feeds, fetches, options?)`.
+   * @param {Record<string, import('../pyruntime.js').FeedValue>} feeds
+   * @param {any} [fetches] names, or names with tensors to be filled (null: a new one)
+   * @param {import('../pyruntime.js').RunOptions} [options]
+   * @returns {Promise<Record<string, any>>}
+   */
+  async run(feeds, fetches, options) {
+    this.#refuseReleased();
+    if (typeof feeds !== 'object' || feeds === null || isTensor(feeds) || Array.isArray(feeds)) {
+      throw wrong('feeds', 'an object of tensors by input name', feeds);
+    }
+    [fetches, options] = this.#fetchesAndOptions(fetches, options);
+    const targets = Array.isArray(fetches) ? {} : fetches ?? {};
+    const names = fetches ? (Array.isArray(fetches) ? fetches : Object.keys(fetches)) : null;
+    const { sharesBuffers } = this.#client;
+    /** @type {Record<string, import('./protocol.js').WireValue>} */
+    const wire = {};
+    const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, asTensor(value)]));
+    const moves = [given, targets].some((some) => Object.values(some).flat().some(isMovable));
+    for (const [name, value] of Object.entries(given)) {
+      wire[name] = (!sharesBuffers && !moves && toStream(name, value)) || toWire(name, value, this.#client.holder, sharesBuffers);
+    }
+    const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
+    const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
+    const { signal, terminate, ...plain } = optionsOf('options', options);
+    if (terminate) throw Object.assign(new Error('the run was ended by its option `terminate`'), { name: 'Fail' });
+    const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
+    const undo = (/** @type {Record<string, any>} */ late) => {
+      for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#memory);
+    };
+    const answer = moves && isShared(this.#client)
+      ? unlessAborted(this.#runMoved(request, transfer, { signal, undo }), signal)
+      : this.#client.call('run', request, transfer, { signal, undo });
+    for (const [name, value] of Object.entries(wire)) {
+      const { stream } = /** @type {any} */ (value)?.data ?? {};
+      if (stream) this.#client.send(stream, viewOf(given[name]));
+    }
+    const outputs = await answer;
+    this.#keeper?.ran(given);
+    /** @type {Record<string, any>} */
+    const results = {};
+    for (const [name, value] of Object.entries(/** @type {Record<string, any>} */ (outputs))) {
+      results[name] = deliver(name, value, targets[name], this.#memory);
+    }
+    return results;
+  }
+
+  /**
+   * A run with tensors that Python does not have yet.
+   * @param {import('./protocol.js').RunArguments} request
+   * @param {Transferable[]} transfer
+   * @param {import('./client.js').Listening} listening
+   */
+  async #runMoved(request, transfer, listening) {
+    const letGo = hold(placesOf(request));
+    try {
+      const { moved } = await import('../plans/moving.js');
+      return await this.#client.call('run', await moved(request, this.#client), transfer, listening);
+    } finally {
+      letGo();
+    }
+  }
+
+  /**
+   * What the second and third argument of `run` are.
+   * @param {any} fetches
+   * @param {any} options
+   */
+  #fetchesAndOptions(fetches, options) {
+    if (fetches === undefined) return [undefined, options];
+    if (typeof fetches !== 'object' || fetches === null || isTensor(fetches)) {
+      throw wrong('fetches', 'an array of output names, or an object of tensors or null by output name', fetches);
+    }
+    if (Array.isArray(fetches)) {
+      if (!fetches.length) throw new TypeError('fetches must name an output: it is an empty array');
+      for (const name of fetches) requireText('an element of fetches', name);
+      return [fetches, options];
+    }
+    const named = Object.entries(fetches).some(([name, value]) => (
+      this.outputNames.includes(name) && (value === null || isTensor(value))));
+    for (const [name, value] of named ? Object.entries(fetches) : []) {
+      if (value !== null && !isTensor(value)) throw wrong(`fetches.${name}`, 'a Tensor or null', value);
+    }
+    return named ? [fetches, options] : [undefined, fetches];
+  }
+
+  /**
+   * The outputs that stay on the GPU, each with the memory it is written to where there is one.
+   * @param {readonly string[]} names
+   * @param {Record<string, Tensor | null>} targets
+   * @param {boolean} sharesBuffers
+   */
+  #kept(names, targets, sharesBuffers) {
+    /** @type {Record<string, import('./protocol.js').WireRemote | null>} */
+    const kept = {};
+    for (const name of names) {
+      const target = asTensor(targets[name]);
+      if (target?.location === 'gpu-buffer') kept[name] = remoteToWire(name, target, this.#client.holder, sharesBuffers);
+      else if (!target && this.#onGpu.has(name)) kept[name] = null;
+    }
+    return kept;
+  }
+
+  /** Note the times of every run from now on, as the option `enableProfiling` does from the beginning. */
+  async startProfiling() {
+    this.#refuseReleased();
+    await this.#client.call('profile', { session: this.#handle });
+  }
+
+  /**
+   * Stop noting.
+   * @returns {Promise<import('../pyruntime.js').TraceEvent[]>} what a file of Chrome's tracing holds
+   */
+  async endProfiling() {
+    this.#refuseReleased();
+    return this.#client.call('call', { function: 'end_profiling', arguments: [this.#handle] });
+  }
+
+  /** What the model is, where each operator runs and why, and what memory it takes. */
+  async summary() {
+    this.#refuseReleased();
+    return this.#client.call('call', { function: 'summary', arguments: [this.#handle] });
+  }
+
+  /** Nodes, kernels with their WGSL, fusions, memory over time. */
+  async explain() {
+    this.#refuseReleased();
+    return this.#client.call('call', { function: 'explain', arguments: [this.#handle] });
+  }
+
+  /** Measure the kernels that could run this model; the fastest run in sessions created from now on. */
+  async tune() {
+    this.#refuseReleased();
+    return this.#client.call('call', { function: 'tune', arguments: [this.#handle] });
+  }
+
+  async release() {
+    if (this.#released) return;
+    this.#released = true;
+    await this.#keeper?.finish();
+    await this.#client.call('release', { session: this.#handle });
+  }
+
+  #refuseReleased() {
+    if (this.#released) throw new Error('the session is released');
+  }
+}
+
+/**
+ * Free an output on the GPU that no caller gets.
+ * @param {any} wire
+ * @param {import('./marshalling.js').Memory} memory
+ */
+function giveBack(wire, memory) {
+  if (wire?.kind === 'gpu') (wire.home ?? memory).dispose(wire.gpu);
+}
+
+/**
+ * A result, or the caller's own tensor filled with it.
+ * @param {string} name
+ * @param {any} wire
+ * @param {Tensor | null | undefined} target
+ * @param {import('./marshalling.js').Memory} memory
+ */
+function deliver(name, wire, target, memory) {
+  if (!target) return fromWire(wire, memory);
+  if (target.type !== wire.type || String(target.dims) !== String(wire.dims)) {
+    throw new RangeError(`output '${name}' is ${wire.type} [${wire.dims}], its tensor ${target.type} [${target.dims}]`);
+  }
+  if (wire.kind === 'gpu') {
+    moveTo(target, wire.buffer);
+  } else if (wire.kind !== 'written') {
+    const result = fromWire(wire, memory);
+    const data = /** @type {any} */ (target.data);
+    if (Array.isArray(data)) data.splice(0, data.length, .../** @type {string[]} */ (result.data));
+    else data.set(result.data);
+  }
+  return target;
+}

@@ -1,0 +1,160 @@
+// @ts-check
+/** Plays a recorded command list: uploads, compute passes, one readback. */
+
+import { encode, encodeAhead, passOf, submitsOf, takeAhead } from './encoding.js';
+import { LARGE } from '../net/pieces.js';
+import { copyAll, Readback, resultMemory } from './readback.js';
+import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
+import { attend } from './waiting.js';
+
+/**
+ * @typedef {import('./recording.js').Command} Command
+ * @typedef {import('./staging.js').Write} Write
+ * @typedef {import('./readback.js').Read} Read
+ * @typedef {import('./readback.js').Planned} Piece
+ * @typedef {import('./readback.js').Copy} Copy
+ */
+
+/** Runs that were queued without Python in this thread: who measures the GPU must know. */
+export const activity = { replays: 0 };
+
+/**
+ * Bytes of a result from which on its pages are written to while the GPU computes: the system finds and clears each page of new
+ * memory at the first write, which takes several times as long as copying the result into it.
+ */
+const COLD = 64 << 10;
+const PAGE = 4096;
+
+/** Bytes of a small result that are touched between two questions, some 0.1 ms; of larger ones it is a piece. */
+const TOUCHED = 128 << 10;
+
+/** What is touched of a piece in one go each: a question costs as much as touching a small part. @param {Piece} piece */
+function partsOf(piece) {
+  const [end, step] = [piece.at + piece.length, piece.length < LARGE / 2 ? TOUCHED : piece.length];
+  const parts = [];
+  for (let from = piece.at; from < end; from += step) parts.push({ piece, from, to: Math.min(from + step, end) });
+  return parts;
+}
+
+/**
+ * Wait for the pieces. The time is used to encode the next run, and to touch the memory that results will be copied to.
+ * @param {GPUDevice} device
+ * @param {Command[]} commands
+ * @param {number[]} numbers what the grids count
+ * @param {Promise<unknown>} arrivals
+ * @param {Piece[]} pieces
+ * @param {Uint8Array[]} results
+ * @param {Piece[]} cold those whose pages are not in place
+ */
+async function waitFor(device, commands, numbers, arrivals, pieces, results, cold) {
+  const parts = cold.flatMap(partsOf);
+  let encoded = false;
+  const work = () => {
+    if (!encoded) {
+      encoded = true;
+      encodeAhead(device, commands, numbers);
+      return true;
+    }
+    const next = parts.shift();
+    if (next && !next.piece.done) for (let at = next.from; at < next.to; at += PAGE) results[next.piece.result][at] = 0;
+    return next !== undefined;
+  };
+  await attend(device, arrivals, { work, progress: () => pieces.filter(({ done }) => done).length });
+}
+
+/**
+ * Queue uploads, the recording, and the copies to staging buffers.
+ * @param {GPUDevice} device
+ * @param {Command[]} commands
+ * @param {Write[]} writes
+ * @param {Read[]} reads
+ * @param {number[]} numbers
+ */
+function queue(device, commands, writes, reads, numbers) {
+  /** @type {Readback | undefined} */
+  let readback;
+  const scopes = guarded(device, () => {
+    readback = new Readback(device, reads);
+    try {
+      encodeAndSubmit(readback);
+    } catch (error) {
+      readback.end();
+      throw error;
+    }
+  });
+  return { readback: /** @type {Readback} */ (readback), scopes };
+
+  /** @param {Readback} results */
+  function encodeAndSubmit(results) {
+    const { queued, uploaded } = uploadWith(device, writes);
+    try {
+      const encoded = takeAhead(commands, numbers);
+      submitsOf(commands).forEach((part, i, parts) => {
+        queued.push(encoded?.[i] ?? passOf(device, part, numbers));
+        if (i < parts.length - 1) device.queue.submit(queued.splice(0));
+      });
+      results.submit(queued);
+    } finally {
+      uploaded();
+    }
+  }
+}
+
+/**
+ * Queue recordings one behind the other, with copies before each and behind all, in one submit. Uploads come before everything:
+ * no recording may upload to memory that one before it uses, and none of them may wait (`waits`).
+ * @param {GPUDevice} device
+ * @param {{commands: Command[], writes: Write[], numbers: number[], before?: Copy[]}[]} recordings
+ * @param {Copy[]} copies
+ * @returns {Promise<GPUError | null>[]} what error scopes catch
+ */
+export function enqueue(device, recordings, copies) {
+  activity.replays += recordings.length;
+  return guarded(device, () => {
+    for (const { writes } of recordings) for (const write of writes) uploadNow(device, write);
+    const encoder = device.createCommandEncoder();
+    for (const { commands, numbers, before = [] } of recordings) {
+      copyAll(encoder, before);
+      if (commands.length) encode(encoder, commands, numbers);
+    }
+    copyAll(encoder, copies);
+    device.queue.submit([encoder.finish()]);
+  });
+}
+
+/**
+ * Run a recording. Everything up to the submit is synchronous, or in turn where a large tensor is uploaded or one before
+ * it still is, so that overlapping runs of one session are queued whole, one after another.
+ * @param {GPUDevice} device
+ * @param {Command[]} commands
+ * @param {Write[]} writes
+ * @param {Read[]} reads
+ * @param {number[]} numbers what the grids count
+ * @returns {Promise<ArrayBuffer[]>} the bytes of each read
+ */
+export async function play(device, commands, writes, reads, numbers) {
+  /** @type {Promise<GPUError | null>[]} */
+  const uploaded = [];
+  const small = writes.filter((write) => !isLarge(write));
+  const { readback, scopes } = waits(device, writes)
+    ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
+    : queue(device, commands, small, reads, numbers);
+  scopes.push(...uploaded);
+  const memory = reads.map(({ nbytes }) => resultMemory.take(nbytes));
+  const results = memory.map(({ bytes }) => bytes);
+  const { pieces } = readback;
+  const cold = pieces.filter(({ result }) => results[result].length >= COLD && !memory[result].isReady);
+  const arrivals = readback.collect(results, scopes);
+  try {
+    if (pieces.length) await waitFor(device, commands, numbers, arrivals, pieces, results, cold);
+    await caught(scopes);
+    readback.end();
+    resultMemory.taken(reads.map(({ nbytes }) => nbytes));
+    return results.map(({ buffer }) => buffer);
+  } catch (error) {
+    arrivals.catch(() => {});
+    readback.end();
+    await caught(scopes.map((scope) => scope.catch(() => null)));
+    throw error;
+  }
+}

@@ -1,0 +1,380 @@
+// @ts-check
+/** Runs in which Python has no part: which feeds they are for, and what they make of them. */
+
+import { activity, play } from './player.js';
+import { filled } from './recording.js';
+import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
+import { isFree, isLongest, visible } from '../worker/tensors.js';
+import { isLost } from './waiting.js';
+
+/**
+ * @typedef {import('../worker/tensors.js').Memory} Memory
+ * @typedef {import('../worker/tensors.js').Remote} Remote
+ * @typedef {import('../worker/tensors.js').Tensors} Tensors
+ * @typedef {import('./recording.js').Command} Command
+ * @typedef {import('./recording.js').Open} Open
+ *
+ * @typedef {object} Seen a tensor
+ * @property {string} name
+ * @property {string} type
+ * @property {number[]} dims as seen when it was planned
+ * @property {number[]} scaled for each dimension the number of its expression, or -1; or empty
+ * @property {number} bits of an element
+ * @property {number} [most] bytes that it can have, where nobody has made sure of them
+ *
+ * @typedef {Seen & {buffer: GPUBuffer, offset: number}} Place memory of the plan's own
+ * @typedef {Seen & {slot: number}} Slot memory that each run brings
+ * @typedef {object} Rows a number of rows: `offset`, or that of an expression; plus the elements of an input where it has one
+ * @property {string} input
+ * @property {number} offset
+ * @property {number} expression its number, or -1
+ *
+ * @typedef {Seen & {input: string, axis: number, room: number, first?: Rows | null, end?: Rows | null}} Kept an output in the
+ *   memory of an input; `axis`: along which rows are behind it, -1: none; `room`: number of the size that counts the rows there
+ *   are in memory, or -1; `first`: from which on rows are written over, and `end`: before which rows count then
+ *
+ * @typedef {object} Replay as `WebGpuDevice.replay_object` describes it
+ * @property {GPUDevice} device
+ * @property {(Command | Open)[]} commands
+ * @property {Place[]} uploads
+ * @property {Place[]} downloads
+ * @property {Omit<Seen, 'bits'>[]} unread inputs on the host of which only type and shape count
+ * @property {Slot[]} inputs tensors on the GPU
+ * @property {Slot[]} outputs that stay there
+ * @property {Kept[]} kept
+ * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
+ * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
+ * @property {{name: string, bytes: Uint8Array}[]} [values] of inputs on the host that it is for, and no other
+ * @property {{grid: number[], scaled: number[], most: number}[]} [grids] of a plan out of a file: those that depend on sizes, and how
+ *   many workgroups each may have
+ * @property {boolean} live false once its memory is freed
+ * @property {number} [seconds] that a run may take: the session's limit `run_seconds`
+ * @property {Map<string, Command[]>} [bound] commands by the memory they were bound to
+ *
+ * @typedef {object} Fed what a run is fed: a tensor on the host with its data, or one on the GPU
+ * @property {string} type
+ * @property {number[]} dims
+ * @property {ArrayBuffer | import('../net/pieces.js').Incoming | string[]} [data]
+ * @property {Remote} [remote]
+ */
+
+/** Sets of memory whose bind groups a replay keeps. */
+const BOUND = 8;
+
+/** @param {{name: string}[]} seen */
+const namesOf = (seen) => seen.map(({ name }) => name);
+
+/** @param {string[]} some @param {string[]} others */
+const isSame = (some, others) => some.length === others.length && some.every((name) => others.includes(name));
+
+/**
+ * @typedef {object} Fitting
+ * @property {(replay: Replay, feeds: Record<string, Fed>) => boolean} fits
+ * @property {(replay: Replay, feeds: Record<string, Fed>, values: number[]) => boolean} addRooms adds the rows that memory has to the sizes
+ * @property {(replay: Replay, feeds: Record<string, Fed>, values: number[]) => boolean} mayWrite
+ */
+
+/** Nothing is brought into other memory first. @type {Fitting} */
+const asItIs = { fits: fitsMemory, addRooms, mayWrite };
+
+/**
+ * The open sizes with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {string[] | null} fetches null: all
+ * @param {number} outputs how many the model has
+ * @param {string[]} stay outputs that stay on the GPU
+ * @param {Fitting} fitting what the memory of inputs has to be like
+ * @returns {number[] | null}
+ */
+export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs) {
+  const { live, uploads, unread, downloads, inputs, sizes } = replay;
+  const given = [...uploads, ...unread, ...inputs];
+  const staying = namesOf([...replay.outputs, ...replay.kept]);
+  const made = [...namesOf(downloads), ...staying];
+  const same = live && given.length === Object.keys(feeds).length
+    && given.every(({ name, type }) => feeds[name]?.type === type)
+    && inputs.every(({ name }) => feeds[name].remote) && [...uploads, ...unread].every(({ name }) => !feeds[name].remote)
+    && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
+  if (!same || !hasValues(replay, feeds) || !fitting.fits(replay, feeds)) return null;
+  const dims = given.map(({ name }) => feeds[name].dims);
+  if (sizes) {
+    return bind(sizes, given, dims, (values) => (
+      addNumbers(sizes, feeds, values) && fitting.addRooms(replay, feeds, values) && fitting.mayWrite(replay, feeds, values)));
+  }
+  const equal = given.every((seen, i) => (
+    seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
+  return equal && fitting.mayWrite(replay, feeds, []) ? [] : null;
+}
+
+/**
+ * Why plans that are for some values of inputs do not run these feeds; empty where it is not for the values.
+ * @param {Replay[]} replays
+ * @param {Record<string, Fed>} feeds
+ */
+export function otherValues(replays, feeds) {
+  if (!replays.every((replay) => replay.values?.length && !hasValues(replay, feeds))) return '';
+  const names = [...new Set(replays.flatMap(({ values = [] }) => namesOf(values)))];
+  const given = names.map((name) => `${name} = ${integersOf(feeds[name])?.join(', ') ?? 'other values'}`);
+  return `the plan is for other values of its inputs than ${given.join('; ')}`;
+}
+
+/**
+ * Whether inputs have the values that the plan is for.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ */
+function hasValues({ values = [] }, feeds) {
+  return values.every(({ name, bytes }) => {
+    const { data } = feeds[name] ?? {};
+    if (!(data instanceof ArrayBuffer) || data.byteLength !== bytes.length) return false;
+    const given = new Uint8Array(data);
+    return bytes.every((byte, i) => byte === given[i]);
+  });
+}
+
+/**
+ * How many rows that is: one number for each element of the input, or just one; null where its elements are not here.
+ * @param {Rows} rows
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values of the open sizes
+ */
+export function rowsOf({ input, offset, expression }, { sizes }, feeds, values) {
+  const { expressions } = /** @type {import('./sizes.js').Sizes} */ (sizes ?? { expressions: [] });
+  const base = expression < 0 ? offset : evaluate(expressions[expression], values);
+  return input ? integersOf(feeds[input])?.map((element) => element + base) ?? null : [base];
+}
+
+/**
+ * Whether the rows that are written over count for nobody.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values
+ */
+function mayWrite(replay, feeds, values) {
+  return replay.kept.every(({ input, first, axis }) => {
+    if (!first) return true;
+    const rows = rowsOf(first, replay, feeds, values);
+    const remote = /** @type {Remote} */ (feeds[input].remote);
+    return rows && remote.dims[axis] === feeds[input].dims[axis] && isFree(remote, Math.min(...rows));
+  });
+}
+
+/**
+ * Whether each input on the GPU has memory of its own, of the kind that the plan expects and on its device, not on one that was lost.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ */
+function fitsMemory({ device, inputs, kept }, feeds) {
+  const memories = inputs.map(({ name }) => /** @type {Remote} */ (feeds[name].remote).memory);
+  return new Set(memories).size === memories.length && inputs.every(({ name }, i) => {
+    const grown = kept.find(({ input, room }) => input === name && room >= 0);
+    const { room, device: owner = device } = memories[i];
+    return owner === device && (grown ? room?.axis === grown.axis : !room);
+  });
+}
+
+/**
+ * Add the rows that memory has to the sizes; false where there is no room for what is appended.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values
+ */
+function addRooms({ kept, sizes }, feeds, values) {
+  return kept.filter(({ room }) => room >= 0).every(({ input, axis, scaled, room }) => {
+    const { expressions } = /** @type {import('./sizes.js').Sizes} */ (sizes);
+    const remote = /** @type {Remote} */ (feeds[input].remote);
+    const rows = remote.memory.room?.rows ?? 0;
+    if (values[room] !== undefined && values[room] !== rows) return false;
+    values[room] = rows;
+    return evaluate(expressions[scaled[axis]], values) <= rows && isLongest(remote);
+  });
+}
+
+/**
+ * Dimensions and bytes of a tensor in a run for which the expressions have these values.
+ * @param {Seen} seen
+ * @param {number[]} numbers
+ */
+function sized({ name, dims, scaled, bits, most = Infinity }, numbers) {
+  const made = scaled.length ? dims.map((dim, axis) => (scaled[axis] < 0 ? dim : numbers[scaled[axis]])) : dims;
+  const nbytes = Math.ceil((made.reduce((product, dim) => product * dim, 1) * bits) / 8);
+  if (!(nbytes >= 0 && nbytes <= most)) throw new Error(`the plan is damaged: '${name}' would be [${made}]`);
+  return { dims: made, nbytes };
+}
+
+/**
+ * The memory of each input and output on the GPU; null where some is missing.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} numbers
+ * @param {Tensors | null} tensors
+ * @param {Memory[]} spares
+ * @returns {Map<number, Memory> | null} by slot
+ */
+function memoryOf({ inputs, outputs }, feeds, numbers, tensors, spares) {
+  /** @type {Map<number, Memory>} */
+  const found = new Map();
+  for (const { name, slot } of inputs) found.set(slot, /** @type {Remote} */ (feeds[name].remote).memory);
+  const taken = [];
+  for (const output of outputs) {
+    const memory = /** @type {Tensors} */ (tensors).memoryFor(sized(output, numbers).nbytes, spares);
+    if (!memory) {
+      spares.push(...taken);
+      return null;
+    }
+    taken.push(memory);
+    found.set(output.slot, memory);
+  }
+  return found;
+}
+
+/**
+ * The commands with bind groups for this memory; those for the sets that were used last are kept.
+ * @param {Replay} replay
+ * @param {Map<number, Memory>} memory by slot
+ * @returns {Command[]}
+ */
+function boundTo(replay, memory) {
+  if (!memory.size) return /** @type {Command[]} */ (replay.commands);
+  replay.bound ??= new Map();
+  const key = [...memory.values()].map(({ id }) => id).join();
+  const made = replay.bound.get(key)
+    ?? filled(replay.device, replay.commands, (slot) => /** @type {Memory} */ (memory.get(slot)).buffer);
+  replay.bound.delete(key);
+  replay.bound.set(key, made);
+  if (replay.bound.size > BOUND) replay.bound.delete(/** @type {string} */ (replay.bound.keys().next().value));
+  return made;
+}
+
+/**
+ * @typedef {object} Prepared a run that is not queued yet
+ * @property {Replay} replay
+ * @property {Command[]} commands
+ * @property {import('./staging.js').Write[]} writes
+ * @property {number[]} numbers what the grids count
+ * @property {{name: string, tensor: Remote}[]} staying tensors that it leaves on the GPU
+ */
+
+/**
+ * What a run of `feeds` does; null where there is no memory for what stays on the GPU. Tensors that stay are claimed at once,
+ * so that the next run sees them.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values of its open sizes
+ * @param {Tensors | null} tensors null where nothing stays on the GPU
+ * @param {Memory[]} spares
+ * @returns {Prepared | null}
+ */
+export function prepare(replay, feeds, values, tensors, spares) {
+  const { sizes } = replay;
+  const numbers = sizes ? sizes.expressions.map((expression) => evaluate(expression, values)) : [];
+  for (const { grid, scaled, most } of replay.grids ?? []) {
+    const made = grid.map((n, axis) => (scaled[axis] < 0 ? n : numbers[scaled[axis]]));
+    if (!(made[0] * made[1] * made[2] <= most)) throw new Error(`the plan is damaged: ${made} workgroups`);
+  }
+  const memory = memoryOf(replay, feeds, numbers, tensors, spares);
+  if (!memory) return null;
+  const staying = [
+    ...replay.outputs.map((seen) => ({ seen, at: /** @type {Memory} */ (memory.get(seen.slot)) })),
+    ...replay.kept.map((seen) => ({ seen, at: /** @type {Remote} */ (feeds[seen.input].remote).memory })),
+  ].map(({ seen, at }) => ({ name: seen.name, tensor: hold(tensors, seen, numbers, at) }));
+  replay.kept.forEach(({ end }, i) => {
+    const rows = end && rowsOf(end, replay, feeds, values);
+    if (rows) staying[replay.outputs.length + i].tensor.counted = Math.max(...rows);
+  });
+  return { replay, commands: boundTo(replay, memory), writes: writesOf(replay, feeds, numbers), numbers, staying };
+}
+
+/**
+ * Run `feeds`; null as `prepare` is.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} values
+ * @param {Tensors | null} tensors
+ * @param {Memory[]} spares
+ * @returns {Promise<Record<string, any>> | null}
+ */
+export function run(replay, feeds, values, tensors, spares) {
+  const prepared = prepare(replay, feeds, values, tensors, spares);
+  return prepared && finish(prepared, tensors);
+}
+
+/**
+ * Run what is prepared: everything up to the submit at once, where it need not wait.
+ * @param {Prepared} prepared
+ * @param {Tensors | null} tensors
+ * @returns {Promise<Record<string, any>>}
+ */
+export async function finish(prepared, tensors) {
+  const { replay, commands, writes, numbers, staying } = prepared;
+  const reads = readsOf(prepared);
+  activity.replays += 1;
+  isLost(replay.device);
+  try {
+    const read = await play(replay.device, commands, writes, reads, numbers);
+    if (staying.length && isLost(replay.device)) throw new Error('the device was lost, and the tensors on it');
+    return results(prepared, reads, read, tensors);
+  } catch (error) {
+    for (const { tensor } of staying) tensors?.dispose(tensor.number);
+    throw error;
+  }
+}
+
+/** What a run reads back. @param {Prepared} prepared */
+export function readsOf({ replay, numbers }) {
+  return replay.downloads.map((place) => ({ ...place, ...sized(place, numbers) }));
+}
+
+/**
+ * The tensor of an output that stays on the GPU.
+ * @param {Tensors | null} tensors
+ * @param {Seen} seen
+ * @param {number[]} numbers
+ * @param {Memory} memory
+ */
+function hold(tensors, seen, numbers, memory) {
+  const { dims, nbytes } = sized(seen, numbers);
+  if (nbytes > memory.buffer.size) throw new Error(`the plan is damaged: '${seen.name}' would be [${dims}]`);
+  return /** @type {Tensors} */ (tensors).made(seen.type, dims, memory);
+}
+
+/**
+ * What a run answers. Tensors without elements do not stay: they are results on the host.
+ * @param {Prepared} prepared
+ * @param {{name: string, type: string, dims: number[]}[]} reads
+ * @param {ArrayBuffer[]} read the bytes of each
+ * @param {Tensors | null} tensors
+ */
+export function results({ staying }, reads, read, tensors) {
+  return Object.fromEntries([
+    ...reads.map(({ name, type, dims }, i) => [name, { type, dims, data: read[i] }]),
+    ...staying.map(({ name, tensor: { number, type, dims, memory } }) => {
+      if (!dims.includes(0)) return [name, { kind: 'gpu', type, dims, gpu: number, buffer: visible(memory) }];
+      tensors?.dispose(number);
+      return [name, { type, dims, data: new ArrayBuffer(0) }];
+    }),
+  ]);
+}
+
+/**
+ * What is uploaded for a run, parameters first.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {number[]} numbers
+ */
+function writesOf({ uploads, numbers: made, sizes }, feeds, numbers) {
+  const writes = uploads.map((place) => ({ ...place, ...sized(place, numbers) })).filter(({ nbytes }) => nbytes)
+    .map(({ name, buffer, offset, nbytes }) => (
+      { buffer, offset, nbytes, data: /** @type {ArrayBuffer} */ (feeds[name].data), dataOffset: 0 }));
+  for (const { buffer, offset, ...elements } of made) {
+    const data = packed(elements, numbers);
+    writes.push({ buffer, offset, nbytes: data.byteLength, data, dataOffset: 0 });
+  }
+  if (sizes?.buffer) {
+    const data = patched(sizes, numbers);
+    writes.unshift({ buffer: sizes.buffer, offset: 0, nbytes: data.byteLength, data, dataOffset: 0 });
+  }
+  return writes;
+}

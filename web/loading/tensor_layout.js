@@ -1,0 +1,130 @@
+// @ts-check
+/**
+ * Where a model file has its tensors, computed from its end. A graph lists inputs, outputs and types of values after its tensors,
+ * and torch.onnx lists the tensors' types there, too, in the order of the file. A tensor's bytes before its elements follow from its
+ * name and type, and so do all places: what lies between large tensors can be asked for at once, where a reader of one header after
+ * the other waits for each. Where sizes do not add up to the byte, nothing is told.
+ * Source: protobuf.dev, "Encoding"; onnx.proto.
+ */
+
+import { varint } from '../onnx/scanner.js';
+
+/** @typedef {import('../onnx/scanner.js').Segment} Segment */
+/** @typedef {{at: number, head: Uint8Array<ArrayBuffer>, end: number}} Place of a tensor: `head` is before the elements, `end` after them. */
+
+/** A graph's fields: the first that comes after its tensors, and the types of values. */
+const AFTER = 10;
+const TYPES = 13;
+
+/** Tags of a graph's tensors, and of its outputs. */
+const TENSOR = 0x2a;
+const OUTPUT = 0x62;
+
+/** How often a byte is taken for the first output's tag, where fields of a graph's end follow. */
+const TRIES = 8;
+
+/** Bits of an element by TensorProto.DataType; those of strings are not known. @type {Record<number, number>} */
+const BITS = {
+  1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16, 17: 8, 18: 8, 19: 8,
+  20: 8, 21: 4, 22: 4, 23: 4, 24: 8,
+};
+
+/** @typedef {{field: number, value: number, begin: number}} Field of texts and messages `value` is the end of the content */
+
+/**
+ * The fields of a message of numbers, texts and messages, in order; null where it is no such message.
+ * @param {Uint8Array} data
+ * @param {number} at
+ * @param {number} end
+ */
+function fieldsOf(data, at, end) {
+  /** @type {Field[]} */
+  const found = [];
+  while (at < end) {
+    const tag = varint(data, at);
+    const number = tag && varint(data, tag[1]);
+    if (!tag || !number || (tag[0] % 8 !== 0 && tag[0] % 8 !== 2)) return null;
+    const [value, begin] = number;
+    const isText = tag[0] % 8 === 2;
+    at = isText ? begin + value : begin;
+    found.push({ field: Math.floor(tag[0] / 8), value: isText ? at : value, begin });
+  }
+  return at === end ? found : null;
+}
+
+/**
+ * The fields of the message that is field `number` of another.
+ * @param {Uint8Array} data
+ * @param {Field[] | null} fields
+ * @param {number} number
+ */
+function within(data, fields, number) {
+  const found = fields?.find(({ field }) => field === number);
+  return found ? fieldsOf(data, found.begin, found.value) : null;
+}
+
+/**
+ * The bytes of a tensor before its elements, as protobuf's own writers have them, and how many the elements take; null where the
+ * ValueInfoProto `value` is not of a tensor of known sizes.
+ * @param {Uint8Array} data
+ * @param {Field} value
+ */
+function headOf(data, value) {
+  const info = fieldsOf(data, value.begin, value.value);
+  const name = info?.find(({ field }) => field === 1);
+  const tensor = within(data, within(data, info, 2), 1);
+  const type = tensor?.find(({ field }) => field === 1)?.value ?? 0;
+  const shape = within(data, tensor, 2);
+  const dims = shape?.map((dim) => within(data, [dim], dim.field)?.find(({ field }) => field === 1)?.value ?? NaN);
+  const nbytes = Math.ceil((dims ?? [NaN]).reduce((product, dim) => product * dim, BITS[type] ?? NaN) / 8);
+  if (!name || !dims || Number.isNaN(nbytes)) return null;
+  const text = data.subarray(name.begin, name.value);
+  const before = [...dims.flatMap((dim) => [0x08, ...number(dim)]), 0x10, ...number(type), 0x42, ...number(text.length), ...text];
+  const raw = [0x4a, ...number(nbytes)];
+  return { head: new Uint8Array([TENSOR, ...number(before.length + raw.length + nbytes), ...before, ...raw]), nbytes };
+}
+
+/** The bytes of a number. @param {number} value */
+function number(value) {
+  const bytes = [];
+  for (; value >= 0x80; value = Math.floor(value / 128)) bytes.push((value % 128) | 0x80);
+  return [...bytes, value];
+}
+
+/**
+ * The tensors of a graph, in the order of the file; null where its end does not tell.
+ * @param {Segment} tail the file's last bytes
+ * @param {{end: number, tensors: number}} graph where it ends, and where its first tensor is
+ * @returns {Place[] | null}
+ */
+export function placesOf({ at: base, bytes: data }, { end, tensors }) {
+  for (let tries = 0, at = end - base; tries < TRIES && at > 0;) {
+    at = data.lastIndexOf(OUTPUT, at - 1); // or the same letter in a name
+    const fields = at < 0 ? null : fieldsOf(data, at, end - base);
+    if (!fields?.every(({ field }) => field > AFTER)) continue;
+    tries += 1;
+    const found = followed(fields.filter(({ field }) => field === TYPES), tensors, base + at);
+    if (found) return found;
+  }
+  return null;
+
+  /**
+   * Tensors of these types, one after the other, up to where the fields of a graph's end begin.
+   * @param {Field[]} types
+   * @param {number} at
+   * @param {number} output the place of the first output
+   */
+  function followed(types, at, output) {
+    /** @type {Place[]} */
+    const places = [];
+    for (const type of types) {
+      const made = headOf(data, type);
+      if (!made) return null;
+      places.push({ at, head: made.head, end: at + made.head.length + made.nbytes });
+      at = places[places.length - 1].end;
+      if (at < base || data[at - base] === TENSOR) continue;
+      return at <= output && fieldsOf(data, at - base, end - base)?.every(({ field }) => field >= AFTER) ? places : null;
+    }
+    return null;
+  }
+}

@@ -1,0 +1,313 @@
+// @ts-check
+/**
+ * Tells, while a model file passes, what a reader of its graph, and who plans it, will look at: everything but the elements of
+ * large tensors.
+ * Nothing is judged: where a file makes no sense, no more of it is kept, and whoever reads it finds out.
+ * Source: protobuf.dev, "Encoding"; onnx.proto.
+ */
+
+/** Bytes from which on a tensor's elements are not kept, unless they may be folded. */
+const LARGE = 1 << 16;
+
+/**
+ * Who plans folds values of up to 64 KB (`HEAVY` in pyruntime/compiler/constants.py), say a mask of one byte an element. What it is made
+ * from has so many elements, of four bytes, or of eight where its type is one of these: int64, double, uint64, complex64.
+ */
+const FOLDED = 1 << 16;
+const WIDE = [7, 11, 13, 14];
+
+/** Most bytes that are kept of tensors for that reason alone. */
+const MOST_FOLDED = 8 << 20;
+
+/** Bytes of the file's head, by which files of other kinds are told. */
+const HEAD = 512;
+
+/** Bytes of a tag and a length, or of a tag and a number, at most. */
+const LONGEST = 20;
+
+/** Most bytes that are kept. */
+const MOST = 64 << 20;
+
+/**
+ * Messages on the way to tensors: the fields that are messages, by number, and those that are not kept where they are large.
+ * @typedef {{messages: Record<number, string>, large: readonly number[]}} Kind
+ * @type {Record<string, Kind>}
+ */
+const KINDS = {
+  model: { messages: { 7: 'graph', 25: 'function' }, large: [20] },
+  graph: { messages: { 1: 'node', 5: 'tensor', 15: 'sparse' }, large: [] },
+  node: { messages: { 5: 'attribute' }, large: [] },
+  attribute: { messages: { 5: 'tensor', 6: 'graph', 10: 'tensor', 11: 'graph', 22: 'sparse', 23: 'sparse' }, large: [] },
+  sparse: { messages: { 1: 'tensor', 2: 'tensor' }, large: [] },
+  function: { messages: { 7: 'node', 11: 'attribute' }, large: [] },
+  tensor: { messages: {}, large: [4, 5, 7, 9, 10, 11] },
+};
+
+/** The tags of an attribute's numbers and texts, of which there may be millions. */
+const [ELEMENT_FLOAT, ELEMENT_INT, ELEMENT_TEXT] = [7 << 3 | 5, 8 << 3, 9 << 3 | 2];
+
+/** A tensor's field that has its type, and a graph's that has a tensor. */
+const TYPE = 2;
+const GRAPHS_TENSOR = 5;
+
+const NOTHING = new Uint8Array();
+
+/** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Segment Bytes of the file from `at` on. */
+
+export class Scanner {
+  /** What is kept, in the order of the file. @type {Segment[]} */
+  segments = [];
+  /** Bytes kept. */
+  nbytes = 0;
+  /** The place of the next byte. */
+  at = 0;
+  /** Whether no more of it is kept, of whatever comes. */
+  isBroken = false;
+  /** Whether that is because what came is no part of a model. */
+  isSenseless = false;
+  /** Bytes to come that are kept, then bytes that are not, before the next field. */
+  #keep = 0;
+  #pass = 0;
+  /** The beginning of a field, cut off by the end of a chunk. */
+  #rest = NOTHING;
+  /** @type {{kind: Kind, end: number, type?: number}[]} */
+  #within;
+  /** Bytes kept because they may be folded. */
+  #folded = 0;
+  /** @type {Uint8Array<ArrayBuffer>[]} */
+  #parts = [];
+  #begin = 0;
+  /** Whether all nodes of the graph have been seen, as far as they stand in front of its tensors, where writers put them. */
+  hasAllNodes = false;
+  /** The graph, once it is known where that ends; `tensors` is the place of its first tensor. @type {{end: number, tensors: number} | null} */
+  graph = null;
+
+  /** @param {number} [size] of the file, where it is known for certain */
+  constructor(size = Infinity) {
+    this.#within = [{ kind: KINDS.model, end: size }];
+  }
+
+  /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
+  push(chunk) {
+    if (this.isBroken) {
+      this.at += chunk.length;
+      return;
+    }
+    let from = 0;
+    let at = 0;
+    while (at < chunk.length && !this.isBroken) {
+      if (this.#keep) {
+        const step = Math.min(this.#keep, chunk.length - at);
+        this.#keep -= step;
+        at += step;
+      } else if (this.#pass) {
+        this.#close(chunk.subarray(from, at), at);
+        const step = Math.min(this.#pass, chunk.length - at);
+        this.#pass -= step;
+        at += step;
+        from = at;
+        this.#begin = this.at + at;
+      } else {
+        at = this.#elements(chunk, at);
+        if (at < chunk.length) at += this.#field(chunk, at);
+      }
+    }
+    if (this.isBroken) this.#close(chunk.subarray(from), chunk.length);
+    else if (at > from) this.#parts.push(chunk.slice(from, at));
+    this.at += chunk.length;
+  }
+
+  /** How many of the next bytes are not looked at; 0 where what comes cannot be read either. */
+  get passing() {
+    return this.isBroken || this.#keep ? 0 : this.#pass;
+  }
+
+  /** Go on behind the bytes that are not looked at. */
+  skip() {
+    this.#close(NOTHING, 0);
+    this.at += this.#pass;
+    this.#pass = 0;
+    this.#begin = this.at;
+  }
+
+  /** What is kept so far, also of a segment that goes on. @returns {Segment[]} */
+  get kept() {
+    return this.#parts.length ? [...this.segments, { at: this.#begin, bytes: together(this.#parts) }] : this.segments;
+  }
+
+  /** The file is at its end. */
+  end() {
+    this.#close(NOTHING, 0);
+    this.hasAllNodes = true;
+  }
+
+  /**
+   * Keep the elements of an attribute that lie back to back from `at` of the chunk.
+   * @param {Uint8Array} chunk
+   * @param {number} at
+   * @returns {number} where the last one that is all there ends
+   */
+  #elements(chunk, at) {
+    const { kind, end: last } = this.#within[this.#within.length - 1];
+    const tag = chunk[at];
+    if (kind !== KINDS.attribute || this.#rest.length || this.at + at >= last) return at;
+    const end = Math.min(chunk.length, last - this.at, this.#begin - this.at + MOST - this.nbytes);
+    if (tag === ELEMENT_FLOAT) {
+      while (at + 5 <= end && chunk[at] === tag) at += 5;
+    } else if (tag === ELEMENT_INT) {
+      for (let next = at; next < end && chunk[next] === tag;) {
+        next += 1;
+        while (next < end && chunk[next] > 0x7f) next += 1;
+        if (next === end) break;
+        next += 1;
+        at = next;
+      }
+    } else if (tag === ELEMENT_TEXT) {
+      while (at + 2 <= end && chunk[at] === tag && chunk[at + 1] < 0x80 && at + 2 + chunk[at + 1] <= end) at += 2 + chunk[at + 1];
+    }
+    return at;
+  }
+
+  /**
+   * Look at the field that begins at `at` of the chunk, or in what was left of the last one.
+   * @param {Uint8Array} chunk
+   * @param {number} at
+   * @returns {number} how many bytes of the chunk its header takes
+   */
+  #field(chunk, at) {
+    const here = chunk.subarray(at, at + LONGEST);
+    const head = this.#rest.length ? new Uint8Array([...this.#rest, ...here]) : here;
+    const found = headerOf(head);
+    const taken = found ? found.length - this.#rest.length : Math.min(LONGEST, chunk.length - at);
+    if (!found && head.length >= LONGEST) this.#break();
+    this.#rest = found ? NOTHING : head.slice();
+    if (found) this.#enter(found, this.at + at + taken);
+    return taken;
+  }
+
+  /**
+   * Decide about a field.
+   * @param {{field: number, wire: number, size: number, value: number, length: number}} header
+   * @param {number} begin of its content
+   */
+  #enter({ field, wire, size, value, length }, begin) {
+    const within = this.#within;
+    while (within.length > 1 && begin > within[within.length - 1].end) within.pop();
+    const message = within[within.length - 1];
+    const { kind, end } = message;
+    if (begin + size > end || (wire !== 0 && wire !== 1 && wire !== 2 && wire !== 5)) {
+      this.#break();
+      return;
+    }
+    if (within.length === 2 && kind === KINDS.graph && field === GRAPHS_TENSOR) {
+      this.graph ??= { end, tensors: begin - length };
+      this.hasAllNodes = true;
+    }
+    const inner = wire === 2 && size > LARGE ? kind.messages[field] : undefined;
+    if (inner) {
+      within.push({ kind: KINDS[inner], end: begin + size });
+    } else if (wire === 2 && size > LARGE && kind.large.includes(field) && !this.#isFolded(message, size)) {
+      this.#keep = Math.max(0, HEAD - begin);
+      this.#pass = size - this.#keep;
+    } else {
+      if (kind === KINDS.tensor && field === TYPE) message.type = value;
+      this.#keep = size;
+      if (this.nbytes + begin + size - this.#begin > MOST) this.isBroken = true;
+    }
+  }
+
+  /**
+   * Whether `size` bytes may be folded, and are kept for that.
+   * @param {{kind: Kind, type?: number}} message
+   * @param {number} size
+   */
+  #isFolded({ kind, type = 0 }, size) {
+    const most = Math.min(FOLDED * (WIDE.includes(type) ? 8 : 4), MOST_FOLDED - this.#folded);
+    if (kind !== KINDS.tensor || size > most) return false;
+    this.#folded += size;
+    return true;
+  }
+
+  #break() {
+    this.isBroken = true;
+    this.isSenseless = true;
+  }
+
+  /** End a segment with `last`, bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
+  #close(last, at) {
+    const bytes = together([...this.#parts, last]);
+    this.#parts = [];
+    if (!bytes.length) return;
+    this.segments.push({ at: this.#begin, bytes });
+    this.nbytes += bytes.length;
+    this.#begin = this.at + at;
+  }
+}
+
+/** @param {Uint8Array[]} parts */
+function together(parts) {
+  const bytes = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let to = 0;
+  for (const part of parts) {
+    bytes.set(part, to);
+    to += part.length;
+  }
+  return bytes;
+}
+
+/** @param {Uint8Array} data @param {number} at @returns {[number, number] | null} the number, and where it ends */
+export function varint(data, at) {
+  let value = 0;
+  for (let scale = 1; at < data.length; scale *= 128) {
+    const byte = data[at++];
+    value += (byte & 0x7f) * scale;
+    if (byte < 0x80) return [value, at];
+  }
+  return null;
+}
+
+/**
+ * A field's number, wire type, the size of its content or its value, and the length of what is before; null where it is not all
+ * there.
+ * @param {Uint8Array} data
+ */
+export function headerOf(data) {
+  const tag = varint(data, 0);
+  if (!tag) return null;
+  const [field, wire] = [Math.floor(tag[0] / 8), tag[0] % 8];
+  if (wire === 1 || wire === 5) return { field, wire, size: wire === 1 ? 8 : 4, value: 0, length: tag[1] };
+  const number = varint(data, tag[1]);
+  if (!number) return null;
+  return { field, wire, size: wire === 2 ? number[0] : 0, value: number[0], length: number[1] };
+}
+
+/**
+ * The segment around `at`; null where it is in none.
+ * @param {Segment[]} segments ascending, apart
+ * @param {number} at
+ * @returns {Segment | null}
+ */
+export function around(segments, at) {
+  let [low, high] = [0, segments.length - 1];
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const segment = segments[middle];
+    if (at < segment.at) high = middle - 1;
+    else if (at >= segment.at + segment.bytes.length) low = middle + 1;
+    else return segment;
+  }
+  return null;
+}
+
+/**
+ * `length` bytes at `at`, without a copy; null where no segment has them all.
+ * @param {Segment[]} segments ascending, apart
+ * @param {number} at
+ * @param {number} length
+ * @returns {Uint8Array | null}
+ */
+export function partOf(segments, at, length) {
+  const segment = length ? around(segments, at) : { at, bytes: new Uint8Array() };
+  if (!segment || at + length > segment.at + segment.bytes.length) return null;
+  return segment.bytes.subarray(at - segment.at, at - segment.at + length);
+}

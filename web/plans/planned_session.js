@@ -1,0 +1,197 @@
+// @ts-check
+/**
+ * Opens sessions over compiled models, without Python: plans of the page's, and those that are kept.
+ */
+
+import { unlessAborted } from '../api/aborting.js';
+import { started } from '../api/client.js';
+import { chosenDevice, env, version } from '../api/env.js';
+import { inWorker } from '../api/port.js';
+import { readPlan, Refused } from './plan.js';
+import { Program } from './program.js';
+import { StandaloneClient } from './standalone.js';
+
+const LIMITS = /** @type {const} */ ([
+  'maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize', 'maxUniformBufferBindingSize',
+  'maxComputeWorkgroupsPerDimension', 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX',
+  'maxComputeWorkgroupStorageSize']);
+
+/** Milliseconds between questions for an adapter, while the browser's GPU process may be starting. */
+const PAUSES = [50, 100, 200, 200, 400];
+
+/** @typedef {{device: GPUDevice, vendor: string, adapter: import('../pyruntime.js').AdapterInfo}} Opened */
+
+/** The device of all compiled models. @type {Promise<Opened> | undefined} */
+let opened;
+
+/** @returns {Promise<GPUAdapter>} */
+async function findAdapter() {
+  for (const pause of [...PAUSES, 0]) {
+    const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+    if (adapter) return adapter;
+    if (!navigator.gpu || !pause) break;
+    await new Promise((resolve) => { setTimeout(resolve, pause); });
+  }
+  throw new Refused('this browser has no adapter');
+}
+
+/** @returns {Promise<Opened>} */
+async function openDevice() {
+  const adapter = await findAdapter();
+  const features = /** @type {GPUFeatureName[]} */ (['subgroups', 'shader-f16'].filter((name) => adapter.features.has(name)));
+  const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, Number(adapter.limits[name])]));
+  const device = await adapter.requestDevice({ requiredLimits, requiredFeatures: features });
+  device.lost.then(() => { opened = undefined; });
+  const { vendor, architecture, device: name, description } = adapter.info;
+  return { device, vendor: vendor.toLowerCase(), adapter: { vendor, architecture, device: name, description } };
+}
+
+function device() {
+  opened ??= openDevice();
+  opened.catch(() => { opened = undefined; });
+  return opened;
+}
+
+/**
+ * Why a session with these options needs Python from its beginning; null where it does not.
+ * @param {any} options
+ * @param {boolean} same whether the plan was made for these options
+ */
+function wantsPython({ executionProviders, preferredOutputLocation, enableProfiling, extra, logId, logSeverityLevel, ...rest }, same) {
+  const providers = executionProviders?.map((/** @type {any} */ p) => p?.name ?? p);
+  if (executionProviders?.some((/** @type {any} */ p) => p?.device) || chosenDevice()) return 'a GPUDevice is given';
+  if (providers?.length && providers[0] !== 'webgpu') return `the first execution provider is '${providers[0]}'`;
+  const stay = preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
+  if (stay && !same) return 'outputs stay on the GPU';
+  if (stay && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
+  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects)/.test(JSON.stringify(extra ?? {})) ? 'runs are to be watched' : null;
+  if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
+  const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });
+  const wanted = others.filter((name) => name !== 'pyruntime.host_work' && name !== 'plan');
+  return wanted.length ? `the plan is for other options (${wanted.join(', ')})` : null;
+}
+
+/** @param {string | Blob | ArrayBuffer} source @param {AbortSignal} [signal] */
+async function planBytes(source, signal) {
+  if (source instanceof ArrayBuffer) return source;
+  if (source instanceof Blob) return source.arrayBuffer();
+  const { fetchAll } = await import('../net/stream.js');
+  return (await fetchAll(source, { signal })).arrayBuffer();
+}
+
+/**
+ * @typedef {object} Wanted
+ * @property {import('../api/protocol.js').CreateArguments} create
+ * @property {(event: import('../pyruntime.js').ProgressEvent) => void} onProgress
+ * @property {AbortSignal} [signal]
+ */
+
+/**
+ * Where a file is that the model keeps weights in: what was given, else beside the model.
+ * @param {string} path
+ * @param {import('../api/protocol.js').CreateArguments} create
+ */
+function sourceOf(path, { model, externalData }) {
+  const given = externalData.find((file) => file.path === path);
+  if (given) return given.data;
+  if (typeof model !== 'string' || !/^https?:/.test(model)) throw new Refused(`the model's file '${path}' was not given`);
+  const folder = new URL('.', model).href;
+  const { href } = new URL(path.split('/').map(encodeURIComponent).join('/'), folder);
+  if (!href.startsWith(folder)) throw new Refused(`the model's file '${path}' is not in ${folder}`);
+  return href;
+}
+
+/**
+ * A session's client over the plan in `file`.
+ * @param {ArrayBuffer} file
+ * @param {Opened} there
+ * @param {Wanted} wanted
+ * @param {Record<string, string>} [tags] strong ETags of the model's files
+ */
+async function start(file, there, { create, onProgress, signal }, tags) {
+  const began = performance.now();
+  const read = await readPlan(file, { version, ...there });
+  const program = new Program(there.device, read, there.adapter);
+  onProgress({ phase: 'model', status: 'begin' });
+  const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
+    onProgress({ phase: 'model', status: 'progress', loaded, total }));
+  const files = read.header.files.map(({ path }) => sourceOf(path, create));
+  await program.prepare([create.model, ...files], report, signal, tags);
+  const ms = performance.now() - began;
+  program.timings.create_ms = ms;
+  onProgress({ phase: 'model', status: 'end', ms });
+  const { inputs, outputs, decoder, programs } = read.header;
+  const stay = programs.some((one) => one.inputs.length + one.outputs.length);
+  const housing = stay ? new (await import('./bound_caches.js')).Housing(there.device) : null;
+  const owner = new StandaloneClient(program, create, housing);
+  return { owner, info: { handle: owner.handle, inputs, outputs, decoder } };
+}
+
+/**
+ * The session that `work` makes; null where it does not, which the console says why.
+ * @param {() => ReturnType<typeof start>} work
+ * @param {AbortSignal} [signal]
+ * @param {(error: unknown) => void} [refused]
+ */
+async function unlessRefused(work, signal, refused) {
+  signal?.throwIfAborted();
+  try {
+    return await unlessAborted(work(), signal, ({ owner }) => { owner.call('release', {}); });
+  } catch (error) {
+    if (signal?.aborted) throw signal.reason;
+    refused?.(error);
+    console.info(`pyruntime: the plan is not used, Python plans: ${/** @type {Error} */ (error).message}`);
+    return null;
+  }
+}
+
+/**
+ * A session over what an earlier one has left in `place`; null where there is nothing that does.
+ * @param {import('./caching.js')} keeping
+ * @param {string} place
+ * @param {Wanted} wanted
+ */
+async function fromKept({ find, forget }, place, wanted) {
+  const found = await find(place).catch(() => []);
+  if (!found.length) return null;
+  /** @type {import('./plan_cache.js').Kept | undefined} */
+  let kept;
+  return unlessRefused(async () => {
+    const there = await device();
+    const same = (/** @type {any} */ other) => JSON.stringify(Object.entries(other).sort()) === JSON.stringify(Object.entries(there.adapter).sort());
+    const ours = found.filter(({ version: by }) => by === version);
+    if (!ours.length) throw new Refused(`the kept one is of pyruntime ${found[0].version}, and this is ${version}`);
+    kept = ours.find(({ adapter }) => same(adapter));
+    if (!kept) throw new Refused('the kept one is for another adapter');
+    const file = await kept.read();
+    if (!file) throw new Refused('the kept one cannot be read');
+    return start(file, there, wanted, kept.tags);
+  }, wanted.signal, () => { if (kept) forget(place, kept).catch(() => {}); });
+}
+
+/**
+ * `made`: a session's client over a plan, that of the page or one that is kept; null where there is none that does, which the
+ * console says why. `keeping`: what has new plans kept.
+ * @param {string | Blob | ArrayBuffer | undefined} plan
+ * @param {boolean | 'write'} keep whether plans are kept; true: also looked for among those
+ * @param {import('../api/protocol.js').CreateArguments} create
+ * @param {any} options as the page gave them
+ * @param {(event: import('../pyruntime.js').ProgressEvent) => void} [onProgress]
+ * @param {AbortSignal} [signal]
+ */
+export async function open(plan, keep, create, options, onProgress = () => {}, signal) {
+  const { onProgress: _, signal: __, externalData: ___, keepPlan: ____, ...rest } = options;
+  const wanted = { create, onProgress, signal };
+  const kept = keep && !wantsPython(rest, true) ? await import('./caching.js') : null;
+  const may = kept?.permission();
+  const place = await kept?.placeOf(create.model, create.options, create.externalData);
+  const keeping = (/** @type {any} */ owner, /** @type {number} */ handle) => (
+    kept && place && may ? new kept.Keeper(owner, handle, place, may) : null);
+  const given = plan && await unlessRefused(async () => {
+    const reason = wantsPython(rest, false);
+    if (reason) throw new Refused(reason);
+    const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
+    return start(file, there, wanted);
+  }, signal);
+  return { made: given || (kept && place && keep === true && await fromKept(kept, place, wanted)), keeping };
+}

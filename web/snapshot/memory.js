@@ -1,0 +1,158 @@
+// @ts-check
+/**
+ * The picture of Python's memory on its way here: what snapshot.js restores Python from.
+ *
+ * One file has it all: packages for Python's file system, then those runs of bytes of the memory that are not zeros. These go
+ * right to where they belong in the memory that Python will have, but for the lower part: WebAssembly writes there too before
+ * Python is restored, so that part waits.
+ */
+
+/**
+ * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
+ * @property {number} bytes of `memory.gz`, unpacked
+ * @property {number} packages bytes of a bundle of files
+ * @property {number} head bytes of what Pyodide says of the picture, before those of the memory
+ * @property {number} heap bytes of the memory
+ * @property {number} low bytes of the memory that may be in use before Python is restored
+ * @property {[number, number][]} runs of the memory that the file has: offset and length
+ * @property {number} table entries of the function table when it was taken
+ * @property {{path: string, file: string}[]} libraries in the order in which they are loaded
+ * @property {[string, string][]} handles of the dynamic linker: its number, and the library's path
+ */
+
+/** A type of WebAssembly's garbage collection: Python's calls use it where there is one, and the snapshot relies on it. */
+const GC_MODULE = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 95, 1, 120, 0]);
+
+const WASM_PAGE = 1 << 16;
+/** As Pyodide has it. */
+const MOST_WASM_PAGES = 1 << 16;
+
+/** Whether this browser's Python would be like the one that was pictured. Pyodide treats iOS apart. */
+export function snapshotsFit() {
+  const { userAgent = '', platform = '', maxTouchPoints = 0 } = globalThis.navigator ?? {};
+  const ios = /iPad|iPhone|iPod/.test(userAgent) || (platform === 'MacIntel' && maxTouchPoints > 1);
+  return !ios && typeof DecompressionStream !== 'undefined' && WebAssembly.validate(GC_MODULE);
+}
+
+/** @param {string} url @returns {Promise<Response>} */
+async function get(url) {
+  const response = await fetch(url).catch((error) => { throw new Error(`${url}: ${error.message}`); });
+  if (!response.ok || !response.body) throw new Error(`${url}: HTTP status ${response.status}`);
+  return response;
+}
+
+/** Servers that do not know WebAssembly send it as another type, which `compileStreaming` refuses. @param {string} url */
+export function compile(url) {
+  const module = get(url).then(async (response) => (response.headers.get('Content-Type') === 'application/wasm'
+    ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()))).catch((error) => {
+    throw new Error(`${url} cannot be made: ${error.message}`);
+  });
+  module.catch(() => {}); // awaited when it is needed
+  return module;
+}
+
+/**
+ * Read a file into `targets`, one after the other, all of which it must fill.
+ * @param {Response} response whose body is compressed by gzip
+ * @param {Uint8Array[]} targets
+ * @param {() => void} first hears that the first one is full
+ */
+async function fill({ body, url }, targets, first) {
+  let [index, filled, read] = [0, 0, 0];
+  const reader = /** @type {ReadableStream<any>} */ (body).pipeThrough(new DecompressionStream('gzip')).getReader();
+  for (let step = await reader.read(); !step.done; step = await reader.read()) {
+    let block = step.value;
+    read += block.length;
+    while (block.length && index < targets.length) {
+      const target = targets[index];
+      const taken = block.subarray(0, target.length - filled);
+      target.set(taken, filled);
+      filled += taken.length;
+      block = block.subarray(taken.length);
+      if (filled === target.length) [index, filled] = [index + 1, 0];
+      if (index === 1) first();
+    }
+  }
+  const wanted = targets.reduce((sum, { length }) => sum + length, 0);
+  if (read !== wanted) throw new Error(`${url} has ${read} bytes, not ${wanted}`);
+}
+
+/** A picture, all of whose files have been asked for. */
+class Picture {
+  /**
+   * @param {string} folder of the snapshot
+   * @param {string} indexURL of the Pyodide it was taken from
+   */
+  constructor(folder, indexURL) {
+    this.folder = folder;
+    /** Pyodide's own script, the largest. */
+    this.script = import(`${indexURL}pyodide.asm.js`);
+    /** Null where the build took none. */
+    this.manifest = get(`${folder}manifest.json`).then((response) => (
+      /** @type {Promise<Manifest | null>} */ (response.json()))).catch((error) => {
+      throw new Error(`${folder}manifest.json cannot be read: ${error.message}`);
+    });
+    this.main = compile(`${indexURL}pyodide.asm.wasm`);
+    this.memory = this.manifest.then((known) => known && this.#begin(known));
+    for (const promise of [this.script, this.manifest, this.memory]) promise.catch(() => {}); // awaited when they are needed
+  }
+
+  /** @param {Manifest} known */
+  #begin(known) {
+    const { packages, head, heap, low, runs, libraries } = known;
+    const memory = new WebAssembly.Memory({ initial: heap / WASM_PAGE, maximum: MOST_WASM_PAGES });
+    const lower = new Uint8Array(head + low);
+    const bundle = new Uint8Array(packages);
+    const targets = [bundle, lower.subarray(0, head)];
+    for (const [offset, length] of runs) {
+      const below = Math.max(0, Math.min(length, low - offset));
+      if (below) targets.push(lower.subarray(head + offset, head + offset + below));
+      if (below < length) targets.push(new Uint8Array(memory.buffer, offset + below, length - below));
+    }
+    let first = () => {};
+    /** @type {Promise<void>} */
+    const arrived = new Promise((resolve) => {
+      first = resolve;
+    });
+    const filled = this.#fill(targets, first);
+    const bundled = Promise.race([arrived, filled]).then(() => bundle);
+    for (const promise of [filled, bundled]) promise.catch(() => {}); // awaited when they are needed
+    return {
+      memory,
+      /** Files, as `unpack` of snapshot.js takes them. */
+      bundled,
+      /** What Pyodide says of the picture, and the lower part of the memory: all there when `filled`. */
+      lower,
+      filled,
+      libraries: libraries.map(({ path, file }) => ({ path, module: compile(`${this.folder}${file}`) })),
+    };
+  }
+
+  /**
+   * @param {Uint8Array[]} targets
+   * @param {() => void} first
+   */
+  async #fill(targets, first) {
+    // Unpacking keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
+    const [response] = await Promise.all([get(`${this.folder}memory.gz`), this.script]);
+    await fill(response, targets, first);
+  }
+}
+
+/** @type {{folder: string, indexURL: string, picture: Picture} | null} */
+let ahead = null;
+
+/**
+ * Ask for a picture that `pictureOf` will be asked for.
+ * @param {import('../api/protocol.js').StartArguments} places
+ */
+export function askAhead({ pyodideUrls: [indexURL], snapshotUrl: folder }) {
+  ahead = folder && snapshotsFit() ? { folder, indexURL, picture: new Picture(folder, indexURL) } : null;
+}
+
+/** @param {string} folder @param {string} indexURL */
+export function pictureOf(folder, indexURL) {
+  const asked = ahead;
+  ahead = null;
+  return asked?.folder === folder && asked.indexURL === indexURL ? asked.picture : new Picture(folder, indexURL);
+}

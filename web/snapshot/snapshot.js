@@ -1,0 +1,164 @@
+// @ts-check
+/**
+ * Python from a picture of its memory, taken by the build when NumPy and pyruntime had been imported.
+ *
+ * The memory holds pointers into WebAssembly's function table, so NumPy's libraries must be where they were: they are
+ * loaded in the same order before Python's memory is restored, by the same `placeLibraries` that the build uses. What
+ * Pyodide does not promise is checked: any difference is an error, and runtime.js then starts Python the plain way.
+ */
+
+import { pictureOf } from './memory.js';
+
+export { snapshotsFit } from './memory.js';
+
+/** Not everybody shall draw the same numbers. */
+const AFTER_RESTORING = `
+import sys
+if "random" in sys.modules:
+    sys.modules["random"].seed()
+`;
+
+/**
+ * Let the next Python be `main`, load `libraries` before it starts, and wait for `ready`.
+ *
+ * Pyodide would compile its WebAssembly when its script has run; `main` is under way before.
+ * @param {string} indexURL
+ * @param {Promise<WebAssembly.Module>} main
+ * @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries
+ * @param {(module: any) => Promise<void>} ready given Emscripten's module, whose file system is there
+ * @param {{memory?: WebAssembly.Memory, low?: number}} [into] the memory that Python gets, in which what runs before it is
+ *   restored must keep below `low`
+ * @returns {Promise<{module: any, restore: () => void}>} `module` when Python has it; `restore` undoes the interception
+ */
+export async function placeLibraries(indexURL, main, libraries, ready, { memory, low = Infinity } = {}) {
+  await import(`${indexURL}pyodide.asm.js`);
+  const global = /** @type {any} */ (globalThis);
+  const create = global._createPyodideModule;
+  const { instantiateStreaming } = WebAssembly;
+  const { fetch } = global;
+  const placed = {
+    module: /** @type {any} */ (null),
+    restore() {
+      global._createPyodideModule = create;
+      WebAssembly.instantiateStreaming = instantiateStreaming;
+      global.fetch = fetch;
+    },
+  };
+  let fail = (/** @type {unknown} */ _) => {};
+  /** Rejects with what Pyodide writes to the console and waits after for ever. @type {Promise<never>} */
+  const failed = new Promise((_, reject) => { fail = reject; });
+  failed.catch(() => {}); // awaited where Pyodide waits
+  // Pyodide fetches what `main` is made of, too.
+  global.fetch = (/** @type {any} */ source, /** @type {any} */ options) => {
+    const url = String(source);
+    if (url === `${indexURL}pyodide.asm.wasm`) return Promise.resolve(new Response());
+    const response = fetch(source, options);
+    return url === `${indexURL}python_stdlib.zip` ? archive(url, response).catch((error) => { fail(error); throw error; }) : response;
+  };
+  WebAssembly.instantiateStreaming = async (_, imports) => {
+    try {
+      const module = await main;
+      return { module, instance: await WebAssembly.instantiate(module, imports) };
+    } catch (error) {
+      fail(error);
+      throw error;
+    }
+  };
+  global._createPyodideModule = (/** @type {any} */ settings) => new Promise((resolve, reject) => {
+    failed.catch(reject);
+    settings.preRun.push((/** @type {any} */ module) => {
+      placed.module = module;
+      module.addRunDependency('libraries');
+      place(module, libraries).then(() => ready(module)).then(() => module.removeRunDependency('libraries'), reject);
+    });
+    if (memory) settings.wasmMemory = memory;
+    create(settings).then((/** @type {any} */ module) => {
+      const used = memory ? module._sbrk(0) : 0;
+      if (used > low) throw new Error(`${used} bytes of memory are in use before Python is restored, not ${low} at most`);
+      return module;
+    }).then(resolve, reject);
+  });
+  return placed;
+}
+
+/** Bytes at whose beginning or behind it a zip archive says where its directory ends, with a comment of 1 KB at most. */
+const DIRECTORY_END = 22 + 1024;
+
+/** A zip archive that has come whole: its directory is at its end. @param {string} url @param {Promise<Response>} response */
+async function archive(url, response) {
+  const { ok, status, statusText, bytes } = await response.then(async (it) => (
+    { ok: it.ok, status: it.status, statusText: it.statusText, bytes: new Uint8Array(await it.arrayBuffer()) }));
+  if (!ok) throw new Error(`${url}: HTTP status ${status} ${statusText}`);
+  const tail = String.fromCharCode(...bytes.subarray(-DIRECTORY_END));
+  if (!tail.includes('PK\x05\x06')) throw new Error(`${url} is no whole zip archive`);
+  return new Response(bytes);
+}
+
+/** @param {any} module @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries */
+async function place(module, libraries) {
+  const flags = { loadAsync: true, nodelete: true, allowUndefined: true };
+  for (const { path, module: compiled } of libraries) {
+    module.preloadedWasm[path] = await module.loadWebAssemblyModule(await compiled, flags, path, {});
+  }
+}
+
+/**
+ * Write a bundle of files: one line of JSON, `[[path, bytes], ...]`, then the files' bytes back to back.
+ * @param {any} FS
+ * @param {Uint8Array} bundle
+ * @param {string} folder
+ */
+export function unpack(FS, bundle, folder) {
+  const end = bundle.indexOf(10);
+  let offset = end + 1;
+  const folders = new Set();
+  for (const [path, size] of JSON.parse(new TextDecoder().decode(bundle.subarray(0, end)))) {
+    const parent = path.slice(0, path.lastIndexOf('/'));
+    if (!folders.has(parent)) FS.mkdirTree(`${folder}/${parent}`);
+    folders.add(parent);
+    FS.writeFile(`${folder}/${path}`, bundle.subarray(offset, offset + size), { canOwn: true });
+    offset += size;
+  }
+}
+
+/**
+ * Start Python.
+ * @param {string} folder of the snapshot
+ * @param {string} indexURL of the Pyodide it was taken from
+ * @param {object} options for `loadPyodide`
+ * @param {(files: Promise<unknown>) => void} [arriving] hears of the files of NumPy and pyruntime, on their way
+ * @returns {Promise<any>} Pyodide, NumPy and pyruntime imported; null where the build took no snapshot
+ */
+export async function restorePython(folder, indexURL, options, arriving = () => {}) {
+  const picture = pictureOf(folder, indexURL);
+  const pyodideModule = import(`${indexURL}pyodide.mjs`);
+  pyodideModule.catch(() => {}); // awaited below
+  const [known, begun] = await Promise.all([picture.manifest, picture.memory]);
+  if (!known || !begun) return null;
+  const { low, table, handles } = known;
+  const { memory, lower, bundled, filled, libraries } = begun;
+  arriving(bundled);
+  const placed = await placeLibraries(indexURL, picture.main, libraries, async (module) => {
+    unpack(module.FS, await bundled, module.API.sitePackages);
+    await filled;
+  }, { memory, low });
+  try {
+    const { loadPyodide } = await pyodideModule;
+    const pyodide = await loadPyodide({ ...options, indexURL, _loadSnapshot: lower });
+    const { module } = placed;
+    if (module.wasmTable.length !== table) throw new Error(`function table of ${module.wasmTable.length}, not ${table}`);
+    for (const [handle, path] of handles) module.LDSO.loadedLibsByHandle[handle] = linked(module, path);
+    pyodide.runPython(AFTER_RESTORING);
+    module.API.config._loadSnapshot = undefined; // Python has it now
+    return pyodide;
+  } finally {
+    placed.restore();
+  }
+}
+
+/** The dynamic linker's record of a placed library. @param {any} module @param {string} path */
+function linked(module, path) {
+  const known = module.LDSO.loadedLibsByName[path];
+  if (known) return known;
+  return Object.assign(module.newDSO(path, undefined, module.preloadedWasm[path]), { global: false });
+}

@@ -1,0 +1,89 @@
+// @ts-check
+/** The likeliest token of logits on the GPU: a model of ArgMax beside the decoder, replayed behind each of its runs. */
+
+import { matches, prepare } from '../gpu/replay.js';
+
+/**
+ * @typedef {import('../gpu/replay.js').Replay} Replay
+ * @typedef {import('../worker/tensors.js').Memory} Memory
+ * @typedef {import('../worker/tensors.js').Remote} Remote
+ * @typedef {import('../worker/tensors.js').Tensors} Tensors
+ *
+ * @typedef {object} Logits
+ * @property {string} name of the output
+ * @property {'float32' | 'float16'} type
+ * @property {number[]} dims
+ * @property {'int64' | 'int32'} ids type of the decoder's input
+ *
+ * @typedef {object} Maker
+ * @property {(options: object) => Promise<ArrayBuffer>} model of a sampler
+ * @property {() => Promise<GPUDevice>} device
+ * @property {(model: ArrayBuffer) => Promise<number>} create a session
+ * @property {(args: import('../api/protocol.js').RunArguments) => Promise<Record<string, any>>} run
+ * @property {(session: number) => {replays: Replay[], spares: Memory[]} | undefined} known
+ * @property {(session: number) => Promise<unknown>} release
+ * @property {Tensors} tensors
+ */
+
+const IDS = 'ids';
+
+export class Chooser {
+  #maker;
+
+  /** @param {Maker} maker @param {number} session @param {Logits} logits @param {GPUBuffer} buffer for a copy of them */
+  constructor(maker, session, logits, buffer) {
+    this.#maker = maker;
+    this.logits = logits;
+    this.session = session;
+    this.buffer = buffer;
+    /** A tensor of nobody's, whose memory is not Python's. @type {Memory} */
+    const memory = { id: -1, buffer, room: null, tensors: new Set(), holders: [], spares: null };
+    /** @type {Remote} */
+    this.remote = { number: 0, type: logits.type, dims: logits.dims, memory, python: 0 };
+  }
+
+  /**
+   * One for logits of these dimensions.
+   * @param {Maker} maker
+   * @param {Logits} logits
+   * @param {number} most tokens that are on the GPU at once
+   */
+  static async create(maker, logits, most) {
+    const options = { greedy: true, log_probability: false, dtype: logits.type, ids: logits.ids };
+    const [model, device] = await Promise.all([maker.model(options), maker.device()]);
+    const nbytes = logits.dims.reduce((product, dim) => product * dim, logits.type === 'float16' ? 2 : 4);
+    const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
+    const buffer = device.createBuffer({ label: 'logits', size: (nbytes + 15) & ~15, usage: STORAGE | COPY_SRC | COPY_DST });
+    const made = new Chooser(maker, await maker.create(model), logits, buffer);
+    const value = { kind: /** @type {const} */ ('buffer'), type: logits.type, dims: logits.dims, buffer };
+    const args = { session: made.session, feeds: { logits: value }, fetches: [IDS], kept: { [IDS]: null }, options: {} };
+    const tokens = [];
+    for (let i = 0; i < most; i++) tokens.push((await maker.run(args))[IDS]);
+    for (const ids of tokens) if (ids?.kind === 'gpu') maker.tensors.dispose(ids.gpu); // their memory is kept for the next ones
+    return made;
+  }
+
+  /** Whether these are logits as those it was made for. @param {Logits} logits */
+  suits({ name, type, dims, ids }) {
+    const own = this.logits;
+    return own.name === name && own.type === type && own.ids === ids && String(own.dims) === String(dims);
+  }
+
+  /** A run that is not queued yet, with the tensor of the token's id; null where it takes Python. */
+  prepare() {
+    const known = this.#maker.known(this.session);
+    if (!known) return null;
+    const feeds = { logits: { type: this.remote.type, dims: this.remote.dims, remote: this.remote } };
+    for (const replay of known.replays) {
+      const sizes = matches(replay, feeds, [IDS], 1, [IDS]);
+      const prepared = sizes && prepare(replay, feeds, sizes, this.#maker.tensors, known.spares);
+      if (prepared) return { prepared, ids: prepared.staying[0].tensor };
+    }
+    return null;
+  }
+
+  async release() {
+    this.buffer.destroy();
+    await this.#maker.release(this.session);
+  }
+}

@@ -1,0 +1,215 @@
+// @ts-check
+/**
+ * How what a caller feeds follows from its run before, as in a loop that writes text: caches are what that run made, the
+ * mask is longer by one, positions go on, and the token is the likeliest of its logits. Learned from runs, never assumed.
+ */
+
+/**
+ * @typedef {import('../gpu/replay.js').Fed} Fed
+ * @typedef {import('../worker/tensors.js').Remote} Remote
+ *
+ * @typedef {object} Seen a run
+ * @property {Record<string, Fed>} feeds
+ * @property {string} asked for which outputs, and where they are to be
+ * @property {Map<string, Remote>} staying tensors that it left on the GPU, by output
+ * @property {number} best the place of the greatest of its last logits; -1: it has none
+ *
+ * @typedef {object} Rule what an input may follow from
+ * @property {boolean} same as before
+ * @property {boolean} longer as before, with its last element once more
+ * @property {boolean} next one more than its last element before
+ * @property {boolean} chosen the place of the greatest of the last logits
+ * @property {string} made the output that it was; '': none
+ *
+ * @typedef {Map<string, Rule>} Rules by input
+ */
+
+/** @type {Record<string, BigInt64ArrayConstructor | Int32ArrayConstructor>} */
+const INTEGERS = { int64: BigInt64Array, int32: Int32Array };
+
+/** Elements of a row of logits at least. */
+const SMALLEST_VOCABULARY = 8;
+
+/** @param {readonly number[]} dims */
+const countOf = (dims) => dims.reduce((product, dim) => product * dim, 1);
+
+/** The elements of a tensor of integers on the host; its memory may hold more. @param {Fed | undefined} fed */
+function integers(fed) {
+  const type = fed && INTEGERS[fed.type];
+  return type && fed.data instanceof ArrayBuffer ? new type(fed.data).subarray(0, countOf(fed.dims)) : null;
+}
+
+/** Bytes of an element, of the types that inputs beside caches have. @type {Record<string, number>} */
+const WIDTHS = { int64: 8, int32: 4, float32: 4, float16: 2, bool: 1 };
+
+/** @param {Fed} fed @returns {Uint8Array | null} */
+function bytesOf({ type, dims, data }) {
+  const width = WIDTHS[type];
+  return width && data instanceof ArrayBuffer ? new Uint8Array(data, 0, width * countOf(dims)) : null;
+}
+
+/** @param {readonly number[]} some @param {readonly number[]} others */
+const isSameDims = (some, others) => some.length === others.length && some.every((dim, axis) => dim === others[axis]);
+
+/** @param {ArrayLike<unknown>} some @param {ArrayLike<unknown>} others @param {number} count */
+function startAlike(some, others, count) {
+  for (let i = 0; i < count; i++) if (some[i] !== others[i]) return false;
+  return true;
+}
+
+/** Whether two tensors are one, or equal. @param {Fed | undefined} some @param {Fed} other */
+export function isEqual(some, other) {
+  if (!some || some.type !== other.type || !isSameDims(some.dims, other.dims)) return false;
+  if (some.remote || other.remote) return some.remote === other.remote;
+  const [a, b] = [bytesOf(some), bytesOf(other)];
+  return a !== null && b !== null && startAlike(a, b, a.length);
+}
+
+/** The one element of a tensor of integers; NaN: it is none. @param {Fed} fed */
+export function numberIn(fed) {
+  const elements = integers(fed);
+  return elements?.length === 1 ? Number(elements[0]) : NaN;
+}
+
+/**
+ * What an input could follow from.
+ * @param {Seen} before
+ * @param {string} name
+ * @param {Fed} fed
+ * @returns {Rule}
+ */
+function ruleOf(before, name, fed) {
+  const old = before.feeds[name];
+  const rule = { same: isEqual(old, fed), longer: false, next: false, chosen: false, made: '' };
+  if (fed.remote) {
+    for (const [output, remote] of before.staying) if (remote === fed.remote) rule.made = output;
+    return rule;
+  }
+  const [elements, earlier] = [integers(fed), integers(old)];
+  if (!elements || !earlier || old.type !== fed.type) return rule;
+  const [count, last] = [elements.length, earlier.length - 1];
+  rule.longer = last >= 0 && count === last + 2 && fed.dims.at(-1) === count && fed.dims.length === old.dims.length
+    && startAlike(elements, earlier, last + 1) && elements[count - 1] === earlier[last];
+  rule.next = last >= 0 && count === 1 && Number(elements[0]) === Number(earlier[last]) + 1;
+  rule.chosen = count === 1 && Number(elements[0]) === before.best;
+  return rule;
+}
+
+/**
+ * What still explains every input once these feeds were seen behind `before`; null where an input is explained by nothing.
+ * @param {Rules | null} known from earlier runs; null: nothing yet
+ * @param {Seen} before
+ * @param {Record<string, Fed>} feeds
+ * @returns {Rules | null}
+ */
+export function learned(known, before, feeds) {
+  if (known && known.size !== Object.keys(feeds).length) return null;
+  /** @type {Rules} */
+  const rules = new Map();
+  for (const [name, fed] of Object.entries(feeds)) {
+    const rule = ruleOf(before, name, fed);
+    const earlier = known?.get(name);
+    if (known && !earlier) return null;
+    if (earlier) {
+      for (const kind of /** @type {const} */ (['same', 'longer', 'next', 'chosen'])) rule[kind] &&= earlier[kind];
+      if (rule.made !== earlier.made) rule.made = '';
+    }
+    if (!(rule.same || rule.longer || rule.next || rule.chosen || rule.made)) return null;
+    rules.set(name, rule);
+  }
+  return rules;
+}
+
+/** The input that is the token; '' where there is not just one. @param {Rules} rules */
+export function tokenOf(rules) {
+  const found = [...rules].filter(([, { chosen }]) => chosen);
+  return found.length === 1 ? found[0][0] : '';
+}
+
+/** The feed with one element more, which is its last one. @param {Fed} fed @returns {Fed} */
+function longer({ type, dims, data }) {
+  const count = countOf(dims);
+  const [room, width] = [/** @type {ArrayBuffer} */ (data), WIDTHS[type]];
+  const made = new Uint8Array(room.byteLength >= (count + 1) * width ? room.slice(0) : new ArrayBuffer(2 * (count + 1) * width));
+  made.set(new Uint8Array(room, 0, count * width));
+  made.copyWithin(count * width, (count - 1) * width, count * width);
+  return { type, dims: [...dims.slice(0, -1), count + 1], data: made.buffer };
+}
+
+/** @param {Fed} fed @returns {Fed} */
+function next({ type, dims, data }) {
+  const elements = /** @type {BigInt64Array | Int32Array} */ (integers({ type, dims, data }));
+  const value = Number(elements[elements.length - 1]) + 1;
+  const made = type === 'int64' ? BigInt64Array.of(BigInt(value)) : Int32Array.of(value);
+  return { type, dims: dims.map(() => 1), data: /** @type {ArrayBuffer} */ (made.buffer) };
+}
+
+/**
+ * What will be fed behind a run, if the rules hold; null where a cache did not stay. The token's element is not known: it is 0.
+ * @param {Rules} rules
+ * @param {Record<string, Fed>} feeds of that run
+ * @param {Map<string, Remote>} staying what it left on the GPU
+ * @returns {Record<string, Fed> | null}
+ */
+export function foreseen(rules, feeds, staying) {
+  /** @type {Record<string, Fed>} */
+  const found = {};
+  for (const [name, rule] of rules) {
+    const fed = feeds[name];
+    if (rule.made) {
+      const remote = staying.get(rule.made);
+      if (!remote) return null;
+      found[name] = { type: remote.type, dims: remote.dims, remote };
+    } else if (rule.chosen) {
+      found[name] = { type: fed.type, dims: fed.dims.map(() => 1), data: new ArrayBuffer(WIDTHS[fed.type]) };
+    } else {
+      found[name] = rule.next ? next(fed) : rule.longer ? longer(fed) : fed;
+    }
+  }
+  return found;
+}
+
+/** Where the greatest element is, the first of equal ones. @param {Float32Array | Int16Array} row */
+function greatest(row) {
+  let best = 0;
+  for (let i = 1; i < row.length; i++) if (row[i] > row[best]) best = i;
+  return best;
+}
+
+/** Halves in an order that integers have, from their bits: negative ones have larger bits the less they are. @param {number} bits */
+const ordered = (bits) => (bits < 0 ? -(bits & 0x7fff) : bits);
+
+/**
+ * Where the greatest element of the last row is; -1 where they are no floats.
+ * @param {{type: string, dims: number[], data: ArrayBuffer}} logits
+ */
+export function bestOf({ type, dims, data }) {
+  const count = dims.at(-1) ?? 0;
+  const elements = type === 'float32' ? new Float32Array(data) : type === 'float16' ? new Int16Array(data) : null;
+  if (!elements || !count || elements.length < count) return -1;
+  const row = elements.subarray(elements.length - count);
+  return greatest(row instanceof Int16Array ? row.map(ordered) : row);
+}
+
+/** Whether these are logits of one text, one row. @param {any} value */
+export function isLogits(value) {
+  const { type, dims, data } = value ?? {};
+  return (type === 'float32' || type === 'float16') && data instanceof ArrayBuffer && dims.length === 3 && dims[0] === 1
+    && dims[2] >= SMALLEST_VOCABULARY;
+}
+
+/** Whether a run is the first of a text: its caches are empty. @param {Record<string, Fed>} feeds */
+export const begins = (feeds) => Object.values(feeds).some(({ dims }) => dims.includes(0));
+
+/**
+ * The type of the input that is the token, or of what looks like it in the first run of a text.
+ * @param {Record<string, Fed>} feeds
+ * @param {string | null} token
+ */
+export function typeOfIds(feeds, token) {
+  const found = token ? feeds[token] : Object.values(feeds).find(({ type, dims }) => type in INTEGERS && dims.length === 2);
+  return /** @type {'int64' | 'int32' | undefined} */ (found && found.type in INTEGERS ? found.type : undefined);
+}
+
+/** @param {string} type of ids */
+export const bytesOfId = (type) => INTEGERS[type].BYTES_PER_ELEMENT;

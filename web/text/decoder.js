@@ -1,0 +1,355 @@
+// @ts-check
+/** A decoder with its caches: tokens go in, logits of the last one come out; what came before stays on the GPU. */
+
+import { InferenceSession } from '../api/session.js';
+import { Tensor } from '../api/tensor.js';
+import { fromWire, toWire } from '../api/marshalling.js';
+import { LocalCaches } from './local.js';
+import { Samplers } from './samplers.js';
+
+/** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
+/** @typedef {import('./repository.js').Names} Names */
+/** @typedef {import('./repository.js').HeadSizes} HeadSizes */
+/** @typedef {import('./repository.js').SlidingWindow} SlidingWindow */
+/** @typedef {{names: Names, sizes: HeadSizes, sliding: SlidingWindow}} Naming what a repository says of its decoder */
+/** @typedef {{input: ValueMetadata, output: string}} Cache */
+
+/** Tokens of a prompt that are computed together. */
+const CHUNK = 256;
+
+/** Inputs that say how many positions have logits. */
+const KEPT_LOGITS = ['num_logits_to_keep', 'logits_to_keep'];
+
+/** Inputs that are neither ids nor mask, positions or caches. */
+const OTHERS = ['use_cache_branch', ...KEPT_LOGITS];
+
+class NotDecoder extends Error {
+  name = 'InvalidGraph';
+}
+
+/** The name of an input's output. @param {string} name @param {Names} names @param {readonly string[]} outputs */
+function presentOf(name, { caches }, outputs) {
+  for (const [past, present] of caches) {
+    const [before, after = ''] = past.split('%d');
+    if (!name.startsWith(before) || !name.endsWith(after)) continue;
+    const middle = name.slice(before.length, name.length - after.length);
+    const found = past.includes('%d') ? present.replace('%d', middle) : present + middle;
+    if (outputs.includes(found)) return found;
+  }
+  return null;
+}
+
+/** Elements of float16 where the browser has no array for them. @param {number} bits */
+function fromHalf(bits) {
+  const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
+}
+
+/** @param {Tensor} tensor @param {number} count of elements, the last ones @returns {Float32Array} of its own memory */
+function floats({ type, data }, count) {
+  const part = /** @type {any} */ (data).slice(-count);
+  if (type === 'float32' || part.constructor.name === 'Float16Array') return Float32Array.from(part);
+  if (type === 'float16') return Float32Array.from(part, fromHalf);
+  if (type === 'bfloat16') return new Float32Array(Uint32Array.from(part, (bits) => bits << 16).buffer);
+  throw new NotDecoder(`logits are floating point numbers, not ${type}`);
+}
+
+/** What one text has on the GPU. */
+export class Turn {
+  /** @type {Map<string, Tensor>} */
+  caches = new Map();
+  /** The tokens that it is of. @type {number[]} */
+  ids = [];
+  /** How many tokens in front have no rows any more, as nothing looks back at them. */
+  begin = 0;
+  /** The step under way. @type {Promise<unknown>} */
+  busy = Promise.resolve();
+  /** What writes it. @type {import('./tokens.js').Tokens | null} */
+  tokens = null;
+
+  dispose() {
+    for (const tensor of this.caches.values()) tensor.dispose();
+    this.caches.clear();
+    this.ids = [];
+    this.begin = 0;
+  }
+
+  /** Rows of its caches. */
+  get rows() {
+    return this.ids.length - this.begin;
+  }
+}
+
+export class Decoder {
+  #rewinder;
+  #rows;
+  #sizes;
+
+  /** @param {InferenceSession} session @param {Naming} naming @param {Cache[]} caches */
+  constructor(session, { names, sizes, sliding }, caches) {
+    const facts = InferenceSession.decoderOf(session);
+    this.session = session;
+    /** What can be trimmed of the caches; null: something looks at all of them. */
+    this.local = facts?.local ? new LocalCaches(facts.local) : null;
+    /** Tokens that the model has positions for. */
+    this.positions = facts?.positions ?? Infinity;
+    /** Rows of caches that hold a window and no more. */
+    this.#rows = Object.fromEntries(Object.entries(facts?.rows ?? {}).map(([name, rows]) => [name, rows + sliding.slack]));
+    this.names = names;
+    this.caches = caches;
+    this.#sizes = sizes;
+    this.inputs = new Map(session.inputMetadata.map((input) => [input.name, input]));
+    this.samplers = new Samplers();
+    this.#rewinder = import('./rewind.js').then(({ Rewinder }) => new Rewinder(InferenceSession.behind(session)?.keepPlan));
+    this.#rewinder.catch(() => {}); // who needs it hears it
+    const known = [names.ids, names.mask, names.positions, ...OTHERS];
+    const strange = session.inputNames.filter((name) => !known.includes(name) && !caches.some(({ input }) => input.name === name));
+    if (strange.length || !this.inputs.has(names.ids) || !session.outputNames.includes(names.logits)) {
+      const what = strange.length ? `has an input ${strange.join(', ')}` : `has no ${names.ids} or no ${names.logits}`;
+      throw new NotDecoder(`the model is no decoder of text alone: it ${what}`);
+    }
+    const fixed = [this.inputs.get(names.ids)?.shape[1], ...caches.map(({ input: { name, shape } }) => (name in this.#rows ? '' : shape[2]))];
+    if (sliding.slides && fixed.some((size) => typeof size === 'number')) {
+      throw new NotDecoder(`genai_config.json: model.decoder.sliding_window.${sliding.slides} is not followed: `
+        + 'the model takes a prompt in windows of a fixed size');
+    }
+  }
+
+  /**
+   * @param {Blob | string} model
+   * @param {{path: string, data: Blob | string}[]} externalData
+   * @param {Naming} naming
+   * @param {import('../pyruntime.js').SessionOptions} options
+   */
+  static async create(model, externalData, naming, options) {
+    const { ids, mask, positions } = naming.names;
+    const expects = { staying: null, text: true, names: { mask, positions, others: [ids, ...OTHERS] } };
+    const extra = { 'pyruntime.expects': JSON.stringify(expects), ...options.extra };
+    const session = await InferenceSession.create(model, { ...options, extra, externalData, preferredOutputLocation: 'gpu-buffer' });
+    try {
+      const caches = session.inputMetadata.flatMap((input) => {
+        const output = presentOf(input.name, naming.names, session.outputNames);
+        return output ? [{ input, output }] : [];
+      });
+      return new Decoder(session, naming, caches);
+    } catch (error) {
+      await session.release();
+      throw error;
+    }
+  }
+
+  /**
+   * Logits of the token after `ids`.
+   * @param {Turn} turn that has what was before them
+   * @param {readonly number[]} ids at least one
+   * @param {AbortSignal} [signal] looked at between parts of a long prompt
+   * @returns {Promise<Float32Array>}
+   */
+  async step(turn, ids, signal) {
+    const last = ids.length - 1;
+    if (!this.caches.length) return this.#run(turn, [...turn.ids.splice(0), ...ids], true);
+    await this.prefill(turn, ids.slice(0, last), signal);
+    return this.#run(turn, ids.slice(last), true);
+  }
+
+  /**
+   * Compute `ids` without their logits.
+   * @param {Turn} turn that has what was before them
+   * @param {readonly number[]} ids
+   * @param {AbortSignal} [signal] looked at between parts
+   */
+  async prefill(turn, ids, signal) {
+    const chunk = Math.min(CHUNK, this.local?.chunk ?? CHUNK);
+    for (let at = 0; at < ids.length; at += chunk) {
+      await this.#run(turn, ids.slice(at, at + chunk), false);
+      signal?.throwIfAborted();
+    }
+  }
+
+  /**
+   * Element types of ids and logits, and how many tokens there are where the model says it; null where the model's inputs
+   * are no integers of one text, which only a step takes, or its caches are moved on the host.
+   */
+  get types() {
+    const { ids, mask, positions, logits } = this.names;
+    const scores = this.session.outputMetadata.find(({ name }) => name === logits);
+    const made = [ids, mask, positions].flatMap((name) => this.inputs.get(name) ?? []);
+    const fits = this.caches.length && !this.#hasWindows && made.every(({ type, shape }) => ['int64', 'int32'].includes(type) && shape.length === 2)
+      && scores && ['float32', 'float16'].includes(scores.type) && scores.shape.length === 3;
+    if (!fits) return null;
+    const words = scores.shape[2];
+    return {
+      ids: /** @type {'int64' | 'int32'} */ (this.inputs.get(ids)?.type),
+      logits: /** @type {'float32' | 'float16'} */ (scores.type),
+      vocabulary: typeof words === 'number' ? words : null,
+    };
+  }
+
+  /**
+   * What `decode` of web/worker/host.js is asked of this decoder.
+   * @param {Turn} turn that has what is before `first`
+   * @param {number} first
+   */
+  loop(turn, first) {
+    const { owner, handle } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
+    const { ids, mask, positions, logits } = this.names;
+    const wire = (/** @type {string} */ name, /** @type {Tensor} */ tensor) => toWire(name, tensor, owner.holder, owner.sharesBuffers);
+    const feeds = this.#feeds(turn, [first]);
+    const made = (/** @type {string} */ name) => (this.inputs.has(name) ? { name, type: this.inputs.get(name)?.type } : null);
+    return {
+      decoder: handle,
+      ids: { ...made(ids), first },
+      mask: made(mask),
+      positions: made(positions),
+      branch: this.inputs.has('use_cache_branch') ? 'use_cache_branch' : null,
+      fixed: Object.fromEntries(KEPT_LOGITS.flatMap((name) => (name in feeds ? [[name, wire(name, feeds[name])]] : []))),
+      logits,
+      caches: this.caches.map(({ input: { name }, output }) => ({ input: name, output, given: wire(name, feeds[name]) })),
+      length: turn.rows,
+    };
+  }
+
+  /**
+   * Give a turn the caches that a loop has left.
+   * @param {Turn} turn
+   * @param {Record<string, any>} caches by the names of inputs; none: it has nothing
+   * @param {readonly number[]} ids that they are of
+   * @param {number} begin how many in front have no rows
+   */
+  restore(turn, caches, ids, begin) {
+    const { memory } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
+    for (const [name, cache] of Object.entries(caches)) turn.caches.set(name, fromWire(cache, memory));
+    turn.ids = turn.caches.size ? [...ids] : [];
+    turn.begin = turn.caches.size ? begin : 0;
+  }
+
+  /** Whether caches without rows for `begin` tokens have what they had after `length` tokens. @param {number} begin @param {number} length */
+  reaches(begin, length) {
+    return length > begin && (!begin || length - begin >= /** @type {LocalCaches} */ (this.local).kept);
+  }
+
+  /** Let go of rows that no token behind the turn's looks back at. @param {Turn} turn */
+  async trim(turn) {
+    const gone = this.local?.gone(turn.rows) ?? 0;
+    if (!gone) return;
+    const rewinder = await this.#rewinder;
+    for (const [name, cache] of turn.caches) {
+      const rotation = /** @type {LocalCaches} */ (this.local).rotation(name, gone, cache.dims[3]);
+      turn.caches.set(name, await (rotation ? rewinder.turned(cache, gone, rotation) : rewinder.last(cache, gone)));
+      cache.dispose();
+    }
+    turn.begin += gone;
+  }
+
+  get #hasWindows() {
+    return Object.keys(this.#rows).length > 0;
+  }
+
+  /**
+   * What a turn has of `ids`, as far as they begin like its own; at least the last one is left to be computed.
+   * @param {Turn} turn
+   * @param {readonly number[]} ids
+   */
+  async rewind(turn, ids) {
+    let same = 0;
+    while (same < turn.ids.length && same < ids.length - 1 && turn.ids[same] === ids[same]) same += 1;
+    if (same === turn.ids.length) return;
+    const cuts = !this.#hasWindows && this.caches.every(({ input: { shape } }) => shape.length === 4 && typeof shape[2] === 'string');
+    if (!cuts || !this.reaches(turn.begin, same)) {
+      turn.dispose();
+      return;
+    }
+    const rewinder = await this.#rewinder;
+    try {
+      for (const [name, cache] of turn.caches) {
+        turn.caches.set(name, await rewinder.cut(cache, same - turn.begin));
+        cache.dispose();
+      }
+      turn.ids.length = same;
+    } catch (error) {
+      if (/** @type {Error} */ (error).name !== 'DeviceLost') throw error;
+      turn.dispose(); // what the caches held is computed anew
+    }
+  }
+
+  /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted whether the logits are @returns {Promise<Float32Array>} */
+  async #run(turn, ids, wanted) {
+    const { logits } = this.names;
+    await this.trim(turn);
+    /** @type {Record<string, Tensor | null>} */
+    const fetches = Object.fromEntries(this.caches.map(({ output }) => [output, null]));
+    const feeds = this.#feeds(turn, ids);
+    if (wanted) fetches[logits] = this.#target(feeds, ids.length);
+    const outputs = await this.session.run(feeds, fetches);
+    for (const { input, output } of this.caches) {
+      turn.caches.get(input.name)?.dispose();
+      turn.caches.set(input.name, outputs[output]);
+    }
+    turn.ids.push(...ids);
+    if (!wanted) return new Float32Array();
+    const scores = outputs[logits];
+    await scores.getData(true);
+    return floats(scores, scores.dims[scores.dims.length - 1]);
+  }
+
+  /** Memory for the logits, so that they come with the answer; null where their size is not known before. @param {Record<string, Tensor>} feeds @param {number} count */
+  #target(feeds, count) {
+    const { type, shape } = /** @type {ValueMetadata} */ (this.session.outputMetadata.find(({ name }) => name === this.names.logits));
+    const [, , vocabulary] = shape;
+    if (shape.length !== 3 || typeof vocabulary !== 'number') return null;
+    const rows = typeof shape[1] === 'number' ? shape[1] : KEPT_LOGITS.some((name) => name in feeds) ? 1 : count;
+    const elements = rows * vocabulary;
+    return new Tensor(type, type === 'float32' ? new Float32Array(elements) : Array(elements).fill(0), [1, rows, vocabulary]);
+  }
+
+  /** @param {Turn} turn @param {readonly number[]} ids */
+  #feeds(turn, ids) {
+    const { names } = this;
+    const past = turn.rows;
+    /** @type {Record<string, Tensor>} */
+    const feeds = {};
+    const give = (/** @type {string} */ name, /** @type {readonly number[]} */ values, /** @type {number[]} */ dims) => {
+      const input = this.inputs.get(name);
+      if (!input) return;
+      const data = input.type === 'int64' ? BigInt64Array.from(values, BigInt) : input.type === 'int32' ? Int32Array.from(values) : [...values];
+      feeds[name] = new Tensor(input.type, data, input.shape.length ? dims : []);
+    };
+    give(names.ids, ids, [1, ids.length]);
+    give(names.mask, Array(past + ids.length).fill(1), [1, past + ids.length]);
+    give(names.positions, ids.map((_, index) => past + index), [1, ids.length]);
+    for (const name of KEPT_LOGITS) give(name, [1], [1]);
+    if (this.inputs.has('use_cache_branch')) {
+      feeds.use_cache_branch = new Tensor('bool', [past > 0], [1]);
+    }
+    for (const { input } of this.caches) {
+      feeds[input.name] = turn.caches.get(input.name) ?? empty(input, this.inputs.get(names.ids), this.#sizes, this.#rows[input.name]);
+    }
+    return feeds;
+  }
+
+  async release() {
+    const rewinder = await this.#rewinder.catch(() => null);
+    await Promise.all([rewinder?.release(), this.samplers.release(), this.session.release()]);
+  }
+}
+
+/**
+ * The cache of no token: a dimension without a size has none, but for the batch, which is one text, and for what the
+ * configuration says of heads and for caches that have a window's rows. The batch is the one whose name says so or is that of the ids' batch, else the first where there
+ * is another one.
+ * @param {ValueMetadata} input
+ * @param {ValueMetadata | undefined} ids
+ * @param {HeadSizes} sizes
+ * @param {number | undefined} rows
+ */
+function empty({ type, shape }, ids, { heads, components }, rows) {
+  const isBatch = (/** @type {string} */ dim) => /batch/i.test(dim) || (dim !== '' && dim === ids?.shape[0]);
+  const open = shape.filter((dim) => typeof dim === 'string');
+  const named = open.some((dim) => isBatch(dim));
+  const told = shape.length === 4 && typeof shape[2] === 'string' ? [undefined, heads, rows, components] : [];
+  const dims = shape.map((dim, axis) => (
+    typeof dim === 'number' ? dim : told[axis] ?? Number(named ? isBatch(dim) : axis === 0 && open.length > 1)));
+  const size = dims.reduce((product, dim) => product * dim, 1);
+  return new Tensor(type, Array(size).fill(0), dims);
+}

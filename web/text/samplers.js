@@ -1,0 +1,129 @@
+// @ts-check
+/** Models that choose tokens beside a decoder, on its GPU: what they are built for, and what they are fed. */
+
+import { InferenceSession } from '../api/session.js';
+import { penalizes } from './sampling.js';
+
+/** @typedef {import('./sampling.js').Rules} Rules */
+/** @typedef {import('../api/protocol.js').WireTensor} WireTensor */
+/**
+ * @typedef {object} SamplerOptions `SamplerOptions` of pyruntime/generate/sampling.py
+ * @property {boolean} greedy
+ * @property {number} candidates
+ * @property {boolean} penalties
+ * @property {number} top
+ * @property {boolean} log_probability
+ * @property {'float32' | 'float16'} dtype
+ * @property {'int64' | 'int32'} ids
+ */
+
+/** The largest `topK` whose candidates alone are sorted. */
+const LARGEST_SORT = 1024;
+const FEWEST = 64;
+const EVERY = -1;
+
+/** Temperatures below are 0: logits divided by them leave the range of float32. */
+const COLDEST = 1e-6;
+
+/** The next power of two. @param {number} count */
+const power = (count) => 2 ** Math.ceil(Math.log2(count));
+
+/** @param {Rules} rules */
+const isGreedy = ({ temperature, topK }) => temperature < COLDEST || Math.floor(topK) === 1;
+
+/** @param {Rules} rules how many logits are sorted: no more than topK and topP need */
+function candidatesOf({ topK, topP }) {
+  if (topK < 1) return topP < 1 ? EVERY : 0;
+  return topK > LARGEST_SORT ? EVERY : Math.max(FEWEST, power(Math.floor(topK)));
+}
+
+/**
+ * @param {Rules} rules
+ * @param {{top: number, logs: boolean}} named how many of the likeliest tokens are, and whether the chosen one's probability is
+ * @param {'float32' | 'float16'} dtype of the logits
+ * @param {'int64' | 'int32'} ids type
+ * @returns {SamplerOptions}
+ */
+export function samplerOf(rules, { top, logs }, dtype, ids) {
+  const greedy = isGreedy(rules);
+  const candidates = greedy ? 0 : candidatesOf(rules);
+  return { greedy, candidates, penalties: penalizes(rules), top: top && power(top), log_probability: logs, dtype, ids };
+}
+
+/** The outputs of a sampler. @param {SamplerOptions} options */
+export function outputsOf({ penalties, top, log_probability: logs }) {
+  return ['ids', ...(logs ? ['log_probability'] : []), ...(top ? ['top_ids', 'top_log_probabilities'] : []), ...(penalties ? ['counts_out'] : [])];
+}
+
+/**
+ * What a sampler is fed for each token alike.
+ * @param {SamplerOptions} options
+ * @param {Rules} rules
+ */
+export function settingsOf({ greedy, candidates, penalties }, rules) {
+  const float = (/** @type {number} */ value) => wire('float32', Float32Array.of(value));
+  /** @type {Record<string, WireTensor>} */
+  const settings = {};
+  if (!greedy) Object.assign(settings, { temperature: float(Math.min(rules.temperature, 1e30)), min_p: float(rules.minP) });
+  if (!greedy && candidates) {
+    const most = BigInt(Math.min(Math.floor(rules.topK), Number.MAX_SAFE_INTEGER));
+    Object.assign(settings, { top_k: wire('int64', BigInt64Array.of(most)), top_p: float(rules.topP) });
+  }
+  if (penalties) {
+    const { repetitionPenalty, presencePenalty, frequencyPenalty } = rules;
+    Object.assign(settings, { repetition: float(repetitionPenalty), presence: float(presencePenalty), frequency: float(frequencyPenalty) });
+  }
+  return settings;
+}
+
+/** @param {import('../pyruntime.js').TensorType} type @param {ArrayBufferView} array @param {number[]} [dims] @returns {WireTensor} */
+function wire(type, array, dims = []) {
+  return { type, dims, data: /** @type {ArrayBuffer} */ (array.buffer) };
+}
+
+/**
+ * A sampler's counts before the first token: -1 for those of the prompt.
+ * @param {readonly number[]} ids of prompt and text so far
+ * @param {number} prompt how many are the prompt's
+ * @param {number} vocabulary
+ */
+export function countsOf(ids, prompt, vocabulary) {
+  const counts = new Int32Array(vocabulary);
+  for (const [at, id] of ids.entries()) counts[id] = at < prompt ? -1 : Math.max(counts[id], 0) + 1;
+  return wire('int32', counts, [1, vocabulary]);
+}
+
+/** The samplers of one decoder. */
+export class Samplers {
+  /** @type {Map<string, Promise<InferenceSession | null>>} */
+  #made = new Map();
+
+  /**
+   * The sampler for these options; null where the decoder is not on the GPU.
+   * @param {InferenceSession} decoder
+   * @param {SamplerOptions} options
+   */
+  of(decoder, options) {
+    const key = JSON.stringify(options);
+    const made = this.#made.get(key) ?? create(decoder, options);
+    this.#made.set(key, made);
+    made.catch(() => this.#made.delete(key));
+    return made;
+  }
+
+  async release() {
+    const made = [...this.#made.values()];
+    this.#made.clear();
+    for (const session of made) await session.then((one) => one?.release(), () => {});
+  }
+}
+
+/** @param {InferenceSession} decoder @param {SamplerOptions} options */
+async function create(decoder, options) {
+  const behind = InferenceSession.behind(decoder);
+  if (!behind) return null;
+  const { owner, handle, keepPlan } = behind;
+  const write = () => owner.call('call', { function: 'sampler', arguments: [handle, options] });
+  const model = keepPlan ? await (await import('../plans/caching.js')).keptModel(`sampler ${JSON.stringify(options)}`, write) : await write();
+  return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 }, keepPlan });
+}

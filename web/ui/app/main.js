@@ -1,0 +1,93 @@
+// @ts-check
+import { preload } from '../../pyruntime.js';
+import { describeAdapter, isEmulated, readAdapter } from './adapter.js';
+import { DIGITS_MODEL, Digits, loadDigits } from './digits.js';
+import { byId, h } from '../dom.js';
+import { explain, whyNoWebGpu } from './errors.js';
+import { formatBytes, formatTime } from './format.js';
+import { Inspector } from './model/inspector.js';
+import { listen } from './model/listen.js';
+import { PhaseList } from './phases.js';
+import { PictureDemo } from './picture/picture.js';
+import { showSnippets } from './snippets.js';
+import { Storage } from './storage.js';
+import { startWriting } from './write/start.js';
+
+/**
+ * Sets one of the readings.
+ *
+ * @param {string} id
+ * @param {string} text
+ * @param {string} [detail] set smaller, after it
+ */
+function read(id, text, detail) {
+  const element = byId(id);
+  element.replaceChildren(text, ...(detail ? [' ', h('span', { class: 'soft' }, detail)] : []));
+  element.classList.remove('pending');
+}
+
+async function showAdapter() {
+  const reason = await whyNoWebGpu();
+  if (reason) {
+    read('adapter', 'CPU', 'NumPy');
+    byId('notice').replaceChildren(h('p', { class: 'notice' }, reason, ' Until then, models run on the CPU.'));
+    return;
+  }
+  read('adapter', ...describeAdapter(await readAdapter()));
+}
+
+async function startDigits() {
+  const phases = new PhaseList(byId('phases'), true);
+  const fail = (/** @type {unknown} */ error) => {
+    phases.stop();
+    byId('loading-title').textContent = 'Stopped';
+    byId('answer-sure').textContent = '';
+    byId('notice').replaceChildren(explain(error, { title: 'The demo did not start.', next: 'Reload the page to try again.' }));
+  };
+  const digits = new Digits({ onTime: (ms) => read('inference-time', formatTime(ms), 'median round trip'), onError: fail });
+  try {
+    const session = await loadDigits((event) => phases.report(event));
+    const { memory } = await session.summary();
+    if (memory) read('peak-memory', formatBytes(memory.peak), `and ${formatBytes(memory.weights)} of weights`);
+    else read('peak-memory', 'none');
+    phases.finish();
+    byId('loading-title').textContent = 'Loaded';
+    digits.start(session);
+    await digits.answered;
+    await painted();
+  } catch (error) {
+    fail(error);
+  }
+}
+
+/** When the page shows what has been put into it; at once where nobody sees it. */
+function painted() {
+  return new Promise((resolve) => {
+    if (document.hidden) resolve(undefined);
+    else requestAnimationFrame(() => setTimeout(resolve));
+  });
+}
+
+/** @param {Promise<void>} digits when these are ready: nothing takes their time before */
+function startPicture(digits) {
+  const isSoftware = digits.then(readAdapter).then((adapter) => !adapter || isEmulated(adapter), () => true);
+  return new PictureDemo(isSoftware);
+}
+
+/** @param {PictureDemo} picture */
+function startInspector(picture) {
+  const storage = new Storage();
+  const inspector = new Inspector({ onKept: () => storage.show() });
+  byId('try-digits').addEventListener('click', () => inspector.open({ name: 'digits.onnx', data: DIGITS_MODEL }));
+  listen(inspector, (file) => picture.open(file, file.name), startWriting(() => storage.show()));
+  return storage;
+}
+
+showSnippets();
+const digits = startDigits();
+const storage = startInspector(startPicture(digits));
+digits.then(async () => {
+  await preload().catch(() => {}); // whoever needs Python next tells why it does not start
+  await storage.start();
+});
+showAdapter().catch(() => read('adapter', 'unknown'));

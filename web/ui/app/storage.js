@@ -1,0 +1,124 @@
+// @ts-check
+/** What is kept on this computer: the runtime by the service worker, models by the page. The visitor sees and clears it. */
+
+import { client } from '../../api/client.js';
+import { byId } from '../dom.js';
+import * as plans from '../../plans/plan_cache.js';
+import { formatBytes } from './format.js';
+import * as models from './model/store.js';
+
+const SITE = 'pyruntime-site';
+const WORKER = new URL('../../../service-worker.js', import.meta.url);
+
+/** Milliseconds for the service worker to say that it keeps nothing any more. */
+const PATIENCE_MS = 2000;
+
+export class Storage {
+  /** Whether the visitor has cleared what was kept: then this visit keeps no more of the site, unless told to. */
+  #isCleared = false;
+  /** How often the state was asked for. */
+  #shown = 0;
+  /** @type {Promise<unknown>} */
+  #turn = Promise.resolve();
+
+  constructor() {
+    this.text = byId('storage-text');
+    this.keep = /** @type {HTMLInputElement} */ (byId('storage-keep'));
+    this.clearButton = /** @type {HTMLButtonElement} */ (byId('storage-clear'));
+    this.keep.checked = models.isKeeping();
+    this.keep.addEventListener('change', () => this.#switch());
+    this.clearButton.addEventListener('click', () => this.#clear());
+    plans.changes.addEventListener('change', () => this.show());
+    navigator.serviceWorker?.addEventListener('message', ({ data }) => {
+      if (data?.kept !== undefined) this.show();
+    });
+  }
+
+  /** Python is there: keep what it took to get it. */
+  async start() {
+    if (models.isKeeping()) await this.#keepSite();
+    await this.show();
+  }
+
+  /** After what is under way: what looks at a cache while it is deleted would make it again. @template T @param {() => Promise<T>} work */
+  #next(work) {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => {});
+    return done;
+  }
+
+  /** The state as of the last call. */
+  show() {
+    this.#shown += 1;
+    const turn = this.#shown;
+    return this.#next(async () => {
+      if (turn === this.#shown) await this.#look();
+    });
+  }
+
+  async #look() {
+    const [site, { disk, memory }, planned] = await Promise.all([siteBytes(), models.usage(), plans.usage()]);
+    const parts = [
+      site ? `the page and Python, ${formatBytes(site)}` : '',
+      disk ? `models, ${formatBytes(disk)}` : '',
+      planned.plans ? `${planned.plans} ${planned.plans === 1 ? 'plan' : 'plans'}, ${formatBytes(planned.bytes)}` : '',
+    ].filter(Boolean);
+    const held = memory ? ` There was no room for ${formatBytes(memory)} of models: they stay until this tab is closed.` : '';
+    this.text.textContent = `${parts.length ? `Kept: ${parts.join('; ')}.` : 'Nothing is kept.'}${held}`;
+    this.clearButton.disabled = !site && !disk && !memory && !planned.plans;
+  }
+
+  async #switch() {
+    models.setKeeping(this.keep.checked);
+    this.#isCleared = !this.keep.checked;
+    if (this.keep.checked) await this.#keepSite();
+    else await this.#clear();
+    await this.show();
+  }
+
+  /** Let the service worker keep the files that this page and its worker have loaded. */
+  async #keepSite() {
+    try {
+      if (!navigator.serviceWorker || this.#isCleared) return;
+      const registration = await navigator.serviceWorker.register(WORKER);
+      await navigator.serviceWorker.ready;
+      const own = performance.getEntriesByType('resource').map(({ name }) => name);
+      const urls = [document.baseURI, ...own, ...await client().call('resources', {})];
+      if (this.#isCleared) await this.#next(forgetSite);
+      else registration.active?.postMessage({ keep: [...new Set(urls)] });
+    } catch (error) {
+      console.info(`pyruntime: nothing is kept for the next visit: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+
+  async #clear() {
+    this.clearButton.disabled = true;
+    this.#isCleared = true;
+    await this.#next(() => Promise.all([forgetSite(), models.clear(), plans.clear()]));
+    await this.show();
+  }
+}
+
+/** No service worker any more, and nothing that it has kept. */
+async function forgetSite() {
+  for (const registration of await navigator.serviceWorker?.getRegistrations() ?? []) {
+    const worker = registration.active ?? registration.waiting ?? registration.installing;
+    if (worker?.scriptURL !== WORKER.href) continue;
+    await new Promise((resolve) => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = resolve;
+      setTimeout(resolve, PATIENCE_MS); // one that is ended answers nobody
+      worker.postMessage({ cleared: true }, [port2]);
+    });
+    await registration.unregister();
+  }
+  if ('caches' in globalThis) await caches.delete(SITE);
+}
+
+async function siteBytes() {
+  if (!('caches' in globalThis) || !await caches.has(SITE)) return 0;
+  const cache = await caches.open(SITE);
+  let bytes = 0;
+  for (const request of await cache.keys()) bytes += Number((await cache.match(request))?.headers.get('Content-Length') ?? 0);
+  return bytes;
+}

@@ -1,0 +1,56 @@
+// @ts-check
+/** How fast text comes, and where the milliseconds of a token go. */
+
+import { h } from '../../dom.js';
+import { formatCount, formatTime, median } from '../format.js';
+
+/** @typedef {import('../../../pyruntime.js').Piece} Piece */
+
+/** @type {[keyof Piece['times'] | 'page', string][]} */
+const PARTS = [['model', 'model, and its logits’ way here'], ['sampling', 'choosing the token'], ['text', 'tokens to text'], ['page', 'this page']];
+
+export class Pace {
+  /** @type {Piece['times'][]} */
+  #times = [];
+  #begin = performance.now();
+  #first = 0;
+  #prompt = 0;
+
+  /** @param {Piece} piece */
+  add({ times, promptTokens }) {
+    if (this.#times.length === 0) {
+      this.#first = performance.now() - this.#begin;
+      this.#prompt = promptTokens;
+    }
+    this.#times.push(times);
+  }
+
+  /** Tokens a second since the first one. */
+  get speed() {
+    const seconds = (performance.now() - this.#begin - this.#first) / 1000;
+    return this.#times.length > 1 ? (this.#times.length - 1) / seconds : 0;
+  }
+
+  /** In words. */
+  get words() {
+    if (!this.#times.length) return 'reading the prompt';
+    const speed = this.speed ? `, ${this.speed.toPrecision(3)} tokens a second` : '';
+    return `${formatCount(this.#times.length, 'token')}${speed}; the first after ${formatTime(this.#first)} (${formatCount(this.#prompt, 'token')} of the prompt)`;
+  }
+
+  /** Medians of a token's parts, as bars; of the tokens after the first. @returns {HTMLElement | null} */
+  chart() {
+    const later = this.#times.slice(1);
+    if (!later.length) return null;
+    const own = { model: 0, sampling: 0, text: 0, page: 0 };
+    for (const part of /** @type {const} */ (['model', 'sampling', 'text'])) own[part] = median(later.map((times) => times[part]));
+    const whole = (performance.now() - this.#begin - this.#first) / later.length;
+    own.page = Math.max(0, whole - own.model - own.sampling - own.text);
+    const sum = own.model + own.sampling + own.text + own.page;
+    return h('dl', { class: 'spent' }, ...PARTS.flatMap(([part, title]) => {
+      const bar = h('span', { class: 'candidate-bar', 'aria-hidden': 'true' });
+      bar.style.setProperty('--part', String(own[part] / sum));
+      return [h('dt', {}, title), h('dd', {}, bar, formatTime(own[part]))];
+    }));
+  }
+}

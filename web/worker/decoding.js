@@ -1,0 +1,343 @@
+// @ts-check
+/**
+ * Decoding whose token ids stay on the GPU: a decoder's logits go to a sampler, and the id that it chooses is the decoder's
+ * next input. Steps are queued one after another without waiting for any, each with one submit; their ids come to JavaScript in
+ * batches. What becomes of its caches: web/worker/text_caches.js.
+ */
+
+import { TextCaches } from './text_caches.js';
+import { enqueue } from '../gpu/player.js';
+import { MOST, Records } from './token_records.js';
+import { collect } from '../gpu/readback.js';
+import { matches, prepare } from '../gpu/replay.js';
+import { caught, waits } from '../gpu/staging.js';
+import { attend } from '../gpu/waiting.js';
+
+/**
+ * @typedef {import('../api/protocol.js').DecodeArguments} DecodeArguments
+ * @typedef {import('../api/protocol.js').WireTensor} WireTensor
+ * @typedef {import('../gpu/replay.js').Fed} Fed
+ * @typedef {import('../gpu/replay.js').Prepared} Prepared
+ * @typedef {import('../gpu/replay.js').Replay} Replay
+ * @typedef {import('../gpu/readback.js').Piece} Piece
+ * @typedef {import('./tensors.js').Memory} Memory
+ * @typedef {import('./tensors.js').Remote} Remote
+ * @typedef {import('./tensors.js').Tensors} Tensors
+ * @typedef {{id: number, signal: AbortSignal}} Request
+ *
+ * @typedef {object} Known a session, as web/worker/host.js has it
+ * @property {number} outputs
+ * @property {Replay[]} replays
+ * @property {Set<Promise<unknown>>} replaying
+ * @property {Memory[]} spares
+ *
+ * @typedef {object} Host
+ * @property {GPUDevice} device
+ * @property {Tensors} tensors
+ * @property {(session: number) => Known | undefined} known
+ * @property {(args: import('../api/protocol.js').RunArguments, request: Request) => Promise<Record<string, any>>} run
+ *
+ * @typedef {object} Batch of steps that is being queued
+ * @property {Piece | null} piece memory that what is known of each token is copied to
+ * @property {Promise<unknown>[]} runs what error scopes catch
+ * @property {Request} request
+ */
+
+/** Elements of what is fed for each token of the text, at first. */
+const LEAST = 256;
+
+/** @type {Record<string, {of: (values: number[]) => ArrayBuffer, bytes: number}>} */
+const INTEGERS = {
+  int64: { of: (values) => BigInt64Array.from(values, BigInt).buffer, bytes: 8 },
+  int32: { of: (values) => Int32Array.from(values).buffer, bytes: 4 },
+};
+
+/** Memory that is not Python's has numbers below 0. */
+let lastUploaded = 0;
+
+/** @param {number[]} dims */
+const sizeOf = (dims) => dims.reduce((product, dim) => product * dim, 1);
+
+class NotOnGpu extends Error {
+  name = 'NotImplemented';
+}
+
+/** The loop of one text. */
+export class Decoding {
+  #host;
+  #args;
+  #caches;
+  /** The last token's. @type {Remote} */
+  #ids;
+  /** Where the first ones are. @type {GPUBuffer} */
+  #first;
+  /** How often each token was generated, where penalties ask. @type {Remote | WireTensor | null} */
+  #counts;
+  /** A mask of ones for more tokens than there are. */
+  #ones;
+  /** Steps are queued in turn. @type {Promise<unknown>} */
+  #turn = Promise.resolve();
+  /** Batches that have not arrived. @type {Set<Promise<unknown>>} */
+  #arriving = new Set();
+  /** By session, the run that was replayed last. @type {Map<number, Replay>} */
+  #last = new Map();
+  #records;
+  /** What went wrong. @type {unknown} */
+  #failure;
+  /** Why nothing more is queued. @type {Error | undefined} */
+  #ended;
+
+  /** @param {Host} host @param {DecodeArguments} args */
+  constructor(host, args) {
+    this.#host = host;
+    this.#args = args;
+    this.#records = new Records(host.device);
+    this.#caches = new TextCaches(host.tensors, args.caches, args.length);
+    this.#counts = args.counts;
+    this.#ids = uploaded(host.device, args.ids.type, INTEGERS[args.ids.type].of([args.ids.first]));
+    this.#first = this.#ids.memory.buffer;
+    this.#ones = args.mask ? INTEGERS[args.mask.type].of(Array(LEAST).fill(1)) : new ArrayBuffer(0);
+  }
+
+  /**
+   * Queue steps behind those that are queued; answers when their ids have arrived.
+   * @param {import('../api/protocol.js').DecodeStepsArguments} args
+   * @param {Request} request
+   * @returns {Promise<import('../api/protocol.js').DecodedTokens>}
+   */
+  async steps({ count, draws, confirmed }, request) {
+    const queued = this.#turn.then(() => this.#batch(Math.min(count, MOST), draws, confirmed, request));
+    this.#turn = queued.catch(() => {});
+    const { arrival, grows } = await queued;
+    const bytes = await arrival;
+    return { ...this.#records.read(bytes, Math.min(count, MOST)), grows };
+  }
+
+  /**
+   * @param {number} count
+   * @param {number[]} draws
+   * @param {number} confirmed
+   * @param {Request} request
+   */
+  async #batch(count, draws, confirmed, request) {
+    if (this.#failure ?? this.#ended) throw this.#failure ?? this.#ended;
+    this.#caches.confirm(confirmed);
+    /** @type {Batch} */
+    const batch = { piece: null, runs: [], request };
+    try {
+      for (let step = 0; step < count; step++) {
+        await this.#step(step, draws[step], batch); // the browser sends what is queued when microtasks run
+      }
+    } catch (error) {
+      if (/** @type {Error} */ (error).name === 'NoPlan') this.#ended = /** @type {Error} */ (error);
+      else this.#failure = error;
+      batch.piece?.staging.destroy();
+      await Promise.allSettled(batch.runs);
+      throw error;
+    }
+    const arrival = this.#arrival(/** @type {Piece} */ (batch.piece), batch.runs);
+    this.#arriving.add(arrival);
+    arrival.catch(() => {}).finally(() => this.#arriving.delete(arrival));
+    return { arrival, grows: this.#caches.grow };
+  }
+
+  /**
+   * Queue recordings, and copies behind them.
+   * @param {{known: Known, prepared: Prepared}[]} parts
+   * @param {{from: GPUBuffer, to: GPUBuffer, at: number, nbytes: number}[]} copies
+   * @param {Batch} batch
+   */
+  #send(parts, copies, { runs }) {
+    const recordings = parts.map(({ prepared }) => prepared);
+    const run = caught(enqueue(this.#host.device, recordings, copies)).catch((error) => {
+      for (const { replay } of recordings) replay.live = false; // Python finds out why
+      throw error;
+    }).finally(() => {
+      for (const { known } of parts) known.replaying.delete(run);
+    });
+    for (const { known } of parts) known.replaying.add(run);
+    run.catch(() => {}); // who waits for the batch hears it
+    runs.push(run);
+  }
+
+  /** @param {Piece} piece @param {Promise<unknown>[]} runs */
+  async #arrival(piece, runs) {
+    const bytes = new Uint8Array(piece.length);
+    const { device } = this.#host;
+    try {
+      await Promise.all([attend(device, collect(device, piece, [bytes])), ...runs]);
+    } catch (error) {
+      this.#failure = error;
+      if (!piece.done) piece.staging.destroy();
+      await Promise.allSettled(runs);
+      throw error;
+    }
+    return bytes.buffer;
+  }
+
+  /**
+   * Queue one token. From what a run is given to its place in the queue nothing is awaited: memory that it reads is free for
+   * the next one by then.
+   * @param {number} step of the batch
+   * @param {number | undefined} draw
+   * @param {Batch} batch
+   */
+  async #step(step, draw, batch) {
+    const { decoder, sampler, logits, caches, settings } = this.#args;
+    const { tensors } = this.#host;
+    /** @type {{known: Known, prepared: Prepared}[]} */
+    const parts = [];
+    const computed = this.#run(decoder, this.#feeds(), [logits, ...caches.map(({ output }) => output)], parts, batch);
+    const made = computed instanceof Promise ? await computed : computed;
+    const spent = this.#ids;
+    this.#caches.advance(made);
+    tensors.dispose(spent.number);
+    const scores = /** @type {Remote} */ (made.get(logits));
+    /** @type {Record<string, any>} */
+    const given = { ...settings, logits: scores };
+    if (draw !== undefined) given.uniform = { type: 'float32', dims: [1], data: Float32Array.of(draw).buffer };
+    if (this.#counts) given.counts = this.#counts;
+    let chosen;
+    try {
+      const drawn = this.#run(sampler, given, this.#args.chosen, parts, batch);
+      chosen = drawn instanceof Promise ? await drawn : drawn;
+    } finally {
+      tensors.dispose(scores.number);
+    }
+    if (this.#counts) {
+      if ('memory' in this.#counts) tensors.dispose(this.#counts.number);
+      this.#counts = /** @type {Remote} */ (chosen.get('counts_out'));
+    }
+    this.#ids = /** @type {Remote} */ (chosen.get('ids'));
+    const record = this.#args.chosen.filter((name) => name !== 'counts_out')
+      .map((name) => ({ name, tensor: /** @type {Remote} */ (chosen.get(name)) }));
+    try {
+      batch.piece ??= this.#records.stage(record);
+      this.#send(parts, this.#records.copies(record, batch.piece.staging, step), batch);
+    } finally {
+      for (const { tensor } of record) if (tensor !== this.#ids) tensors.dispose(tensor.number);
+    }
+  }
+
+  /** The decoder's next inputs. @returns {Record<string, Remote | WireTensor>} */
+  #feeds() {
+    const { ids, mask, positions, branch, fixed } = this.#args;
+    const length = this.#caches.length + 1;
+    /** @type {Record<string, Remote | WireTensor>} */
+    const feeds = { ...fixed, [ids.name]: this.#ids };
+    if (mask) {
+      const { of, bytes } = INTEGERS[mask.type];
+      if (this.#ones.byteLength < length * bytes) this.#ones = of(Array(2 * length).fill(1));
+      feeds[mask.name] = { type: mask.type, dims: [1, length], data: this.#ones };
+    }
+    if (positions) {
+      feeds[positions.name] = { type: positions.type, dims: [1, 1], data: INTEGERS[positions.type].of([length - 1]) };
+    }
+    if (branch) feeds[branch] = { type: 'bool', dims: [1], data: Uint8Array.of(Number(length > 1)).buffer };
+    return Object.assign(feeds, this.#caches.next);
+  }
+
+  /**
+   * A run whose outputs stay on the GPU: to be queued with `parts`; where there has been none like it, queued behind them
+   * through Python.
+   * @param {number} session
+   * @param {Record<string, Remote | WireTensor>} feeds
+   * @param {string[]} outputs
+   * @param {{known: Known, prepared: Prepared}[]} parts
+   * @param {Batch} batch
+   * @returns {Map<string, Remote> | Promise<Map<string, Remote>>}
+   */
+  #run(session, feeds, outputs, parts, batch) {
+    const known = this.#host.known(session);
+    if (!known) throw new Error('the session is released');
+    const prepared = this.#prepared(session, known, feeds, outputs);
+    if (prepared) {
+      parts.push({ known, prepared });
+      return new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
+    }
+    if (parts.length) this.#send(parts.splice(0), [], batch);
+    return this.#asked(session, feeds, outputs, batch.request);
+  }
+
+  /** @param {number} session @param {Record<string, Remote | WireTensor>} feeds @param {string[]} outputs @param {Request} request */
+  async #asked(session, feeds, outputs, request) {
+    const { tensors } = this.#host;
+    const kept = Object.fromEntries(outputs.map((name) => [name, null]));
+    const wires = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, toWire(value)]));
+    const made = await this.#host.run({ session, feeds: wires, fetches: outputs, kept, options: {} }, request);
+    const found = new Map(outputs.map((name) => [name, made[name]?.kind === 'gpu' ? tensors.get(made[name].gpu) : undefined]));
+    if ([...found.values()].every((remote) => remote)) return /** @type {Map<string, Remote>} */ (found);
+    for (const remote of found.values()) if (remote) tensors.dispose(remote.number);
+    throw new NotOnGpu(`outputs of the decoder or the sampler are not on the GPU: ${outputs.filter((name) => !found.get(name))}`);
+  }
+
+  /**
+   * A run without Python; null where there has been none like it, or what it uploads has to wait.
+   * @param {number} session
+   * @param {Known} known
+   * @param {Record<string, Remote | WireTensor>} feeds
+   * @param {string[]} outputs
+   * @returns {Prepared | null}
+   */
+  #prepared(session, { replays, outputs: count, spares }, feeds, outputs) {
+    const { device, tensors } = this.#host;
+    const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => (
+      [name, /** @type {Fed} */ ('memory' in value ? { type: value.type, dims: value.dims, remote: value } : value)])));
+    const last = this.#last.get(session);
+    for (const replay of last && replays.includes(last) ? [last, ...replays] : replays) {
+      const sizes = matches(replay, given, outputs, count, outputs);
+      const prepared = sizes && prepare(replay, given, sizes, tensors, spares);
+      if (!prepared) continue;
+      if (waits(device, prepared.writes)) {
+        for (const { tensor } of prepared.staying) tensors.dispose(tensor.number);
+        return null;
+      }
+      this.#last.set(session, replay);
+      return prepared;
+    }
+    return null;
+  }
+
+  /**
+   * End the loop: its caches after `kept` tokens, by the names of inputs; nothing stays where that is null.
+   * @param {number | null} kept
+   * @returns {Promise<Record<string, any>>}
+   */
+  async end(kept) {
+    this.#ended ??= new Error('decoding has ended'); // batches that have not begun do not
+    await this.#turn;
+    await Promise.allSettled(this.#arriving);
+    const wanted = kept !== null && !this.#failure;
+    const found = wanted ? this.#caches.cut(kept) : {};
+    const { tensors } = this.#host;
+    this.#first.destroy();
+    for (const value of [this.#ids, this.#counts]) if (value && 'memory' in value) tensors.dispose(value.number);
+    this.#caches.dispose();
+    return found;
+  }
+}
+
+/**
+ * A token's id on the GPU, so that the first step is like the others: a tensor of number 0, whose buffer is its user's.
+ * @param {GPUDevice} device
+ * @param {string} type
+ * @param {ArrayBuffer} data
+ * @returns {Remote}
+ */
+function uploaded(device, type, data) {
+  const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
+  const buffer = device.createBuffer({ label: 'token', size: 256, usage: STORAGE | COPY_SRC | COPY_DST });
+  device.queue.writeBuffer(buffer, 0, data);
+  lastUploaded += 1;
+  const memory = { id: -lastUploaded, buffer, room: null, tensors: new Set(), holders: [], spares: null };
+  return { number: 0, type, dims: [1, 1], memory, python: 0 };
+}
+
+/** @param {Remote | WireTensor} value @returns {any} */
+function toWire(value) {
+  if ('memory' in value && !value.number) return { kind: 'buffer', type: value.type, dims: value.dims, buffer: value.memory.buffer };
+  if ('memory' in value) return { kind: 'gpu', type: value.type, dims: value.dims, gpu: value.number };
+  const { type, dims, data } = value;
+  const nbytes = INTEGERS[type] ? sizeOf(dims) * INTEGERS[type].bytes : null;
+  return { type, dims, data: nbytes !== null && data instanceof ArrayBuffer && data.byteLength > nbytes ? data.slice(0, nbytes) : data };
+}

@@ -1,0 +1,374 @@
+// @ts-check
+/** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
+
+import { downloads } from '../loading/downloads.js';
+import { Loading } from '../loading/loading.js';
+import { makeMemoryBy } from '../gpu/result_memory.js';
+import { Incoming } from '../net/pieces.js';
+import { beginAhead, loadAhead, Runs } from './runs.js';
+import { startBridge } from './runtime.js';
+import { anew } from '../net/stream.js';
+import { Tensors } from './tensors.js';
+
+export { downloads };
+
+/** @type {Map<number, import('./runs.js').Session>} */
+const sessions = new Map();
+
+const isWorker = typeof document === 'undefined';
+
+/** Those that stay on the GPU. @type {Tensors} */
+let tensors;
+
+/** @type {(number: number) => any} */
+let settleInPython;
+
+/** Hears why Python has ended: in a worker, whose errors the page hears of, or who has set it. @type {(message: string) => void} */
+let ended = (message) => self.reportError(new Error(message));
+
+/** In the thread of the page: who waits for answers hears it. @param {(message: string) => void} tell */
+export function whenEnded(tell) {
+  ended = tell;
+}
+
+/** The GPUBuffer of a tensor alone, for a page in this thread. @param {number} tensor */
+export function settle(tensor) {
+  return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
+}
+
+/** Texts whose tokens are chosen on the GPU. @type {Map<number, import('./decoding.js').Decoding>} */
+const decodings = new Map();
+let lastDecoding = 0;
+
+/** @typedef {import('./runtime.js').Report} Report */
+
+/** Python's `pyruntime.bridge.requests`, there when `start` has been answered. @type {Promise<any> | undefined} */
+let bridge;
+
+/** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
+const underWay = new Map();
+
+/**
+ * A report that hears, while a decoder is made, what logits its runs will bring, which is for nobody else: what chooses tokens by
+ * them is made meanwhile.
+ * @param {Report} report
+ * @param {Promise<void> | null} loaded what begins runs ahead, where it is wanted
+ * @param {import('./runs.js').Session} known
+ * @returns {(event: any) => void}
+ */
+function expecting(report, loaded, known) {
+  return (event) => {
+    if (event.phase !== 'expected') report(event);
+    else loaded?.then(() => {
+      if (known.runsAhead) known.ahead ??= beginAhead(beside, known);
+      known.ahead?.expect(event.logits);
+    });
+  };
+}
+
+/**
+ * Await `pyruntime.bridge.requests.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
+ * @param {string} function_
+ * @param {...unknown} args
+ */
+async function callPython(function_, ...args) {
+  const answer = await (await bridge).serve(function_, ...args);
+  if (answer.error) throw answer.error;
+  return answer.value;
+}
+
+/** @typedef {import('./runs.js').Request} Request */
+
+/**
+ * `callPython` for a function that Python's `cancel` ends: its first argument is the request.
+ * @param {Request} request
+ * @param {string} function_
+ * @param {...unknown} args
+ */
+async function callCancellable(request, function_, ...args) {
+  const python = await bridge;
+  const { id, signal } = request;
+  const end = () => python.cancel(id);
+  signal.addEventListener('abort', end);
+  try {
+    return await callPython(function_, request, ...args);
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}
+
+/**
+ * A session whose files arrive while it is made: why one of them did not is told rather than what became of it.
+ * @param {Loading} loading
+ * @param {import('./runs.js').Session} known
+ * @param {() => Promise<any>} work
+ */
+async function created(loading, known, work) {
+  try {
+    return await work();
+  } catch (error) {
+    known.runsAhead = false;
+    await known.ahead?.end();
+    await loading.failed();
+    throw error;
+  } finally {
+    loading.stop();
+  }
+}
+
+/** Tensors on their way. @type {Map<number, Incoming>} */
+const streams = new Map();
+
+/**
+ * Put what will arrive in the place of each stream's name.
+ * @param {Record<string, any>} feeds
+ * @returns {Incoming[]}
+ */
+function receive(feeds) {
+  return Object.values(feeds).filter((value) => value?.data?.stream).map((value) => {
+    const { stream, nbytes } = value.data;
+    value.data = new Incoming(nbytes);
+    streams.set(stream, value.data);
+    return value.data;
+  });
+}
+
+/** The next bytes of a stream. @param {import('../api/protocol.js').Piece} message */
+export function arrive({ stream, piece, failure }) {
+  const incoming = streams.get(stream);
+  if (piece) incoming?.push(piece);
+  else incoming?.fail(failure ?? '');
+  if (!piece || incoming?.complete) streams.delete(stream);
+}
+
+/** The number of the last request of this side's own; those of pages count upwards. */
+let lastOwn = 0;
+
+/** @returns {Request} */
+function ownRequest() {
+  lastOwn -= 1;
+  return { id: lastOwn, signal: new AbortController().signal };
+}
+
+/** Sessions beside those of pages: what chooses tokens. @type {import('../speculation/chooser.js').Maker} */
+const beside = {
+  get tensors() {
+    return tensors;
+  },
+  known: (session) => sessions.get(session),
+  model: async (options) => /** @type {Uint8Array<ArrayBuffer>} */ (await callPython('sampler', undefined, options)).slice().buffer,
+  device: () => callPython('gpu_device'),
+  async create(model) {
+    const options = { extra: { 'pyruntime.host_work': 0 } };
+    const { handle } = await methods.create({ model, externalData: [], options }, () => {}, { ...ownRequest(), spare: [] });
+    return handle;
+  },
+  run: (args) => runs.run(args, ownRequest()),
+  release: (session) => methods.release({ session }, () => {}, { ...ownRequest(), spare: [] }),
+};
+
+const runs = new Runs({
+  get tensors() {
+    return tensors;
+  },
+  known: (session) => sessions.get(session),
+  call: callCancellable,
+  beside,
+});
+
+/**
+ * @typedef {object} UnderWay
+ * @property {number} id
+ * @property {AbortSignal} signal
+ * @property {ArrayBuffer[]} spare gets the pieces of streams that are not needed any more
+ */
+
+/**
+ * Make a session.
+ * @param {import('../api/protocol.js').CreateArguments} args
+ * @param {Report} report
+ * @param {Request} request
+ * @param {RequestCache} [cache] how its files are asked for
+ */
+async function create({ model, externalData, options, ahead = false }, report, request, cache) {
+  const loading = new Loading(report, request.signal, cache);
+  const { extra } = /** @type {any} */ (options);
+  const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
+  /** @type {import('./runs.js').Session} */
+  const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
+  const told = expecting(report, aheadLoaded, known);
+  const { replays, spares, ...info } = await created(loading, known, async () => {
+    const [buffer, ...files] = await loading.open(model, externalData.map(({ data }) => data));
+    known.model = buffer;
+    const external = externalData.map(({ path }, index) => [path, files[index]]);
+    const beside = loading.beside(model);
+    return loading.rightly(
+      () => callCancellable(request, 'create', buffer, external, options, told, beside),
+      (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
+  });
+  known.outputs = info.outputs.length;
+  known.replays = replays;
+  for (const made of spares) tensors.spare(made, known.spares);
+  sessions.set(info.handle, known);
+  await aheadLoaded;
+  return info;
+}
+
+/** @type {Record<string, (args: any, report: Report, request: UnderWay) => Promise<any>>} */
+const methods = {
+  /** @param {import('../api/protocol.js').StartArguments} places */
+  async start(places, report) {
+    sessions.clear();
+    bridge = startBridge(places, report, ended);
+    if (isWorker) downloads.start(bridge, (port) => self.postMessage({ downloads: port }, { transfer: [port] }));
+    makeMemoryBy((nbytes) => downloads.memory(nbytes));
+    const python = await bridge;
+    tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
+    settleInPython = python.settle;
+  },
+
+  async ready() {
+    await bridge;
+  },
+
+  /** The URLs of what Python was started from, scripts, archives, WebAssembly, and of what it has loaded since. */
+  async resources() {
+    await bridge;
+    const fetched = performance.getEntriesByType('resource').map(({ name }) => name);
+    return [globalThis.location.href, ...new Set([...fetched, ...downloads.resources])];
+  },
+
+  /** @param {import('../api/protocol.js').CreateArguments} args */
+  create: (args, report, request) => anew((cache) => create(args, report, request, cache)),
+
+  /** @param {import('../api/protocol.js').RunArguments} args */
+  async run(args, report, request) {
+    const incoming = receive(args.feeds);
+    try {
+      return await runs.run(args, request);
+    } finally {
+      request.spare.push(...incoming.flatMap(({ complete, pieces }) => (complete ? pieces : [])));
+    }
+  },
+
+  /** Begin a text; the number of its loop. @param {import('../api/protocol.js').DecodeArguments} args */
+  async decode(args) {
+    const [device, { Decoding }] = await Promise.all([callPython('gpu_device'), import('./decoding.js')]);
+    const made = new Decoding({ device, tensors, known: (session) => sessions.get(session), run: (given, of) => runs.run(given, of) }, args);
+    lastDecoding += 1;
+    decodings.set(lastDecoding, made);
+    return lastDecoding;
+  },
+
+  /** @param {import('../api/protocol.js').DecodeStepsArguments} args */
+  async decodeSteps(args, report, request) {
+    const made = decodings.get(args.decoding);
+    if (!made) throw new Error('decoding has ended');
+    return made.steps(args, request);
+  },
+
+  /** @param {import('../api/protocol.js').DecodeEndArguments} args */
+  async decodeEnd({ decoding, kept }) {
+    const made = decodings.get(decoding);
+    decodings.delete(decoding);
+    return made ? made.end(kept) : {};
+  },
+
+  /** What a session has planned, for the next visit. @param {import('../api/protocol.js').KeepArguments} args */
+  async keepPlan({ session, before }) {
+    const known = sessions.get(session);
+    if (!known) return null;
+    const { treeHash } = await import('../plans/treehash.js');
+    known.hash ??= treeHash(known.model);
+    const made = await callPython('keep_plan', session, await known.hash, before, treeHash);
+    return made && { ...made, tags: known.tags };
+  },
+
+  /** @param {import('../api/protocol.js').ReleaseArguments} args */
+  async release({ session }) {
+    await sessions.get(session)?.ahead?.end();
+    tensors?.release(sessions.get(session)?.spares ?? []);
+    sessions.delete(session);
+    await callPython('release', session);
+  },
+
+  /** @param {import('../api/protocol.js').CancelArguments} args */
+  async cancel({ request }) {
+    underWay.get(request)?.abort();
+  },
+
+  /** @param {import('../api/protocol.js').ReleaseArguments} args */
+  async profile({ session }) {
+    const known = sessions.get(session);
+    if (known) {
+      known.replays = []; // Python measures, dispatch by dispatch, in the memory of those still on their way
+      await Promise.allSettled(known.replaying);
+    }
+    return callPython('start_profiling', session);
+  },
+
+  /** A tensor's data. @param {import('../api/protocol.js').TensorArguments} args */
+  async download({ tensor }) {
+    return callPython('download', tensors.forPython(tensor));
+  },
+
+  /** A tensor of the page's, on the GPU from now on. @param {import('../api/protocol.js').UploadArguments} args */
+  async upload({ tensor }) {
+    const { buffer: _, ...made } = tensors.receive(await callPython('upload', tensor), null);
+    return made;
+  },
+
+  /** Give tensors' memory back. @param {{tensors: number[]}} args */
+  async dispose({ tensors: disposed }) {
+    for (const tensor of disposed) {
+      for (const { ahead } of sessions.values()) ahead?.disposed(tensor);
+      tensors?.dispose(tensor);
+    }
+  },
+
+  /** How many tensors on the GPU JavaScript holds. */
+  async keptTensors() {
+    return tensors.size;
+  },
+
+  /** @param {import('../api/protocol.js').CallArguments} args */
+  async call({ function: function_, arguments: args }) {
+    return callPython(function_, ...args);
+  },
+};
+
+/**
+ * Every ArrayBuffer in a reply, to be transferred; each once, also where two outputs share it.
+ * @param {any} value
+ * @returns {ArrayBuffer[]}
+ */
+function buffers(value) {
+  /** @type {(value: any) => ArrayBuffer[]} */
+  const all = (item) => {
+    if (item instanceof ArrayBuffer) return [item];
+    return item && typeof item === 'object' ? Object.values(item).flatMap(all) : [];
+  };
+  return [...new Set(all(value))];
+}
+
+/**
+ * Answer a request.
+ * @param {import('../api/protocol.js').Request} request
+ * @param {(message: import('../api/protocol.js').Answer, transfer: ArrayBuffer[]) => void} post
+ */
+export async function answer({ id, method, arguments: args }, post) {
+  const controller = new AbortController();
+  /** @type {ArrayBuffer[]} */
+  const spare = [];
+  underWay.set(id, controller);
+  try {
+    const report = (/** @type {import('../pyruntime.js').ProgressEvent} */ progress) => post({ id, progress }, []);
+    const value = await methods[method](args, report, { id, signal: controller.signal, spare });
+    post({ id, value, spare }, [...buffers(value), ...spare]);
+  } catch (thrown) {
+    const { name, message, traceback } = /** @type {any} */ (thrown);
+    post({ id, error: { name: name ?? 'Error', message: message ?? String(thrown), traceback }, spare }, spare);
+  } finally {
+    underWay.delete(id);
+  }
+}

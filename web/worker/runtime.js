@@ -1,0 +1,180 @@
+// @ts-check
+/** Starts Python in the worker that imports this: Pyodide, NumPy, pyruntime. */
+
+import * as device from '../gpu/device.js';
+import { mendStack } from './stack.js';
+import { compile } from '../snapshot/memory.js';
+import { placeLibraries, restorePython, snapshotsFit } from '../snapshot/snapshot.js';
+import { fetchAll } from '../net/stream.js';
+
+/** @typedef {import('../pyruntime.js').ProgressEvent} ProgressEvent */
+/** @typedef {(event: ProgressEvent) => void} Report */
+
+/**
+ * Run `work` as a phase: report its begin, and its end with the time it took.
+ * @template T
+ * @param {Report} report
+ * @param {string} phase
+ * @param {() => Promise<T> | T} work
+ * @returns {Promise<T>}
+ */
+export async function timed(report, phase, work) {
+  const begin = performance.now();
+  report({ phase, status: 'begin' });
+  const result = await work();
+  report({ phase, status: 'end', ms: performance.now() - begin });
+  return result;
+}
+
+/** A module of WebAssembly that does nothing. */
+const EMPTY = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]);
+
+/** Throw where this thread may not make WebAssembly: Pyodide would wait for ever. */
+function requireWebAssembly() {
+  if (typeof WebAssembly === 'undefined') throw new Error('this browser has no WebAssembly, which Python needs: use another one');
+  try {
+    new WebAssembly.Module(EMPTY);
+  } catch {
+    throw new Error("the Content-Security-Policy forbids Python's code: add 'wasm-unsafe-eval' to its script-src, in the headers of "
+      + 'the page and of web/worker.js');
+  }
+}
+
+/**
+ * How much this worker has fetched from below `url`, in bytes as they were sent.
+ * @param {string} url
+ */
+function bytesFetched(url) {
+  const entries = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
+  return entries.reduce((sum, { name, encodedBodySize }) => sum + (name.startsWith(url) ? encodedBodySize : 0), 0);
+}
+
+/**
+ * Pyodide's module from the first of `urls` that has it.
+ * @param {string[]} urls
+ * @returns {Promise<{loadPyodide: (options: object) => Promise<any>, indexURL: string}>}
+ */
+async function importPyodide(urls) {
+  const failures = [];
+  for (const indexURL of urls) {
+    try {
+      const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
+      return { loadPyodide, indexURL };
+    } catch (error) {
+      failures.push(`${indexURL}: ${/** @type {Error} */ (error).message}`);
+    }
+  }
+  throw new Error(`Pyodide is in none of these places:\n${failures.join('\n')}`);
+}
+
+/**
+ * Loading Pyodide as a phase, with the bytes that came from `folders`.
+ * @param {Report} report
+ * @param {string[]} folders
+ * @param {() => Promise<any>} load
+ */
+function loadingPyodide(report, folders, load) {
+  const count = () => report({
+    phase: 'pyodide', status: 'progress', loaded: folders.reduce((sum, folder) => sum + bytesFetched(folder), 0) });
+  return timed(report, 'pyodide', async () => {
+    const timer = setInterval(count, 200);
+    try {
+      return await load();
+    } finally {
+      clearInterval(timer);
+      count();
+    }
+  });
+}
+
+/** An archive as the phase 'wheel'. @param {Report} report @param {string} url */
+function fetchWheel(report, url) {
+  const archive = timed(report, 'wheel', async () => {
+    const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => (
+      report({ phase: 'wheel', status: 'progress', loaded, total }));
+    return (await fetchAll(url, { onProgress })).arrayBuffer();
+  });
+  archive.catch(() => {}); // awaited when Pyodide is there
+  return archive;
+}
+
+// Only Pyodide's own messages while it loads are silenced.
+const QUIET = { stdout: () => {} };
+
+/**
+ * Python from the memory snapshot; null where there is none, or where it does not fit.
+ * @param {import('../api/protocol.js').StartArguments} places
+ * @param {Report} report
+ */
+async function startFromSnapshot({ pyodideUrls: [indexURL], snapshotUrl }, report) {
+  if (!snapshotUrl || !snapshotsFit()) return null;
+  try {
+    return await loadingPyodide(report, [indexURL, snapshotUrl], () => (
+      restorePython(snapshotUrl, indexURL, QUIET, (files) => {
+        timed(report, 'wheel', () => files).catch(() => {}); // it fails, and tells why
+      })));
+  } catch (error) {
+    console.info(`pyruntime: Python starts without its snapshot: ${/** @type {Error} */ (error).message}`);
+    return null;
+  }
+}
+
+/**
+ * Python from nothing.
+ * @param {import('../api/protocol.js').StartArguments} places
+ * @param {Report} report
+ */
+async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
+  const wheel = fetchWheel(report, wheelUrl);
+  const pyodide = await loadingPyodide(report, pyodideUrls, async () => {
+    const { loadPyodide, indexURL } = await importPyodide(pyodideUrls);
+    const placed = await placeLibraries(indexURL, compile(`${indexURL}pyodide.asm.wasm`), [], async () => {});
+    try {
+      return await loadPyodide({ ...QUIET, indexURL, packages: ['numpy'] });
+    } finally {
+      placed.restore();
+    }
+  });
+  const sitePackages = pyodide.pyimport('sysconfig').get_path('purelib');
+  pyodide.unpackArchive(await wheel, 'wheel', { extractDir: sitePackages });
+  return pyodide;
+}
+
+/**
+ * Pyodide with pyruntime. Everything that needs no other part is under way at once: Pyodide with NumPy, the package, and the GPU
+ * process, which the first request for an adapter wakes.
+ * @param {import('../api/protocol.js').StartArguments} places
+ * @param {Report} report
+ * @param {(message: string) => void} ended hears why Python has ended, which answers nothing from then on
+ * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/gpu/device.js` as the module `pyruntime_device`
+ */
+export async function startPython(places, report, ended) {
+  performance.mark('pyruntime: adapter asked'); // device/webgpu/adapter.py waits no longer than a GPU process takes from here
+  const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
+  adapter.catch(() => {}); // the device asks again, and says what is wrong
+  const pyodide = await startFromSnapshot(places, report) ?? await startFromNothing(places, report);
+  pyodide.setStdout();
+  mendStack(pyodide._module);
+  pyodide._api.on_fatal = (/** @type {any} */ error) => ended(`Python has ended, and its sessions with it: ${error?.message ?? error}`);
+  pyodide.registerJsModule('pyruntime_device', device);
+  return pyodide;
+}
+
+/**
+ * Start Python. Where that fails by a file that is missing, or another than it should be, the error names it.
+ * @param {import('../api/protocol.js').StartArguments} places
+ * @param {Report} report
+ * @param {(message: string) => void} ended hears why Python has ended
+ * @returns {Promise<any>} Python's `pyruntime.bridge.requests`
+ */
+export async function startBridge(places, report, ended) {
+  requireWebAssembly();
+  try {
+    const pyodide = await startPython(places, report, ended);
+    return await timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge.requests'));
+  } catch (error) {
+    const { faultOf } = await import('../api/diagnosis.js');
+    const fault = await faultOf({ places });
+    throw fault ? Object.assign(new Error(`Python does not start: ${fault}`), { name: 'Fail' }) : error;
+  }
+}

@@ -1,0 +1,264 @@
+// @ts-check
+/**
+ * Tensors that stay on the GPU, by the numbers that JavaScript knows them by.
+ *
+ * Memory belongs to Python, which knows a tensor in it by a number of its own. Runs without Python make further tensors
+ * there: the same memory with rows behind, or memory whose tensors nobody has any more. Python hears of these when a run
+ * needs it (`forPython`).
+ */
+
+/**
+ * @typedef {object} Memory
+ * @property {number} id of Python's buffer
+ * @property {GPUBuffer} buffer
+ * @property {GPUDevice} [device] whose it is; undefined: that of all plans that run without Python
+ * @property {{axis: number, rows: number} | null} room rows that it has along an axis; null: it is the tensor
+ * @property {Set<Remote>} tensors in it
+ * @property {number[]} holders Python's numbers of tensors in it that are kept for the sake of others
+ * @property {Spares | null} spares where it goes when its last tensor is gone; null: back to Python
+ *
+ * @typedef {object} Remote a tensor
+ * @property {number} number
+ * @property {string} type
+ * @property {number[]} dims
+ * @property {Memory} memory
+ * @property {number} python Python's number, 0 where it has none yet
+ * @property {number} [counted] rows that count where runs write over the others in its memory; undefined: all
+ *
+ * @typedef {Memory[]} Spares memory of one session without tensors
+ */
+
+/** Memory that a session keeps for the outputs of its next runs: the caches of 64 layers. */
+const SPARES = 128;
+
+/** Bytes up to which memory serves an output that has fewer: caches behind a prompt of any length. */
+const SMALL = 1 << 20;
+
+export class Tensors {
+  /** @type {Map<number, Remote>} */
+  #remotes = new Map();
+  /** @type {Map<number, Remote>} */
+  #byPython = new Map();
+  /** @type {Map<number, Memory>} */
+  #memories = new Map();
+  #last = 0;
+  #python;
+
+  /** @param {{share_memory: (number: number, type: string, dims: number[], counted?: number) => number, dispose: (number: number) => void}} python */
+  constructor(python) {
+    this.#python = python;
+  }
+
+  get size() {
+    return this.#remotes.size;
+  }
+
+  /**
+   * @param {number} number
+   * @returns {Remote | undefined}
+   */
+  get(number) {
+    return this.#remotes.get(number);
+  }
+
+  /** A value of the wire on the GPU, where it is one of these tensors. @param {any} value @returns {import('../gpu/replay.js').Fed | null} */
+  fed(value) {
+    const remote = this.remoteOf(value);
+    return remote && String(remote.dims) === String(value.dims) ? { type: remote.type, dims: remote.dims, remote } : null;
+  }
+
+  /** @param {any} value of the wire @returns {Remote | undefined} */
+  remoteOf({ kind, gpu }) {
+    return kind === 'gpu' ? this.get(gpu) : undefined;
+  }
+
+  /**
+   * A tensor that Python has made, or moved to other memory; what JavaScript gets of it.
+   * @param {any} wire
+   * @param {Spares | null} spares
+   */
+  receive({ gpu, memory: id, room, type, dims, buffer, device, counted = undefined }, spares) {
+    let memory = this.#memories.get(id);
+    if (!memory) {
+      const rows = room ? { axis: room[0], rows: room[1] } : null;
+      memory = { id, buffer, device, room: rows, tensors: new Set(), holders: [], spares: rows ? null : spares };
+      this.#memories.set(id, memory);
+    }
+    const known = this.#byPython.get(gpu);
+    if (known) {
+      const before = known.memory;
+      if (before !== memory) {
+        before.tensors.delete(known);
+        memory.tensors.add(known);
+        known.memory = memory;
+        this.#left(before);
+      }
+      known.dims = dims;
+      known.counted = counted ?? undefined;
+      return { kind: 'gpu', type, dims, gpu: known.number, buffer: visible(memory) };
+    }
+    const remote = this.#added(type, dims, memory, gpu);
+    remote.counted = counted ?? undefined;
+    return { kind: 'gpu', type, dims, gpu: remote.number, buffer: visible(memory) };
+  }
+
+  /**
+   * A tensor that a run without Python makes.
+   * @param {string} type
+   * @param {number[]} dims
+   * @param {Memory} memory
+   */
+  made(type, dims, memory) {
+    return this.#added(type, dims, memory, 0);
+  }
+
+  /**
+   * @param {string} type
+   * @param {number[]} dims
+   * @param {Memory} memory
+   * @param {number} python
+   */
+  #added(type, dims, memory, python) {
+    this.#last += 1;
+    /** @type {Remote} */
+    const remote = { number: this.#last, type, dims, memory, python };
+    memory.tensors.add(remote);
+    this.#remotes.set(remote.number, remote);
+    if (python) this.#byPython.set(python, remote);
+    return remote;
+  }
+
+  /** Python's number of a tensor; it hears of all in the same memory. @param {number} number */
+  forPython(number) {
+    const remote = this.#remotes.get(number);
+    if (!remote) return 0;
+    for (const other of remote.memory.tensors) {
+      if (!other.python) {
+        const one = [...remote.memory.tensors].find(({ python }) => python)?.python ?? remote.memory.holders[0];
+        other.python = this.#python.share_memory(one, other.type, other.dims, other.counted);
+        this.#byPython.set(other.python, other);
+      }
+    }
+    return remote.python;
+  }
+
+  /**
+   * Keep the memory of a tensor that Python has made for an output of the runs to come.
+   * @param {any} wire
+   * @param {Spares} spares
+   */
+  spare(wire, spares) {
+    this.dispose(this.receive(wire, spares).gpu);
+  }
+
+  /**
+   * Memory without tensors, known by a number of its own that keeps it: `python.dispose` gives it back.
+   * @param {number} id
+   * @param {GPUBuffer} buffer
+   * @param {Memory['room']} room
+   * @param {Spares | null} spares
+   * @returns {Memory}
+   */
+  owned(id, buffer, room, spares) {
+    /** @type {Memory} */
+    const memory = { id, buffer, room, tensors: new Set(), holders: [id], spares: room ? null : spares };
+    this.#memories.set(id, memory);
+    return memory;
+  }
+
+  /**
+   * Memory for an output of so many bytes; null: Python has to make it.
+   * @param {number} nbytes
+   * @param {Spares} spares
+   */
+  memoryFor(nbytes, spares) {
+    return takeSpare(spares, nbytes);
+  }
+
+  /** Forget a tensor. @param {number} number */
+  dispose(number) {
+    const remote = this.#remotes.get(number);
+    if (!remote) return;
+    this.#remotes.delete(number);
+    this.#byPython.delete(remote.python);
+    remote.memory.tensors.delete(remote);
+    if (remote.python) remote.memory.holders.push(remote.python);
+    this.#left(remote.memory);
+  }
+
+  /** Give memory back, or keep it for the next run, where no tensor is in it. @param {Memory} memory */
+  #left(memory) {
+    if (memory.tensors.size) {
+      // One number keeps it: that of a tensor, or one of those that are gone.
+      const needed = [...memory.tensors].some(({ python }) => python) ? 0 : 1;
+      for (const python of memory.holders.splice(needed)) this.#python.dispose(python);
+      return;
+    }
+    if (memory.spares && memory.spares.length < SPARES && memory.holders.length) {
+      for (const python of memory.holders.splice(1)) this.#python.dispose(python);
+      memory.spares.push(memory);
+      return;
+    }
+    this.#free(memory);
+  }
+
+  /** @param {Memory} memory */
+  #free(memory) {
+    this.#memories.delete(memory.id);
+    for (const python of memory.holders.splice(0)) this.#python.dispose(python);
+  }
+
+  /** Give back what a session has kept for its runs. @param {Spares} spares */
+  release(spares) {
+    for (const memory of spares.splice(0)) this.#free(memory);
+    for (const memory of this.#memories.values()) if (memory.spares === spares) memory.spares = null;
+  }
+}
+
+/**
+ * Memory for an output of so many bytes, taken out of `spares`: the smallest, and of equal ones what was left last, so that runs
+ * that come again find the bind groups of those before.
+ * @param {Spares} spares
+ * @param {number} nbytes
+ * @returns {Memory | null}
+ */
+export function takeSpare(spares, nbytes) {
+  const most = Math.max(2 * nbytes, SMALL);
+  let found = -1;
+  for (const [at, { buffer: { size } }] of spares.entries()) {
+    if (size >= nbytes && size <= most && (found < 0 || size <= spares[found].buffer.size)) found = at;
+  }
+  return found < 0 ? null : spares.splice(found, 1)[0];
+}
+
+/**
+ * Feeds as replays take them; null where one of them is no tensor, or is on the GPU and none of `tensors`.
+ * @param {Record<string, any>} feeds
+ * @param {Tensors | undefined} tensors
+ */
+export function feedsOf(feeds, tensors) {
+  /** @type {Record<string, import('../gpu/replay.js').Fed>} */
+  const found = {};
+  for (const [name, value] of Object.entries(feeds)) {
+    const fed = value && ('kind' in value ? tensors?.fed(value) : value);
+    if (!fed) return null;
+    found[name] = fed;
+  }
+  return found;
+}
+
+/** The buffer that pages may see: that of a tensor and nothing else. @param {Memory} memory */
+export function visible({ buffer, room }) {
+  return room ? undefined : buffer;
+}
+
+/** Whether rows from `first` on may be written over: none of them count for a tensor there. @param {Remote} remote @param {number} first */
+export function isFree({ memory }, first) {
+  return [...memory.tensors].every(({ counted }) => counted !== undefined && counted <= first);
+}
+
+/** Whether rows may be written behind those of a tensor: nobody has written there yet. @param {Remote} remote */
+export function isLongest({ dims, memory }) {
+  const { axis } = /** @type {{axis: number}} */ (memory.room);
+  return [...memory.tensors].every((other) => other.dims[axis] <= dims[axis]);
+}

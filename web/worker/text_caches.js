@@ -1,0 +1,107 @@
+// @ts-check
+/**
+ * The caches of a text whose token ids stay on the GPU (web/worker/decoding.js). Some of its tokens may turn out not to be wanted: caches
+ * in memory with room lose their rows in the end, of others those before such tokens are kept until it is sure.
+ */
+
+/**
+ * @typedef {import('../api/protocol.js').DecodeArguments} DecodeArguments
+ * @typedef {import('../api/protocol.js').WireTensor} WireTensor
+ * @typedef {import('./tensors.js').Remote} Remote
+ * @typedef {import('./tensors.js').Tensors} Tensors
+ */
+
+export class TextCaches {
+  #tensors;
+  #named;
+  /** What each cache's input gets next. @type {Map<string, Remote | WireTensor>} */
+  #caches = new Map();
+  /** Caches without room after so many tokens, which may turn out to be the last. @type {Map<number, Map<string, Remote | WireTensor>>} */
+  #before = new Map();
+
+  /**
+   * @param {Tensors} tensors
+   * @param {DecodeArguments['caches']} caches
+   * @param {number} length tokens in them
+   */
+  constructor(tensors, caches, length) {
+    this.#tensors = tensors;
+    this.#named = caches;
+    this.length = length;
+    for (const { input, given } of caches) this.#caches.set(input, this.#own(given));
+  }
+
+  /** A value of the caller's: of a tensor on the GPU another, so that the caller may dispose of its own. @param {any} given */
+  #own(given) {
+    if (given.kind !== 'gpu') return given;
+    const remote = this.#tensors.get(given.gpu);
+    if (!remote) throw new Error('a cache on the GPU is disposed already');
+    return this.#tensors.made(remote.type, remote.dims, remote.memory);
+  }
+
+  /** What the inputs get, by their names. @returns {Record<string, Remote | WireTensor>} */
+  get next() {
+    return Object.fromEntries(this.#caches);
+  }
+
+  /** Whether all are in memory with room. */
+  get grow() {
+    return [...this.#caches.values()].every((cache) => 'memory' in cache && Boolean(cache.memory.room));
+  }
+
+  /** They are those with one token more. @param {Map<string, Remote>} made by the names of outputs */
+  advance(made) {
+    /** @type {Map<string, Remote | WireTensor>} */
+    const kept = new Map();
+    for (const { input, output } of this.#named) {
+      const [old, now] = [/** @type {Remote | WireTensor} */ (this.#caches.get(input)), /** @type {Remote} */ (made.get(output))];
+      if (!now.memory.room) kept.set(input, old);
+      else if ('memory' in old) this.#tensors.dispose(old.number);
+      this.#caches.set(input, now);
+    }
+    if (kept.size) this.#before.set(this.length, kept);
+    this.length += 1;
+  }
+
+  /** The text has so many tokens at least. @param {number} confirmed */
+  confirm(confirmed) {
+    for (const [length, caches] of this.#before) if (length < confirmed) this.#drop(length, caches);
+  }
+
+  /** Give caches of an earlier token back. @param {number} length @param {Map<string, Remote | WireTensor>} caches */
+  #drop(length, caches) {
+    for (const cache of caches.values()) if ('memory' in cache) this.#tensors.dispose(cache.number);
+    this.#before.delete(length);
+  }
+
+  /** Tensors of the first `length` tokens, by the names of inputs; none where they are not all on the GPU. @param {number} length */
+  cut(length) {
+    /** @type {Record<string, any>} */
+    const found = {};
+    for (const [name, cache] of this.#caches) {
+      if (!('memory' in cache)) return {};
+      const { memory } = cache;
+      /** @type {Remote | WireTensor | undefined} */
+      let source = cache;
+      let { dims } = cache;
+      if (length < this.length && memory.room) {
+        const { axis } = memory.room;
+        dims = dims.map((dim, i) => (i === axis ? dim - (this.length - length) : dim));
+      } else if (length < this.length) {
+        source = this.#before.get(length)?.get(name);
+        if (!source || !('memory' in source)) return {};
+        ({ dims } = source);
+      }
+      const made = this.#tensors.made(source.type, dims, source.memory);
+      found[name] = { kind: 'gpu', type: made.type, dims, gpu: made.number, buffer: source.memory.room ? undefined : source.memory.buffer };
+    }
+    return found;
+  }
+
+  /** Give all of them back. */
+  dispose() {
+    for (const cache of this.#caches.values()) if ('memory' in cache) this.#tensors.dispose(cache.number);
+    for (const [length, caches] of this.#before) this.#drop(length, caches);
+    this.#caches.clear();
+  }
+}
