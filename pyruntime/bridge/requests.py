@@ -2,7 +2,8 @@
 
 `serve(function, *arguments)` awaits one of the functions below and answers `{value}` or `{error: {name, message,
 traceback}}`, as JavaScript objects; `marshalling.py` says how tensors look. Models' bytes stay in JavaScript and reach
-the GPU without passing through Python's memory. `create` and `run` belong to a request, `{id, signal}`, by whose id `cancel` ends them.
+the GPU without passing through Python's memory. `create` and `run` belong to a request, `{id, signal}`; `cancel` ends
+one by its id.
 """
 
 from __future__ import annotations
