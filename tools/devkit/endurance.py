@@ -61,7 +61,7 @@ def soak(*, minutes: int) -> int:
     rows.append(_pytest("texts of 200 tokens (browser)", factor, ["e2e/text/test_writing_memory.py"], browser))
     kept = ["e2e/plans/test_cached_plan_caches.py", "e2e/plans/test_cached_plan_texts.py"]
     rows.append(_pytest("caches and long texts of kept plans (browser)", factor, kept, browser))
-    files = [f"e2e/test_reliability{part}.py" for part in ("", "_models", "_memory", "_page")]
+    files = [f"e2e/reliability/test_reliability{part}.py" for part in ("", "_models", "_memory", "_page")]
     for name, select in {
         "lost devices (browser)": "loss",
         "device calls that fail (browser)": "fault or outside_of_any_run or out_of_memory",
