@@ -277,7 +277,7 @@ def watched_script(shared_watched_script: Script) -> Iterator[Script]:
     """A watched script, whose devices may be lost; nothing is left on the GPU after the test."""
     script = shared_watched_script
     yield script
-    script.settle()
+    script.wait_for_worker()
     script.guard.allow("RuntimeWarning: the GPU device was lost|await self._replace")
     script.guard.check()
     assert script.gpu_bytes() == {}

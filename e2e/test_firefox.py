@@ -1,4 +1,4 @@
-"""Firefox: the page, the JavaScript API, the Python API; and that nobody waits there for a timer."""
+"""Firefox: the page, the JavaScript API, the Python API; and that no wait there takes a timer."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ y
 
 
 def test_wait__for_nothing_at_all__is_soon_answered_by_a_question_or_two(page: Session) -> None:
-    """Where nobody submits, Firefox looks every 100 ms; the first waits find out, by about 200 questions each."""
+    """Without submissions, Firefox looks every 100 ms; the first waits find out, by about 200 questions each."""
     found = page.evaluate(
         """
         const { attend } = await import('/web/gpu/waiting.js');

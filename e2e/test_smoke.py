@@ -63,16 +63,16 @@ def test_guard__worker_logs_an_error__fails(opened: Opened, open_url: str) -> No
 
 
 def test_guard__page_throws__fails(opened: Opened, open_url: str) -> None:
-    with pytest.raises(AssertionError, match="nobody catches this"), opened as (page, _):
+    with pytest.raises(AssertionError, match="uncaught on purpose"), opened as (page, _):
         page.goto(open_url + "blank.html")
         with page.expect_event("pageerror"):
-            page.evaluate("() => { setTimeout(() => { throw new Error('nobody catches this'); }); }")
+            page.evaluate("() => { setTimeout(() => { throw new Error('uncaught on purpose'); }); }")
 
 
 def test_fresh_page__after_another_that_stored_something__finds_nothing(context: BrowserContext, site_url: str) -> None:
     stored = """async () => {
-        localStorage.setItem('left', 'behind');
-        await (await caches.open('left')).put('/left', new Response('behind'));
+        localStorage.setItem('left', 'over');
+        await (await caches.open('left')).put('/left', new Response('over'));
         await new Promise((done) => { indexedDB.open('left').onsuccess = done; });
     }"""
     found = "async () => [localStorage.length, (await caches.keys()).length, (await indexedDB.databases()).length]"

@@ -1,4 +1,4 @@
-"""Models whose outputs are inputs with rows behind them, in the ways exporters write caches."""
+"""Models whose outputs are inputs with rows appended, in the ways exporters write caches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cached:
     Attributes:
         caches: input by output, both of the cache.
         empty: the caches at first. feeds: others, for a batch, new rows, and past ones.
-        in_place: caches that are left where they are. chunks: onnxruntime takes several new rows behind past ones.
+        in_place: caches that are left where they are. chunks: onnxruntime takes several new rows after past ones.
         atol: for outputs about 1.
     """
 
@@ -77,7 +77,7 @@ def _multiplied(nodes: list[onnx.NodeProto], constants: dict[str, Any], width: i
 
 
 def _attending(op: str, opset: int, product: bool = False, **attributes: Any) -> Cached:
-    """One attention operator with caches [B, H, P, D], fed q, k and v [B, n, H D]; a product behind it."""
+    """One attention operator with caches [B, H, P, D], fed q, k and v [B, n, H D]; then a product."""
     names = ["q", "k", "v", *([""] * (3 if op == "MultiHeadAttention" else 1)), "past_k", "past_v"]
     domain = "com.microsoft" if op == "MultiHeadAttention" else ""
     node = helper.make_node(op, names, ["y", "present_k", "present_v"], domain=domain, **attributes)

@@ -1,4 +1,4 @@
-"""A file that comes step by step, in its order, as far as somebody waits for it."""
+"""A file that comes step by step, in its order, as far as a reader waits for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Following(ArrivingSource):
 
     Attributes:
         here: bytes that have come. fetched: bytes that were read, `fetched_at_the_end` of them when all were there.
-        waits: how often somebody waited.
+        waits: how often a reader waited.
     """
 
     in_order = True

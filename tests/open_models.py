@@ -157,7 +157,7 @@ def listener_feeds(batch: int, frames: int) -> dict[str, np.ndarray[Any, Any]]:
 
 def decoder() -> bytes:
     """ids: int64 [batch, new], mask: int64 [batch, past + new], past_<layer>_<key or value>: [batch, 2, past, 8]
-    -> logits: [batch, new, 50], present_...: the pasts with the new rows behind them.
+    -> logits: [batch, new, 50], present_...: the pasts with the new rows appended.
 
     Positions are counted from the length of the past; the causal mask is made by comparing them.
     """
@@ -217,7 +217,7 @@ def convolutions() -> bytes:
 
 
 def mixed_layouts() -> bytes:
-    """x: [batch, 3, height, width] -> y: of convolutions and layers over the last dimension by turns, as ConvNeXt,
+    """x: [batch, 3, height, width] -> y: of alternating convolutions and layers over the last dimension, as ConvNeXt,
     SegFormer (pixels in one dimension) and PVT have them."""
     w, c = Writer(5), 8
     x = w.add("Conv", "x", w.weight(c, 3, 4, 4), w.weight(c), strides=[4, 4])

@@ -37,7 +37,7 @@ SECOND: dict[str, tuple[int, ...]] = dict.fromkeys(
 )
 SECOND |= dict.fromkeys(("QLinearMatMul", "QLinearConv", "QGemm"), (3,))
 SECOND["ConvInteger"] = (0, 2)  # its products have the weights first, and pads are zero points
-"""Which inputs make the second factor of onnxruntime's products of bytes."""
+"""Which inputs make the second factor of onnxruntime's int8 products."""
 
 
 @cache

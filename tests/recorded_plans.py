@@ -4,7 +4,7 @@
     PLANS=after.pickle python -m pytest -p tests.recorded_plans tests/plan tests/contrib     (in the other state)
     python -m tests.recorded_plans before.pickle after.pickle
 
-A change that is to change no shader leaves kept plans and browsers' shader caches valid; this says whether it does.
+A change that is to change no shader leaves cached plans and browsers' shader caches valid; this says whether it does.
 """
 
 from __future__ import annotations

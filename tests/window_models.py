@@ -28,7 +28,7 @@ class Windows:
     """A picture of `rows` by `columns` windows of `size` squared pixels, of `heads` heads of 8 components.
 
     Attributes:
-        behind: norms come behind attention and products (Swin 2), not in front.
+        post_norm: norms come after attention and products (Swin 2), not before.
         padded: pixels that a Pad adds to rows and columns, and a Slice takes away again.
         masked: shifted windows have a mask.
         swapped: residuals are the first operand of additions.
@@ -41,7 +41,7 @@ class Windows:
     columns: int = 3
     size: int = 4
     heads: int = 2
-    behind: bool = False
+    post_norm: bool = False
     padded: int = 0
     masked: bool = True
     swapped: bool = False
@@ -56,7 +56,7 @@ class Windows:
 
 
 class WindowModel:
-    """Layers of attention in windows, every other one shifted, and 2 x 2 patches merged behind them."""
+    """Layers of attention in windows, every other one shifted, and 2 x 2 patches merged after them."""
 
     def __init__(self, form: Windows, layers: int = 2, merged: bool = False) -> None:
         self.form, self.layers, self.merged = form, layers, merged
@@ -134,12 +134,12 @@ class WindowModel:
         return self.rng.standard_normal(shape).astype(self.form.dtype)
 
     def layer(self, x: str, shift: int) -> str:
-        W, behind = self.form.width, self.form.behind
-        y = self.attended(x if behind else self.norm(x, W), shift)
-        x = self.sum(self.norm(y, W) if behind else y, x)
-        y = self.add("Relu", self.linear(x if behind else self.norm(x, W), W, 2 * W))
+        W, post_norm = self.form.width, self.form.post_norm
+        y = self.attended(x if post_norm else self.norm(x, W), shift)
+        x = self.sum(self.norm(y, W) if post_norm else y, x)
+        y = self.add("Relu", self.linear(x if post_norm else self.norm(x, W), W, 2 * W))
         y = self.linear(y, 2 * W, W)
-        return self.sum(self.norm(y, W) if behind else y, x)
+        return self.sum(self.norm(y, W) if post_norm else y, x)
 
     def merge(self, x: str) -> str:
         """2 x 2 patches side by side, down first, then their norm and a product."""

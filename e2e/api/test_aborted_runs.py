@@ -81,7 +81,7 @@ def test_run__aborted_while_its_answer_is_on_the_way__leaves_no_tensor(script: S
     script.worker.evaluate("() => answered")
     end = script("control.abort(); return end;")
     script.worker.evaluate("() => release()")
-    # The second question is asked behind the answer, and so behind what frees its tensor.
+    # The second question follows the answer, and so follows what frees its tensor.
     left = script(f"{RUN} await held(); const left = await held() - before; await session.release(); return left;")
     assert end == "AbortError"
     assert left == 0

@@ -35,7 +35,7 @@ def watched(script: Script) -> Iterator[Script]:
     """A script whose GPU memory is counted: nothing is left after the test."""
     script.watch()
     yield script
-    script.settle()
+    script.wait_for_worker()
     assert script.gpu_bytes() == {}
 
 
@@ -115,7 +115,7 @@ def test_create__aborted_while_it_downloads__ends_the_download(watched: Script) 
             """,
             model=DIGITS,
         )
-        watched.settle()
+        watched.wait_for_worker()
         page.wait_for_timeout(100)
     finally:
         page.context.unroute("**/never.onnx", never)

@@ -140,7 +140,7 @@ WITH_EMPTY = model_bytes(
 
 
 def test_output_location__of_a_tensor_without_elements__is_cpu(script: Mode) -> None:
-    """As in onnxruntime-web; nobody disposes of those. Runs after the first may do without Python."""
+    """As in onnxruntime-web; no caller disposes of those. Runs after the first may do without Python."""
     found = script(
         """
         const session = await load(model, gpu);
@@ -219,7 +219,7 @@ def test_dispose__then_feed__says_so_and_the_session_goes_on(script: Mode) -> No
     assert found["data"] == [4]
 
 
-def test_dispose__behind_the_last_session__leaves_nothing(page: Page, guard: Guard, site_url: str) -> None:
+def test_dispose__after_the_last_session__leaves_nothing(page: Page, guard: Guard, site_url: str) -> None:
     page.goto(f"{site_url}e2e/blank.html")
     script = Script(page, guard)
     script.watch()

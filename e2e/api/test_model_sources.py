@@ -35,7 +35,7 @@ const first = async (session) => {
 """
 
 
-def beside() -> tuple[bytes, bytes]:
+def two_files() -> tuple[bytes, bytes]:
     """y = x + w, w outside: the model and w."""
     w = numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
     data = w.raw_data
@@ -91,7 +91,7 @@ def test_create__response__reports_its_progress(script: Script) -> None:
 
 
 def test_create__external_data_and_plan_of_responses__are_taken(script: Script) -> None:
-    model, w = beside()
+    model, w = two_files()
     found = script(
         SOURCES
         + """

@@ -1,4 +1,4 @@
-"""onnxruntime's API in the browser: tensors that stay on the GPU, operators of one's own, profiles."""
+"""onnxruntime's API in the browser: tensors that stay on the GPU, custom operators, profiles."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class RowSum(ort.Op):
 """
 
 
-def test_custom_op__elementwise_and_whole_kernel__run_on_the_gpu(python_in_browser: BrowserPython) -> None:
+def test_custom_op__elementwise_and_full_kernel__run_on_the_gpu(python_in_browser: BrowserPython) -> None:
     got = python_in_browser(
         OPERATORS
         + """
@@ -189,7 +189,7 @@ rows = ort.InferenceSession(bytes(rows), strict)
     assert "exp" in got["explain"] and "Swish2" in got["explain"] and "<svg" in got["explain"]
 
 
-def test_custom_op__mistake_in_its_wgsl__is_shown_and_can_be_mended(python_in_browser: BrowserPython) -> None:
+def test_custom_op__mistake_in_its_wgsl__is_shown_and_can_be_fixed(python_in_browser: BrowserPython) -> None:
     got = python_in_browser(
         OPERATORS
         + """

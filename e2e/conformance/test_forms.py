@@ -1,4 +1,4 @@
-"""Operators whose own input is the residual behind them, on WebGPU against onnxruntime's CPU.
+"""Operators whose own input is the residual added after them, on WebGPU against onnxruntime's CPU.
 
 SwiftShader runs two sets of kernels: its own, and with the switch `software` off those of GPUs. All forms are tested at
 one size with both, and some in turn at the others with one of them, or with PYRUNTIME_SOAK=1 all of them with both.

@@ -1,4 +1,4 @@
-"""The demo page as its visitors use it: drawing, test images, a model of their own, a phone, a keyboard."""
+"""The demo page as its visitors use it: drawing, test images, their model, a phone, a keyboard."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def first_visit(page: Page, url: str) -> None:
 
 
 class Counting:
-    """Paths whose files a server was asked for; while it is `down`, it hangs up on whoever asks."""
+    """Paths whose files a server was asked for; while it is `down`, it closes each connection."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.paths: list[str] = []
@@ -153,7 +153,7 @@ def test_writing__second_visit__begins_and_ends_while_python_is_not_up(visited: 
     page.goto(server.url)
     expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
     assert write(section, seed=3) == first
-    page.wait_for_function("workers > 0")  # Python is asked for, behind the page's first answer
+    page.wait_for_function("workers > 0")  # Python is requested after the page's first answer
     section.get_by_role("button", name="Another, with the next seed").click()
     expect(section.locator("#write-status")).to_contain_text("Written: ")
 
@@ -167,7 +167,7 @@ def test_clearing__while_python_is_still_starting__nothing_is_kept_afterwards(
     expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
     page.locator("#storage-clear").click()
     expect(page.locator("#loading-title")).to_have_text("Loaded")
-    page.wait_for_timeout(1500)  # longer than a session rests before its plan is kept
+    page.wait_for_timeout(1500)  # longer than a session is idle before its plan is cached
     expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
     assert page.evaluate("caches.keys()") == []
     assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
@@ -235,7 +235,7 @@ def test_models__downloaded_once__come_from_this_computer(ready_page: Page, monk
     assert counting.drain().count("/models/enlarge3.onnx") == 1
 
 
-def test_models__no_room__stay_in_memory_and_the_page_says_so(ready_page: Page) -> None:
+def test_models__no_capacity__stay_in_memory_and_the_page_says_so(ready_page: Page) -> None:
     script = """async () => {
         const { download } = await import('./web/ui/app/model/download.js');
         const { usage, clear } = await import('./web/ui/app/model/store.js');

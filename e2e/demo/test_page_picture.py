@@ -1,4 +1,4 @@
-"""The page's second part: a picture or camera enlarged by the model, beside what the browser makes of it."""
+"""The page's second part: a picture or camera enlarged by the model, next to the browser's own scaling."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def test_snippet__notebook__gives_probabilities(ready_page: Page, python_in_brow
 
 
 def test_snippet__module__gives_probabilities(ready_page: Page) -> None:
-    opening, *lines, closing = snippet(ready_page, "In a web page").splitlines()
-    assert (opening, closing) == ('<script type="module">', "</script>")
+    first, *lines, last = snippet(ready_page, "In a web page").splitlines()
+    assert (first, last) == ('<script type="module">', "</script>")
     # A function body cannot have static imports, and the page's policy refuses inline modules.
     imports, *rest = lines
     imports = re.sub(r'^\s*import (\{.*\}) from (".*");$', r"const \1 = await import(\2);", imports)

@@ -1,4 +1,4 @@
-"""The page, the widget and a session under the policy that SECURITY.md promises, and nobody else is talked to.
+"""The page, the widget and a session under the policy that SECURITY.md promises, and no other host is contacted.
 
 The guard of every browser test aborts foreign requests and fails; e2e/test_smoke.py shows that it does. The last test
 shows that a breach of the policy is seen. Without network after the first visit: e2e/demo/test_page_kept.py.

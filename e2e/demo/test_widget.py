@@ -1,4 +1,4 @@
-"""<pyruntime-model>: in a page under the strict policy, in somebody else's page, and on a server without a browser."""
+"""<pyruntime-model>: in a page under the strict policy, in another site's page, and on a server without a browser."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_axe__widgets_in_every_state__finds_nothing_serious(widgets: Page, schem
 
 
 BARE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Somebody else's page</title>
+<html lang="en"><meta charset="utf-8"><title>Another page</title>
 <script type="module" src="{site}web/widget.js"></script>
 <pyruntime-model src="{site}models/digits.onnx" input="draw" loading="eager"></pyruntime-model>
 </html>"""

@@ -59,7 +59,7 @@ def resizes(opset: int, ways: list[dict[str, Any]], sizes: bool = False) -> byte
 
 
 def compare_resizes(model: bytes, ways: list[dict[str, Any]], python: BrowserPython) -> None:
-    """Plans for open sizes against those of one size each, which onnxruntime is compared with elsewhere."""
+    """Plans for dynamic sizes against those of one size each, which onnxruntime is compared with elsewhere."""
     fed = [x(1, 2, h, w) for h, w in ((24, 19), (33, 40), (19, 64), (57, 30))]
     found, told, plans = python(RUN, model=model, fed=fed, gpu=False)
     assert not told["fixed"] and any(plans), told

@@ -1,6 +1,6 @@
 """Plans for every size, on WebGPU: runs of several sizes in one session against onnxruntime; replay without Python.
 
-Models run with the kernels of GPUs and with those of processors by turns; with PYRUNTIME_SOAK each with both.
+Models run with the kernels of GPUs and alternately with those of software adapters; with PYRUNTIME_SOAK each with both.
 
 Tolerances: float32 of two layers, 2e-3 of values about 1, as sums are split otherwise for other sizes.
 """

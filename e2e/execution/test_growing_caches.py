@@ -50,7 +50,7 @@ session.release()
 
 
 def run_on_host(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], list[Any]]:
-    """What onnxruntime's CPU gives for the steps: other outputs, and the caches behind each."""
+    """What onnxruntime's CPU gives for the steps: other outputs, and the caches after each."""
     reference = onnxruntime.InferenceSession(cached.model)
     names = [o.name for o in reference.get_outputs()]
     states, results = [empty], []

@@ -187,8 +187,8 @@ def test_attention__tiles_of_float16__are_those_of_float64(gpu: Gpu, name: str) 
     wide = [np.repeat(x.astype(np.float64), r, 1) for x, r in ((q, 1), (k, group), (v, group))]
     scores = scale * wide[0] @ wide[1].swapaxes(-1, -2)
     if not reach.is_all:
-        behind = np.arange(queries)[:, None] - np.arange(keys)
-        scores = np.where((behind >= 0) & (behind <= reach.before), scores, -np.inf)
+        distance = np.arange(queries)[:, None] - np.arange(keys)
+        scores = np.where((distance >= 0) & (distance <= reach.before), scores, -np.inf)
     assert abs(scores / scale).max() > 65504 or factor == 1.0
     np.testing.assert_allclose(found, softmax(scores) @ wide[2], RELATIVE, ABSOLUTE)
 

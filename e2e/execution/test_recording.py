@@ -41,7 +41,7 @@ def counted(calls):
 
 
 def chain(length: int) -> np.ndarray[Any, Any]:
-    """The bytes of a model of `length` dispatches, products and softmaxes by turns."""
+    """The bytes of a model of `length` dispatches, alternating products and softmaxes."""
     nodes, x = [], "x"
     for i in range(length // 2):
         nodes += [

@@ -43,7 +43,7 @@ ASK = """async ({ sizes }) => {
         ([200 * MEGABYTE] * 2, [False, False], 0),
     ],
 )
-def test_result_memory__after_a_run_of_the_size__is_in_place_and_nobody_elses(
+def test_result_memory__after_a_run_of_the_size__is_in_place_and_not_shared(
     page: Page, site_url: str, sizes: list[int], ready: list[bool], orders: int
 ) -> None:
     page.goto(site_url + "e2e/blank.html")

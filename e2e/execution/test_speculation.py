@@ -80,7 +80,7 @@ PICKS = {
 
 @pytest.mark.parametrize("pick", list(PICKS))
 def test_writing__ahead__gives_the_same_bits(pick: str, script: Script) -> None:
-    """Longer than the room that caches have at first, and a second text behind it."""
+    """Longer than the first capacity of the caches, then a second text."""
     writes = f"[await write(40, {PICKS[pick]}), await write(30, {PICKS[pick]})]"
     body = f"{LOOP} const made = {writes}; await end(); return made;"
     wanted = script(body, **given(False))
@@ -218,7 +218,7 @@ def test_session__released_while_runs_are_ahead__leaves_nothing(script: Script) 
 def test_writing__first_text_of_a_session__python_runs_a_token(tokens: int, by_python: int, script: Script) -> None:
     """How a prompt and tokens are run is described with the session, which has memory for the caches of the prompt.
 
-    Python moves these to memory with room behind them and runs the first token. A longer prompt than was expected is
+    Python moves these to memory with spare capacity and runs the first token. A longer prompt than was expected is
     Python's, too.
     """
     prompt = prompt_of(tokens, LLAMA.words)

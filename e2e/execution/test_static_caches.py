@@ -26,7 +26,7 @@ PLAN = [(0, 0, 7), (1, 7, 1), (2, 8, 1), (3, 9, 1), (4, 10, 1), (2, 8, 1), (4, 1
 
 
 def expected(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], list[Any]]:
-    """Other outputs, and the caches behind each step."""
+    """Other outputs, and the caches after each step."""
     try:
         reference: Any = onnxruntime.InferenceSession(cached.model)
     except Exception:

@@ -1,4 +1,4 @@
-"""A headless Chromium whose pages may talk to the test server and to nobody else."""
+"""A headless Chromium whose pages may talk to the test server alone."""
 
 from __future__ import annotations
 

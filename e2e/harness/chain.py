@@ -1,4 +1,4 @@
-"""A chain of products: a model file as large as a test wants, of weights inside it or beside, whose result is known."""
+"""A chain of products: a model file as large as a test wants, with weights inside it or in a second file, whose result is known."""
 
 from __future__ import annotations
 

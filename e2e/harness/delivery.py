@@ -35,7 +35,7 @@ class Served:
         breaks: for each request, in their order, the bytes after which the connection breaks; None: it does not.
         gate: bytes after which sending waits until `opened` is set.
         asked: the Range header ('' where there is none) of each request. sent: bytes of it given to the connection.
-        left: set when somebody has gone before all was sent.
+        left: set when the client left before all was sent.
         parts: those of requests for a part with an end, which do not break, and are in no other list.
         held: how many of these do not wait; the others wait until `released` is set.
         other: what these get instead of `data`, with `other_etag` (None: without one).
@@ -84,7 +84,7 @@ class Scripted:
     """A file whose answers follow from the headers of each request.
 
     Attributes:
-        holds: an answer that is cut holds the connection open instead, until whoever asked has gone.
+        holds: an answer that is cut holds the connection open instead, until the client has gone.
         cut: set when so much of an answer is sent.
     """
 
@@ -215,7 +215,7 @@ class _Handler(Handler):
                 file.opened.wait(120)
                 continue
             piece = body[at : at + size]
-            file.sent[-1] += size  # first: whoever has the last byte may look at once
+            file.sent[-1] += size  # first: a client with the last byte may look at once
             self.wfile.write(b"%x\r\n%s\r\n" % (size, piece) if file.chunked else piece)
             at += size
         if file.chunked:

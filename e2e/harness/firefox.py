@@ -1,4 +1,4 @@
-"""A headless Firefox with WebGPU, whose pages reach this machine and nobody else."""
+"""A headless Firefox with WebGPU, whose pages reach this machine alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PREFERENCES: dict[str, bool | int | str] = {
     "dom.webgpu.workers.enabled": True,
     "gfx.webgpu.force-enabled": True,
     "gfx.webgpu.ignore-blocklist": True,  # a processor that plays a GPU is on it
-    # Everything but this machine is behind a proxy that is not there.
+    # Requests to other hosts go to a proxy that does not exist.
     "network.proxy.type": 1,
     "network.proxy.http": "127.0.0.1",
     "network.proxy.http_port": 9,

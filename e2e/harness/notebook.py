@@ -106,7 +106,7 @@ class Notebooks:
         return outputs
 
     def complete(self, code: str) -> list[str]:
-        """What Tab offers behind `code`."""
+        """What Tab offers after `code`."""
         matches: list[str] = self._do(COMPLETE, code)
         return matches
 

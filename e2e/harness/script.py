@@ -56,7 +56,7 @@ class Script:
         return next(w for w in self.page.workers if w.url.endswith("worker.js"))
 
     def preload(self) -> None:
-        """Bring up Python and what downloads beside it."""
+        """Start Python and the worker that downloads."""
         self("await preload()")
         self.worker.evaluate("async () => {" + DOWNLOADS_ARE_UP + "}")
 
@@ -66,8 +66,8 @@ class Script:
         for module in ("watch", "faults"):
             self.worker.evaluate(f"() => import('/e2e/{module}.js').then(() => null)")
 
-    def settle(self) -> None:
-        """Wait until the worker has done what was asked of it before, as a cancellation that nobody waited for."""
+    def wait_for_worker(self) -> None:
+        """Wait until the worker has handled earlier requests, such as a cancellation without a reply."""
         self("await adapterInfo()")
 
     def gpu_bytes(self) -> dict[str, int]:

@@ -42,7 +42,7 @@ class Writing(Script):
 
 @functools.cache
 def under_onnxruntime() -> onnxruntime.InferenceSession:
-    """The model. Its runs leave nothing behind."""
+    """The model. Its runs leave nothing on the GPU."""
     return onnxruntime.InferenceSession(FOLDER / "onnx" / "model_q4.onnx", providers=["CPUExecutionProvider"])
 
 

@@ -73,7 +73,7 @@ def test_create__connection_breaks_for_good__is_that_error(script: Script, serve
 
 
 @pytest.mark.parametrize("breaks", [[], [7_000_000, 100]])
-def test_create__weights_beside_in_memory__arrive_as_well(
+def test_create__weights_in_another_file_in_memory__arrive_as_well(
     script: Script, served: dict[str, Served], breaks: list[int | None]
 ) -> None:
     served["/m/model.onnx"] = Served(model(3, {0: ("data", 0), 2: ("data", len(weight(0)))}), breaks=[*breaks])

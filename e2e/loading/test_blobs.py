@@ -37,7 +37,7 @@ MADE = """
 WITHOUT_BYTES = """
     const getReader = ReadableStream.prototype.getReader;
     ReadableStream.prototype.getReader = function (how) {
-        if (how) throw new TypeError('no stream of bytes');
+        if (how) throw new TypeError('no byte stream');
         return getReader.call(this);
     };
 """
@@ -48,7 +48,7 @@ def evaluate(page: Page, site_url: str, source: str) -> Any:
     return page.evaluate("async () => {" + MADE + source + "}")
 
 
-@pytest.mark.parametrize("streams", ["", WITHOUT_BYTES], ids=["streams of bytes", "streams of chunks"])
+@pytest.mark.parametrize("streams", ["", WITHOUT_BYTES], ids=["byte streams", "streams of chunks"])
 def test_copy__front_to_back_with_gaps__is_one_stream(page: Page, site_url: str, streams: str) -> None:
     got = evaluate(
         page,
@@ -65,7 +65,7 @@ def test_copy__front_to_back_with_gaps__is_one_stream(page: Page, site_url: str,
     assert got == {"right": [True] * 6, "begun": 1, "cut": 0}
 
 
-@pytest.mark.parametrize("streams", ["", WITHOUT_BYTES], ids=["streams of bytes", "streams of chunks"])
+@pytest.mark.parametrize("streams", ["", WITHOUT_BYTES], ids=["byte streams", "streams of chunks"])
 def test_copy__parts_front_to_back_with_gaps__is_one_stream_for_each(page: Page, site_url: str, streams: str) -> None:
     got = evaluate(
         page,
@@ -83,7 +83,7 @@ def test_copy__parts_front_to_back_with_gaps__is_one_stream_for_each(page: Page,
     assert got == {"right": True, "begun": 0, "cut": 0}
 
 
-@pytest.mark.parametrize("streams", ["", WITHOUT_BYTES], ids=["streams of bytes", "streams of chunks"])
+@pytest.mark.parametrize("streams", ["", WITHOUT_BYTES], ids=["byte streams", "streams of chunks"])
 def test_copy__parts_of_odd_sizes_in_any_order_and_at_once__right_bytes_and_no_slices(
     page: Page, site_url: str, streams: str
 ) -> None:
@@ -117,7 +117,7 @@ def test_copy__parts_that_arrive_while_others_are_read__is_one_stream_for_each(p
         const [there, right] = [[], []];
         const next = from(new BlobReader(there));
         for (let at = 0, most = 0; parts.length || at < most;) {
-            const near = at + (right.length % 3 ? 1 << 20 : 0); // of every three reads one has nothing behind it
+            const near = at + (right.length % 3 ? 1 << 20 : 0); // one read in three has nothing after it
             while (parts.length && most <= near) {
                 there.push(parts.shift());
                 most += there.at(-1).size;
@@ -231,7 +231,7 @@ def test_copy__bytes_that_are_not_there__is_an_error_and_the_next_reads(page: Pa
     assert got == [f"byte {9 << 20} of a Blob of {9 << 20} bytes", True]
 
 
-def test_copy__nobody_reads_for_a_while__stream_is_closed_and_reads_go_on(page: Page, site_url: str) -> None:
+def test_copy__no_read_for_a_while__stream_is_closed_and_reads_go_on(page: Page, site_url: str) -> None:
     got = evaluate(
         page,
         site_url,

@@ -59,7 +59,7 @@ def model(seed: int, operator: str = "Identity", external: bool = False, columns
 
 @dataclass
 class Changing:
-    """A file that is another one behind the first answer, which breaks off at 60 %.
+    """A file that is replaced after the first answer, which breaks off at 60 %.
 
     Attributes:
         tags: their ETags; '' is none.
@@ -128,7 +128,7 @@ def product(seed: int, columns: int = COLUMNS) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("honours", [True, False])
 @pytest.mark.parametrize("ranges", [True, False])
-def test_create__replaced_behind_a_break__is_the_new_one(
+def test_create__replaced_after_a_break__is_the_new_one(
     context: BrowserContext, server: Delivery, honours: bool, ranges: bool
 ) -> None:
     file = Changing(model(1)[0], model(2)[0], honours=honours, ranges=ranges)
@@ -182,7 +182,7 @@ def test_create__another_size_under_the_same_tag__is_read_anew_once(
 
 
 @pytest.mark.parametrize("replaced", ["data", "graph"])
-def test_create__one_of_two_files_replaced_behind_a_break__are_of_one_model(
+def test_create__one_of_two_files_replaced_after_a_break__are_of_one_model(
     context: BrowserContext, server: Delivery, replaced: str
 ) -> None:
     """Both are read anew, as the other one may belong to the old one."""
@@ -202,7 +202,7 @@ def test_create__one_of_two_files_replaced_behind_a_break__are_of_one_model(
     assert len(broken.asked) <= 4 and len(asked) <= 3
 
 
-def test_fetch_all__replaced_behind_a_break__is_the_new_one(context: BrowserContext, server: Delivery) -> None:
+def test_fetch_all__replaced_after_a_break__is_the_new_one(context: BrowserContext, server: Delivery) -> None:
     """What reads tokenizers, configurations, compiled plans and the runtime's wheel."""
     file = Changing(b"1" * 300_000, b"2" * 300_001, honours=False)
     server.scripted["/m/tokenizer.json"] = Scripted(file)

@@ -1,4 +1,4 @@
-"""Downloads in a worker of their own: what it brings, how it fails, and what happens where there is none."""
+"""Downloads in a separate worker: what it brings, how it fails, and what happens where there is none."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ PREPARE = """async ({ inWorker, nbytes }) => {
     };
 }"""
 """Counts what Python asks for before it is there, each time it plans once more; large buffers, as weights
-have, made behind planning; files that the downloads' worker brings."""
+have, made after planning; files that the downloads' worker brings."""
 
 BEGIN = """({ options, url }) => {
     globalThis.told = null;
@@ -63,9 +63,9 @@ def site_url(delivery: Delivery) -> str:
 
 
 def parted(between: int = 0, layers: int = LAYERS, first: int = LAYERS) -> tuple[bytes, bytes, bytes]:
-    """y = x W₀ W₁ ..., reshaped behind each product: the graph, and two files of external data.
+    """y = x W₀ W₁ ..., reshaped after each product: the graph, and two files of external data.
 
-    Behind each weight of 9 MB are its shape and tensors of `between` kB; those of `first` layers are in the first file.
+    After each weight of 9 MB are its shape and tensors of `between` kB; those of `first` layers are in the first file.
     """
     files = {"model.onnx.data": bytearray(), "b.bin": bytearray()}
     tensors: list[TensorProto] = []
@@ -140,7 +140,7 @@ def loader(request: pytest.FixtureRequest, script: Script, served: dict[str, Ser
     return Loader(script, served, request.param)
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["beside", "given"])
+@pytest.mark.parametrize("given", [False, True], ids=["fetched", "given"])
 def test_create__weights_held_back__plans_once_more_and_compiles_meanwhile(loader: Loader, given: bool) -> None:
     loader.begin(Served(parted()[1], gate=GATE), given=given)
     loader.wait("buffers")
@@ -313,7 +313,7 @@ def read(script: Script, wanted: list[tuple[int, int]], **how: int) -> dict[str,
 
 
 def test_ahead__parts_between_what_is_large__are_asked_for_together_and_once(script: Script) -> None:
-    """Those which the stream has brought are not, near ones are joined; eight requests go at a time, behind one."""
+    """Those which the stream has brought are not, near ones are joined; eight requests go at a time, after one."""
     early = [(0, 10), (999_000, 1_000_000)]
     far = [(begin, begin + 1000) for begin in range(2 << 20, 8 << 20, FAR)]
     near = [(begin + 5000, end + 5000) for begin, end in far]

@@ -191,6 +191,6 @@ def test_readback__of_a_large_result__takes_few_staging_buffers_and_what_the_nex
     assert [right for right, _ in found] == [True] * len(lengths)
     large, *small, again, middle = [made for _, made in found]
     assert large == [["result", lengths[0]], *[["staging", 4 * MEGABYTE]] * 4, ["staging", 2 * MEGABYTE]]
-    assert small == [[["staging", 4096]], [], []], "buffers of large results leave room for those of small ones"
+    assert small == [[["staging", 4096]], [], []], "buffers of large results make way for those of small ones"
     assert again == [["result", lengths[0]]]
     assert middle == [["staging", MEGABYTE]] * 12, "all at once: they are read while the rest is on its way"

@@ -30,7 +30,9 @@ def shared_python(browser: Browser, site_url: str) -> Iterator[BrowserPython]:
         yield BrowserPython(page, guard, site_url)
 
 
-def test_create__external_data_nobody_named__is_fetched_from_beside(script: Script, served: dict[str, Served]) -> None:
+def test_create__external_data_not_named__is_fetched_next_to_the_model(
+    script: Script, served: dict[str, Served]
+) -> None:
     served["/m/model.onnx"] = Served(
         model(3, {0: ("model.onnx_data", 0), 1: ("model.onnx_data_1", 4096), 2: ("./w/c d.bin", 0)})
     )
@@ -129,7 +131,7 @@ def test_create__compressed_and_broken__begins_anew_and_takes_what_is_missing(
     assert served["/m/model.onnx"].asked == ["", ""]
 
 
-def test_create__weights_behind_a_gate__plans_and_compiles_meanwhile(script: Script, served: dict[str, Served]) -> None:
+def test_create__weights_held_back__plans_and_compiles_meanwhile(script: Script, served: dict[str, Served]) -> None:
     """Four of five weights come only when the shaders have been asked for."""
     layers = 5
     served["/m/model.onnx"] = Served(model(layers, {i: ("model.onnx.data", i * NBYTES) for i in range(layers)}))
@@ -234,7 +236,9 @@ def test_create__large_model__reads_nothing_from_disk_to_parse_it(script: Script
     assert script.worker.evaluate("() => globalThis.reads") == 0
 
 
-def test_python__url_with_data_beside__is_fetched(python_in_browser: BrowserPython, served: dict[str, Served]) -> None:
+def test_python__url_with_external_data__is_fetched(
+    python_in_browser: BrowserPython, served: dict[str, Served]
+) -> None:
     served["/m/model.onnx"] = Served(model(2, {0: ("a b.bin", 0), 1: ("w/c.bin", 64)}))
     served["/m/a%20b.bin"] = Served(weight(0))
     served["/m/w/c.bin"] = Served(bytes(64) + weight(1))

@@ -99,7 +99,7 @@ class _Handler(Handler):
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    """Those of a first visit behind the page's own modules, by their paths."""
+    """Those of a first visit after the page's own modules, by their paths."""
     return []
 
 
@@ -185,7 +185,7 @@ def test_worker__says_nothing_though_its_files_are_right__is_an_error_that_says_
     found = page.evaluate(
         """async () => {
           const later = globalThis.setTimeout;
-          globalThis.setTimeout = (work, ms) => later(work, ms < 5000 ? ms : 0); // nobody is waited for
+          globalThis.setTimeout = (work, ms) => later(work, ms < 5000 ? ms : 0); // no wait
           const { env, preload } = await import('/web/pyruntime.js');
           env.workerUrl = '/e2e/silent.js';
           return preload().then(() => 'ready', ({ name, message }) => `${name}: ${message}`);

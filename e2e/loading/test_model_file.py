@@ -1,4 +1,4 @@
-"""A model's file in a worker: its bytes out of the browser's Blobs, in any order, also where it has no room."""
+"""A model's file in a worker: its bytes out of the browser's Blobs, in any order, also where it has no capacity left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_model_file__part_the_browser_cannot_read__is_read_again(page: Page, sit
     assert page.evaluate(LOST, failures) == "2,2,3,3"
 
 
-def test_model_file__bytes_the_browser_lost_for_good__says_that_there_is_no_room(page: Page, site_url: str) -> None:
+def test_model_file__bytes_the_browser_lost_for_good__says_that_there_is_no_capacity(page: Page, site_url: str) -> None:
     page.goto(site_url + "e2e/blank.html")
     said = page.evaluate(LOST, 100)
     assert said.startswith("RangeError: the browser has no room for /m.onnx (20,971,520 bytes): ")
@@ -78,7 +78,7 @@ KEPT_SLICES = """
     const any = (below) => (seed = (seed * 48271) % 2147483647) % below;
     const cut = () => slices.reduce((sum, { size }) => sum + size, 0);
 """
-"""Slices stay: the browser has room for 500 MiB of Blobs and of what was cut out of them."""
+"""Slices stay: the browser has a capacity of 500 MiB for Blobs and of what was cut out of them."""
 
 
 def test_model_file__read_in_a_bad_order__cuts_nothing_out_of_blobs(page: Page, site_url: str) -> None:

@@ -40,7 +40,7 @@ def elsewhere() -> Iterator[Delivery]:
 
 @pytest.mark.parametrize("how", [{}, {"compressed": True}, {"ranges": False}, {"chunked": True}, {"etag": None}])
 def test_create__file_of_another_origin__is_right(script: Script, elsewhere: Delivery, how: dict[str, bool]) -> None:
-    """Nobody sees there whether it is compressed: the size that is announced may be another one."""
+    """A page cannot see there whether it is compressed: the size that is announced may be another one."""
     file = elsewhere.served["/m/model.onnx"] = Served(model(LAYERS), **how)  # type: ignore[arg-type]
     np.testing.assert_array_equal(loaded(script, f"{elsewhere.url}m/model.onnx"), expected(LAYERS))
     assert [asked for asked in file.asked if not asked] == [""]

@@ -1,4 +1,4 @@
-"""A model file that is planned before its weights have come: what lies behind them is read ahead by range requests."""
+"""A model file that is planned before its weights have come: what follows them is prefetched by range requests."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_create__parts_are_of_another_file__session_is_that_of_the_stream(
 
 
 def bad(how: str) -> bytes:
-    """The model with a mistake: in its graph, or behind its weights, or less of it than it says."""
+    """The model with a mistake: in its graph, or after its weights, or less of it than it says."""
     data = model(LAYERS)
     if how in ("text", "end", "cut"):
         return {"text": data.replace(b"h1", b"\xff\xfe"), "end": data[:-4] + b"\x07" * 4, "cut": data[:-1000]}[how]
@@ -259,7 +259,7 @@ def test_create__aborted_while_it_reads_ahead__ends_and_asks_no_more(script: Scr
 
 
 def test_create__many_tensors_between_large_ones__few_requests(script: Script, served: dict[str, Served]) -> None:
-    """Small tensors behind each large one come together with it; the end of the file is reached in time."""
+    """Small tensors after each large one come together with it; the end of the file is reached in time."""
     made = onnx.load_from_string(model(LAYERS))
     weights = list(made.graph.initializer)
     del made.graph.initializer[:]
@@ -321,7 +321,7 @@ def test_create__planning_folds_a_table__plans_once_where_a_mask_is_small(
 
 
 def test_create__planning_wants_a_large_constant__waits_for_it(script: Script, served: dict[str, Served]) -> None:
-    """What is gathered is known when it is planned: 8 MB of numbers behind other 38 MB."""
+    """What is gathered is known when it is planned: 8 MB of numbers after other 38 MB."""
     made = onnx.load_from_string(model(4))
     count = 1 << 20
     table = numpy_helper.from_array(np.arange(count, dtype=np.int64), "table")
@@ -346,7 +346,9 @@ def test_create__planning_wants_a_large_constant__waits_for_it(script: Script, s
     assert z[1] == [1, SIZE]
 
 
-def test_create__weights_inside_and_beside__come_side_by_side(script: Script, served: dict[str, Served]) -> None:
+def test_create__weights_inside_and_in_another_file__come_in_parallel(
+    script: Script, served: dict[str, Served]
+) -> None:
     file = served["/m/model.onnx"] = Served(model(LAYERS + 1, {LAYERS: ("model.onnx.data", 0)}), gate=4 << 20)
     served["/m/model.onnx.data"] = Served(weight(LAYERS))
     script.page.evaluate(BEGIN)

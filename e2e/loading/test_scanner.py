@@ -90,7 +90,7 @@ def varied() -> bytes:
 
 
 def listed() -> bytes:
-    """Attributes of many numbers and texts, each behind its tag, before and after a large tensor."""
+    """Attributes of many numbers and texts, each after its tag, before and after a large tensor."""
     rng = np.random.default_rng(2)
     texts = [["LEAF", "BRANCH_LEQ", "", "J" * 200][i] for i in rng.integers(0, 4, 30_000)]
     ints = (rng.integers(-(1 << 62), 1 << 62, 30_000) >> rng.integers(0, 62, 30_000)).tolist()

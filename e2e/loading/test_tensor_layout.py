@@ -109,7 +109,7 @@ def test_places_of__types_in_the_order_of_the_file__finds_every_tensor(
 
 
 @pytest.mark.parametrize(
-    "how", ["untyped", "one is missing", "another type", "text", "typed data", "beside", "short tail"]
+    "how", ["untyped", "one is missing", "another type", "text", "typed data", "external", "short tail"]
 )
 def test_places_of__end_that_does_not_tell__is_nothing(script: Script, served: dict[str, Served], how: str) -> None:
     made = tensors()
@@ -118,7 +118,7 @@ def test_places_of__end_that_does_not_tell__is_nothing(script: Script, served: d
         made[2].doc_string = "no more elements"
     elif how == "typed data":
         made[3] = helper.make_tensor(names[3], TensorProto.INT64, [3, 1, 5], np.ones(15))
-    elif how == "beside":
+    elif how == "external":
         made[0].ClearField("raw_data")
         made[0].data_location = TensorProto.EXTERNAL
         made[0].external_data.add(key="location", value="w.bin")

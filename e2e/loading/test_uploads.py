@@ -74,7 +74,7 @@ def wait_for(script: Script, condition: str) -> None:
 
 
 def parts(count: int, dtype: Any) -> tuple[bytes, list[Array]]:
-    """y = x times each of `count` weights of some 100,000 numbers, one behind the other; and these."""
+    """y = x times each of `count` weights of some 100,000 numbers, in sequence; and these."""
     rng = np.random.default_rng(4)
     weights = [rng.integers(0, 200, 100_001 + i).astype(dtype) for i in range(count)]
     nodes = [helper.make_node("Cast", [f"w{i}"], [f"f{i}"], to=TensorProto.FLOAT) for i in range(count)]

@@ -73,7 +73,7 @@ def test_rolled_transpose__windows_there_and_back__agree_with_numpy(gpu: Any, dt
         Windows(2, 2, 3),
         Windows(rows=1, columns=2, size=6, heads=3, swapped=True, both=True),
         Windows(2, padded=2, dtype=np.float16),
-        Windows(behind=True),
+        Windows(post_norm=True),
     ],
 )
 def test_windows__after_all_passes__compute_what_onnxruntime_does(form: Windows, gpu: Any) -> None:

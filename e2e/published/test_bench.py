@@ -102,7 +102,7 @@ def test_decode__page_that_feeds_caches__finds_the_tokens_of_onnxruntime(
     write_expected(folder, 10, 20)
     mounts = {"/": site, "/bench/": PAGES, "/bench-models/": folder.parent}
     with Server(mounts, policy=POLICY) as server, guarded_page(browser, server.url) as (page, guard):
-        guard.allow("404")  # weights beside the model
+        guard.allow("404")  # weights next to the model
         page.goto(f"{server.url}bench/decode.html?models=small&engines=ours&prompt=10&tokens=20")
         answer = page.evaluate("globalThis.decodeResult")
         shown = page.locator("#log").inner_text().splitlines()

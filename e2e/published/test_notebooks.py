@@ -195,7 +195,7 @@ def test_genai_script__in_the_notebook__results_of_the_wheel(name: str, kernel: 
 def test_script__in_the_notebook__same_results_as_onnxruntime(
     name: str, kernel: Notebooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its one import changed; one of them with no change at all, behind `install_as_onnxruntime`."""
+    """With its one import changed; one of them with no change at all, after `install_as_onnxruntime`."""
     models = {n: base64.b64encode(make().SerializeToString()).decode() for n, make in MODELS.items()}
     kernel.execute(
         "import base64, os, pathlib, sys, pyruntime\n"
@@ -281,7 +281,7 @@ def test_error__not_caught__has_a_short_traceback(kernel: Notebooks) -> None:
 
 
 def test_readme__its_python_in_cells__runs_on_the_gpu(kernel: Notebooks) -> None:
-    """Porting and an operator of one's own, from the README alone."""
+    """Porting and a custom operator, from the README alone."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)
     assert len(blocks) >= 2 and "custom_op" in blocks[-1]
     for block in blocks:

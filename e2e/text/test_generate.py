@@ -279,7 +279,7 @@ def test_penalties__of_known_logits__are_as_transformers_and_openai_define_them(
 
 
 @pytest.mark.parametrize("open_axes", [(), (3,), (1, 3)], ids=["sized caches", "open components", "open heads"])
-def test_genai_folder__with_weights_beside_the_graph__writes_the_same(
+def test_genai_folder__with_weights_next_to_the_graph__writes_the_same(
     script: Script, site_server: Server, tmp_path: Path, open_axes: tuple[int, ...]
 ) -> None:
     model = onnx.load(FOLDER / "onnx" / "model_q4.onnx")
@@ -331,7 +331,7 @@ def test_conversation__next_turn__is_rendered_by_the_template_and_computes_only_
     script: Script, site_server: Server, tmp_path: Path
 ) -> None:
     site_server.mounts["/e2e/talks/"] = write_folder(tmp_path, talking_folder())
-    script.guard.allow("404")  # a template beside the configuration, which the page's own model has not
+    script.guard.allow("404")  # a template next to the configuration, which the page's own model has not
     found = script(
         """
         const talks = await TextGenerator.create('/e2e/talks/');
@@ -377,7 +377,7 @@ def test_create__aborted__rejects_with_the_reason_and_leaves_no_session(script: 
         """
     )
     assert found == ["at once", "at file", "at parse"]
-    script.settle()
+    script.wait_for_worker()
     assert script.gpu_bytes() == before
 
 

@@ -59,7 +59,7 @@ def wired(feeds: dict[str, Any]) -> dict[str, Any]:
 
 BRANCHED = ["concat", "group_query", "merged", "rows_inside", "int64"]
 PLACES = ["worker", "page"]
-"""Where Python is: each model has it in one of them by turns, with PYRUNTIME_SOAK in both."""
+"""Where Python is: models alternate between them, with PYRUNTIME_SOAK in both."""
 CASES = [(name, place) for i, name in enumerate(BRANCHED) for j, place in enumerate(PLACES) if ALL or (i + j) % 2 == 0]
 
 
@@ -68,7 +68,7 @@ def test_caches__grown_and_branched__are_what_onnxruntime_has(name: str, place: 
     cached = CACHED[name]
     empty, steps = cached.empty(1), steps_of(cached, 1)
     wanted, wanted_ends = run_on_host(cached, steps, empty)
-    script.page.reload()  # where Python is is settled by the first session
+    script.page.reload()  # the first session decides where Python runs
     found = script(
         f"{HELPERS}{BRANCHING}",
         model=cached.model,

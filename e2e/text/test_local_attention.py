@@ -1,4 +1,4 @@
-"""TextGenerator over models that look back at so many tokens: the tokens behind the whole text, however long it is."""
+"""TextGenerator over models that look back at so many tokens: the tokens after the whole text, however long it is."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def test_greedy__angles_in_a_file_that_arrives_by_itself__tokens_of_whole_caches
     assert run(local, body, "outside", ids=ids) == trimming.greedy(ids, 70)
 
 
-def test_caches__of_a_text_of_many_windows__have_few_rows(local: Queueing) -> None:
-    """As many as are kept and dropped, and a run's, on either way; nothing stays behind."""
+def test_caches__of_a_text_of_many_windows__have_a_bounded_number_of_rows(local: Queueing) -> None:
+    """As many as are kept and dropped, and a run's, on either way; nothing stays allocated."""
     found = run(
         local,
         """

@@ -72,14 +72,14 @@ def test_operators_as_processors__on_the_gpu__no_logits_are_read(python_in_brows
     assert {tuple(shape) for shape in found["read"]} == {(2, 1)}, "ids and log-probabilities alone are read"
 
 
-def test_window__on_the_gpu__tokens_of_onnxruntime_behind_the_window(python_in_browser: BrowserPython) -> None:
+def test_window__on_the_gpu__tokens_of_onnxruntime_after_the_window(python_in_browser: BrowserPython) -> None:
     prompt = [7, 3, 9, 1, 12]
     options = [{"max_new_tokens": 50, "window": 12, "sinks": 4, "ahead": ahead} for ahead in (1, 4)]
     found = generated(python_in_browser, prompt, options)
     assert found["texts"] == [[windowed(prompt, 50, 12, 4)]] * 2
 
 
-def test_window__long_prompt_and_guesses_on_the_gpu__the_same_tokens(
+def test_window__long_prompt_and_predictions_on_the_gpu__the_same_tokens(
     python_in_browser: BrowserPython,
 ) -> None:
     prompt = [5, 6, 7, 8, 9] * 8
@@ -89,7 +89,7 @@ def test_window__long_prompt_and_guesses_on_the_gpu__the_same_tokens(
 
 
 def test_trimming__local_attention_on_the_gpu__tokens_of_whole_caches(python_in_browser: BrowserPython) -> None:
-    """Text twice as long as the table of angles; rows that nobody looks at are dropped, keys are turned on the GPU."""
+    """Text twice as long as the table of angles; rows outside every window are dropped, keys are turned on the GPU."""
     prompt = test_trimming.prompt_of(60)
     options = [{"max_new_tokens": 60, "ahead": ahead} for ahead in (1, 4)]
     for form in ("plain", "interleaved"):

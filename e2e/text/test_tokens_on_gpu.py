@@ -1,4 +1,4 @@
-"""TextGenerator's tokens chosen on the GPU: what that takes, the same texts as one by one, what is left behind."""
+"""TextGenerator's tokens chosen on the GPU: what that takes, the same texts as one by one, what stays allocated."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def shared_script(browser: Browser, site_url: str) -> Iterator[Queueing]:
 
 
 def test_counts__of_forty_tokens_more__one_submit_a_token_and_one_readback_a_batch(script: Queueing) -> None:
-    """Texts of 66 and of 106 tokens, both within what the caches are first given room for."""
+    """Texts of 66 and of 106 tokens, both within the first capacity of the caches."""
     body = """
         const pieces = await write(prompt, { temperature: 0, maxNewTokens, endTokens: [] });
         generator.forget();

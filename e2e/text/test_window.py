@@ -1,4 +1,4 @@
-"""TextGenerator beyond the model's context: each token is what onnxruntime says behind the window alone."""
+"""TextGenerator beyond the model's context: each token is what onnxruntime computes after the window alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shared_script(browser: Browser, site_url: str) -> Iterator[Queueing]:
 
 
 def windowed(prompt: list[int], steps: int, window: int = WINDOW, sinks: int = SINKS) -> list[int]:
-    """onnxruntime's greedy tokens, each behind the window: as its definition says, and nothing else."""
+    """onnxruntime's greedy tokens, each after the window: as its definition says, and nothing else."""
     made: list[int] = []
     context, read, loop, logits = list[int](), list(prompt), None, None
     for _ in range(steps):
@@ -44,7 +44,7 @@ def windowed(prompt: list[int], steps: int, window: int = WINDOW, sinks: int = S
 
 
 @pytest.mark.parametrize("prompt", ["It", SENTENCE, LONG], ids=["short", "sentence", "longer than the window"])
-def test_greedy__over_windows__tokens_of_onnxruntime_behind_the_window(prompt: str, script: Queueing) -> None:
+def test_greedy__over_windows__tokens_of_onnxruntime_after_the_window(prompt: str, script: Queueing) -> None:
     """Queued on the GPU, and one by one where the caller changes logits."""
     found = script(
         """

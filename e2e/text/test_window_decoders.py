@@ -94,7 +94,7 @@ def test_greedy__three_windows_of_text__ids_of_fresh_generators_of_onnxruntime_g
         assert reason == "length"
         block = size + 1 - sinks - (size - sinks) // 2
         whole = length - block * -(-max(0, length - size) // block)
-        # Starting over also keeps what happens to be the same behind the sinks.
+        # Starting over also keeps what happens to be the same after the sinks.
         assert (computed[0], max(computed[1:])) == (whole, (size - sinks) // 2), name
         assert sum(computed) < 3 * (length + 3 * size)
 
@@ -126,7 +126,7 @@ def test_chat__each_turn_begins_with_the_text_before__computes_what_the_window_h
 
 
 def test_memory__twelve_windows_of_text__bytes_on_the_gpu_stay_flat(windows: Windows) -> None:
-    """Looked at after each window; a text that is given up leaves nothing behind."""
+    """Looked at after each window; a text that is given up leaves nothing allocated."""
     windows.page.expose_function("gpuBytes", lambda: sum(windows.gpu_bytes().values()))
     found = windows(
         """
@@ -157,7 +157,7 @@ def test_memory__twelve_windows_of_text__bytes_on_the_gpu_stay_flat(windows: Win
 def test_abort__in_the_middle_of_a_slide__leaves_nothing_and_the_next_text_is_right(
     host: bool, windows: Windows
 ) -> None:
-    """The window of 48 is full after 28 tokens behind a prompt of 20: the 30th token's step moves it."""
+    """The window of 48 is full after a prompt of 20 and 28 tokens: the 30th token's step moves it."""
     found = windows(
         """
         const processLogits = host ? () => {} : undefined;

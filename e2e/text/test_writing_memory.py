@@ -1,4 +1,4 @@
-"""What twenty long texts leave behind, aborted and given up in the middle: bytes on the GPU, buffers, and heaps."""
+"""What twenty long texts leave allocated, aborted and given up in the middle: bytes on the GPU, buffers, and heaps."""
 
 from __future__ import annotations
 

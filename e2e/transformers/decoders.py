@@ -67,7 +67,7 @@ def _inputs() -> list[ValueInfoProto]:
 
 
 def _cached(net: Network, layer: int, k: str, v: str, heads: int, inputs: list[ValueInfoProto]) -> list[str]:
-    """New keys and values behind those of the cache: the presents of a layer."""
+    """New keys and values after those of the cache: the presents of a layer."""
     found = []
     for part, new in (("key", k), ("value", v)):
         past = f"past_key_values.{layer}.{part}"

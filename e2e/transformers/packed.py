@@ -98,7 +98,7 @@ def in_blocks(model: bytes) -> bytes:
 
 
 def in_pieces(model: bytes, path: Path, count: int) -> None:
-    """Write `model` to `path`, its weights to `count` files beside: NAME_data, NAME_data_1, ..."""
+    """Write `model` to `path`, its weights to `count` files next to it: NAME_data, NAME_data_1, ..."""
     made = onnx.load_model_from_string(model)
     pieces = [bytearray() for _ in range(count)]
     large = [w for w in made.graph.initializer if len(w.raw_data) >= 1024]  # as exporters: shapes stay readable

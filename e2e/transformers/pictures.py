@@ -77,7 +77,7 @@ def _unit(net: Network, x: str) -> str:
     return net.op("Div", x, net.op("Expand", length, net.op("Shape", x)))
 
 
-def _quick_layer(net: Network, x: str, bias: str) -> str:
+def _clip_layer(net: Network, x: str, bias: str) -> str:
     """A layer whose activation is x σ(1.702 x)."""
     y = net.norm(x, WIDTH)
     q, k, v = (net.heads(net.linear(y, WIDTH, WIDTH), HEADS, SIZE) for _ in range(3))
@@ -97,7 +97,7 @@ def _clip(vocabulary: int, patches: int) -> bytes:
     zero, one = net.constant(0), net.constant(1)
     places = net.op("Range", zero, net.size("input_ids", 1), one)
     x = net.op("Add", words, net.op("Gather", net.weight(77, WIDTH, scale=0.5), places))
-    x = net.norm(_quick_layer(net, x, net.causal_bias("attention_mask", "input_ids")), WIDTH)
+    x = net.norm(_clip_layer(net, x, net.causal_bias("attention_mask", "input_ids")), WIDTH)
     end = net.op("ArgMax", "input_ids", axis=1, keepdims=0)
     rows = net.op("Range", zero, net.size("input_ids", 0), one)
     last = net.constant([1])
@@ -124,7 +124,7 @@ def _clip(vocabulary: int, patches: int) -> bytes:
 def _matting() -> bytes:
     """output [b, 1, height, width], how much of each pixel is in front, of input [b, 3, height, width], as MODNet's.
 
-    Halved twice, a gate of each channel, and back with what was left beside, by sizes taken from the picture.
+    Halved twice, a gate of each channel, and back with the skipped branch, by sizes taken from the picture.
     """
     net = Network(33)
     half = net.op("Conv", "input", net.weight(8, 3, 3, 3, scale=0.3), strides=[2, 2], pads=[1, 1, 1, 1])

@@ -187,19 +187,19 @@ def _speaker_branch(net: Network, shared: dict[str, str], outputs: list[ValueInf
 
 
 def _upsampled(net: Network, x: str, channels: int) -> str:
-    """HiFi-GAN: [b, mels, n] to a waveform [b, 4 n], in two doublings, each with dilated convolutions beside."""
+    """HiFi-GAN: [b, mels, n] to a waveform [b, 4 n], in two doublings, each with parallel dilated convolutions."""
     x = net.op("Conv", x, net.weight(channels, MELS, 7, scale=0.15), pads=[3, 3])
     for _ in range(2):
         x = net.op("LeakyRelu", x, alpha=0.1)
         narrow = channels // 2
         x = net.op("ConvTranspose", x, net.weight(channels, narrow, 4, scale=0.3), strides=[2], pads=[1, 1])
-        beside = []
+        branches = []
         for size, dilation in ((3, 1), (3, 3)):
             y = net.op("LeakyRelu", x, alpha=0.1)
             pad = dilation * (size - 1) // 2
             y = net.op("Conv", y, net.weight(narrow, narrow, size, scale=0.2), dilations=[dilation], pads=[pad, pad])
-            beside.append(net.op("Add", x, y))
-        x, channels = net.op("Div", net.op("Add", *beside), net.constant(2, np.float32)), narrow
+            branches.append(net.op("Add", x, y))
+        x, channels = net.op("Div", net.op("Add", *branches), net.constant(2, np.float32)), narrow
     x = net.op("Conv", net.op("LeakyRelu", x, alpha=0.01), net.weight(1, channels, 7, scale=0.15), pads=[3, 3])
     return net.op("Tanh", x)
 

@@ -24,7 +24,7 @@ def _others() -> Iterator[Case]:
     yield Case("file: zeros", bytes(4096), p)
     yield Case("file: ones", b"\xff" * 4096, p)
     yield Case("file: HTML page", b"<!DOCTYPE html><html><body>404 Not Found</body></html>", p, "web page")
-    yield Case("file: HTML page behind a byte order mark", b"\xef\xbb\xbf\n<html>", p, "web page")
+    yield Case("file: HTML page after a byte order mark", b"\xef\xbb\xbf\n<html>", p, "web page")
     yield Case("file: XML error of a bucket", b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", p)
     yield Case("file: JSON", b'{"error": "Repository not found"}', p, "text")
     yield Case("file: plain text", b"Not Found", p, "text")

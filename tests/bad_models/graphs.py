@@ -30,7 +30,7 @@ def _relu(a: str = "x", b: str = "y") -> NodeProto:
 
 def _names() -> Iterator[Case]:
     yield Case("names: unknown input of a node", graph_model([_relu("nowhere")]), "InvalidGraph", "nowhere")
-    yield Case("names: output nobody makes", graph_model([_relu("x", "z")]), "Fail", "y")
+    yield Case("names: output that no node makes", graph_model([_relu("x", "z")]), "Fail", "y")
     yield Case("names: value made twice", graph_model([_relu(), _relu()]), "Fail", "y")
     yield Case("names: a node makes an input", graph_model([_relu("x", "x"), _relu()]), "Fail", "x")
     twice = graph_model([_relu()], inputs=[info("x"), info("x")])
@@ -170,7 +170,7 @@ def _subgraphs() -> Iterator[Case]:
 
     lost = _branch([node("Relu", ["nowhere"], ["r"])])
     yield Case("subgraph: reads what is not there", branches(lost), "InvalidGraph", "nowhere")
-    yield Case("subgraph: output nobody makes", branches(_branch([node("Relu", ["x"], ["q"])])), "Fail", "r")
+    yield Case("subgraph: output that no node makes", branches(_branch([node("Relu", ["x"], ["q"])])), "Fail", "r")
     yield Case("subgraph: cycle", branches(_branch([node("Add", ["x", "r"], ["r"])])), "Fail", "acyclic")
     yield Case(
         "subgraph: missing",
@@ -215,6 +215,6 @@ def _functions() -> Iterator[Case]:
     yield Case("function: defined twice", graph_model(call("F"), functions=same), "Fail", "F")
     yield Case("function: not defined", graph_model(call("H"), functions=same[:1]), "NotImplemented", "H")
     unmade = function("F", [node("Relu", ["a"], ["c"])])
-    yield Case("function: output nobody makes", graph_model(call("F"), functions=[unmade]), "InvalidGraph", "b")
+    yield Case("function: output that no node makes", graph_model(call("F"), functions=[unmade]), "InvalidGraph", "b")
     many = [node("F", ["x", "x", "x"], ["y"], domain="f")]
     yield Case("function: too many inputs", graph_model(many, functions=same[:1]), "InvalidGraph", "F")

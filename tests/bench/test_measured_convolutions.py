@@ -1,4 +1,4 @@
-"""What costs choose for convolutions, beside what GPUs measured (bench/results/tuning)."""
+"""What costs choose for convolutions, against what was measured on GPUs (bench/results/tuning)."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_visit__a_page_that_posts__gives_what_it_posted(server: Server, tmp_path
     assert visit(server, str(script), "page.html", 0.1, ["--own"]) is None
 
 
-def test_clock_of_gpu__not_wanted__asks_nobody() -> None:
+def test_clock_of_gpu__not_wanted__is_not_queried() -> None:
     with clock_of_gpu(False) as seen:
         pass
     assert seen == []

@@ -83,7 +83,7 @@ def test_refill__file_that_was_cut__is_refused(tmp_path: Path) -> None:
         refill(stripped, tmp_path / "model.onnx")
 
 
-def test_strip__weights_beside_the_model__are_taken_out_of_their_file(
+def test_strip__weights_next_to_the_model__are_taken_out_of_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, out = tmp_path / "whole", tmp_path / "out" / "decoder"

@@ -36,7 +36,7 @@ FORMS = {
     "two pictures": Windows(batch=2, rows=3, columns=1),
     "no mask": Windows(batch=2, rows=1, columns=3, size=2, masked=False, swapped=True),
     "half": Windows(batch=2, dtype=np.float16),
-    "norms behind": Windows(batch=2, behind=True, rows=3),
+    "post-norm": Windows(batch=2, post_norm=True, rows=3),
     "cropped": Windows(batch=2, padded=2, swapped=True),
     "narrow": Windows(heads=1, size=6, rows=1, columns=1, both=True),
 }
@@ -85,7 +85,7 @@ def test_windows__merged_patches__are_put_together_by_the_norm() -> None:
 
 
 def test_windows__norms_behind__read_rows_where_windows_have_them() -> None:
-    counts = [kernels(WindowModel(Windows(behind=True), layers)) for layers in (2, 4)]
+    counts = [kernels(WindowModel(Windows(post_norm=True), layers)) for layers in (2, 4)]
     # Each layer's rows are moved into windows by a dispatch: an addition made them.
     moved = [sum(found[name] for name in MOVES) for found in counts]
     assert moved == [2, 4]

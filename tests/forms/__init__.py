@@ -1,4 +1,4 @@
-"""Models y = act(f(t) op t), t = tanh(x): an operator's own input is the residual that is fused behind it.
+"""Models y = act(f(t) op t), t = tanh(x): an operator's own input is the residual that is fused after it.
 
 Every kind of operator that keeps a shape is an f here. A plan that lets y take t's memory is right only where the
 kernel of f reads of t nothing but what it then overwrites.

@@ -52,7 +52,7 @@ def test_canonical__other_seeds_and_interned_strings__the_same_bytes() -> None:
     assert len(found) == 1
 
 
-def test_canonical__objects_that_somebody_holds__the_same_bytes() -> None:
+def test_canonical__objects_that_are_referenced_elsewhere__the_same_bytes() -> None:
     words = [" ".join(("some", "words")), b"".join((b"by", b"tes"))]
     (held,) = {dumped((words[0], words[1], 1 << 80))}
     free = dumped((" ".join(("some", "words")), b"".join((b"by", b"tes")), 1 << 80))

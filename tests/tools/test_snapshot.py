@@ -116,7 +116,7 @@ def test_with_bytecode__nothing_of_this_wheel__is_the_same_file(wheel: Path, tmp
 def test_with_bytecode__unpacked__is_imported_from_bytecode(
     wheel: Path, compiled: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Its sources become syntax errors: nobody reads them."""
+    """Its sources become syntax errors: no reader needs them."""
     (tmp_path / "out").mkdir()
     folder = tmp_path / "unpacked"
     with zipfile.ZipFile(with_bytecode(wheel, compiled, tmp_path / "out")) as archive:

@@ -56,7 +56,7 @@ def unused_types(module: Path, users: dict[Path, str]) -> list[str]:
     return unused
 
 
-def test_exports__of_the_site__somebody_imports() -> None:
+def test_exports__of_the_site__are_imported() -> None:
     found = {str(p.relative_to(ROOT)): names for p in modules() if (names := unused_exports(p, texts()))}
     assert not found, "no other file names these: make them the module's own, or take them out"
 

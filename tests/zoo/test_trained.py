@@ -153,7 +153,7 @@ def test_cut__a_model_that_rounds__reads_what_is_rounded(tmp_path: Path) -> None
     assert y.tolist() == [0, 1, 1, -2]
 
 
-def test_cut__an_lstm_of_bytes__has_its_first_steps(tmp_path: Path) -> None:
+def test_cut__an_int8_lstm__has_its_first_steps(tmp_path: Path) -> None:
     helper, kind, random = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
     values: dict[str, Any] = {
         "w": random.integers(-99, 99, (1, 4, 16)).astype(np.int8),
