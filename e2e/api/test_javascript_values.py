@@ -1,4 +1,4 @@
-"""What JavaScript feeds and fetches in addition to tensors: sequences, maps, optionals; runs' arguments, files by address."""
+"""What JavaScript feeds and fetches besides tensors: sequences, maps, optionals; runs' arguments, files by address."""
 
 from __future__ import annotations
 

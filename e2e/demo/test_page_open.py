@@ -1,4 +1,4 @@
-"""Loading a visitor's models: what is downloaded and what is not, progress, cancelling, links, files that belong together."""
+"""Loading a visitor's models: what is downloaded and what is not, progress, cancelling, links, external data."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class Gpu:
     ) -> list[Array]:
         """Run one node's dispatches on `inputs` (carriers of `types`); returns arrays of the types `outs` but None.
 
-        Output memory is poisoned first, so an element that no kernel wrote shows; `overwrites`: outputs that begin as inputs.
+        Output memory is poisoned first, so an unwritten element shows; `overwrites`: outputs that begin as inputs.
 
         Raises:
             AssertionError: the compiler or the device refused, with the message and the source.

@@ -1,4 +1,4 @@
-"""A model's file in a worker: its bytes out of the browser's Blobs, in any order, also where it has no capacity left."""
+"""A model's file in a worker: its bytes out of the browser's Blobs, in any order, also at its capacity."""
 
 from __future__ import annotations
 
