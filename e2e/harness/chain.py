@@ -1,4 +1,4 @@
-"""A chain of products: a model file as large as a test wants, with its weights in one file or two, and a known result."""
+"""A chain of products: a model file as large as a test wants, with weights in one file or two, and a known result."""
 
 from __future__ import annotations
 

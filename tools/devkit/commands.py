@@ -16,7 +16,7 @@ from tools.devkit.shell import DIST, ROOT, SetupError, child_environment, python
 from tools.devkit.site import build_site
 from tools.devkit.venv import ensure_venv
 
-FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/plan")
+FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/compiler")
 """Native tests that take about as long as all the others: the two halves run at the same time."""
 
 PARTS = 5
