@@ -1,7 +1,7 @@
 """Plans of tests written down, to compare two states of the code: what others rely on is that they stay as they are.
 
-    PLANS=before.pickle python -m pytest -p tests.recorded_plans tests/plan tests/contrib
-    PLANS=after.pickle python -m pytest -p tests.recorded_plans tests/plan tests/contrib     (in the other state)
+    PLANS=before.pickle python -m pytest -p tests.recorded_plans tests/compiler tests/contrib
+    PLANS=after.pickle python -m pytest -p tests.recorded_plans tests/compiler tests/contrib     (in the other state)
     python -m tests.recorded_plans before.pickle after.pickle
 
 A change that is to change no shader leaves cached plans and browsers' shader caches valid; this says whether it does.

@@ -24,7 +24,7 @@ def test_cases__every_variant__has_one() -> None:
         "shared_memory",
         "read_only_constants",
         "shared_kernels",
-    }  # not kernels: tests/session, tests/plan
+    }  # not kernels: tests/session, tests/compiler
     assert CASES.keys() == VARIANTS.keys() - plans
 
 
