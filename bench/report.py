@@ -1,8 +1,8 @@
-"""Results as tables and a plot.
+"""Results as tables.
 
     python bench/report.py RESULT.json                        print its tables
     python bench/report.py --save POSTED.json [--name NAME]   keep in bench/results/ what bench.html POSTed
-    python bench/report.py --docs                             write the tables of all results, and bench/README.md
+    python bench/report.py --docs                             write a line about each result into bench/README.md
 
 A ratio is onnxruntime-web's figure divided by this project's: above 1 this project is better, for times and for bytes.
 """
@@ -92,7 +92,7 @@ def compared(results: Sequence[Json], columns: Sequence[tuple[str, str]], unit: 
 def navigation(measured: Json) -> str:
     """From navigation to the first result, medians."""
     taken = measured["navigation"]
-    others = ("ours without snapshot", "with a kept plan", "ratio")
+    others = ("ours without snapshot", "with a cached plan", "ratio")
     rows = [["navigation to first result, ms", "ours", "ort-web", "ratio", *others]]
     for name, key in (("cold cache", "cold_ms"), ("warm cache", "warm_ms")):
         ours, peer, plain = (statistics.median(taken[engine][key]) for engine in ("ours", "peer", "plain"))
@@ -102,12 +102,16 @@ def navigation(measured: Json) -> str:
     return grid(rows)
 
 
+def browser_of(measured: Json) -> str:
+    """Name and version."""
+    return str(measured.get("browser") or re.sub(r".*(Chrom\w+/[\d.]+).*", r"\1", measured["userAgent"]))
+
+
 def described(measured: Json) -> str:
     """Where and when."""
     adapter = measured.get("adapter") or {}
     name = " ".join(filter(None, (adapter.get("vendor"), adapter.get("architecture"), adapter.get("description"))))
-    browser = measured.get("browser") or re.sub(r".*(Chrom\w+/[\d.]+).*", r"\1", measured["userAgent"])
-    place = [browser, name or "no adapter", f"{measured['cores']} cores", measured["date"][:10]]
+    place = [browser_of(measured), name or "no adapter", f"{measured['cores']} cores", measured["date"][:10]]
     return ", ".join(place) + f"; {measured['runs']} runs, {measured['repeats']} session(s) of each model"
 
 
@@ -152,57 +156,20 @@ def save(measured: Json, folder: Path, name: str = "") -> Path:
     return path
 
 
-def plot(measured: Json) -> str:
-    """An SVG of the ratios of the median run, one bar a model, on a logarithmic axis."""
-    rows = [(r["model"], ratio(r, "median_ms")) for r in measured["results"]]
-    bars = sorted(((name, value) for name, value in rows if value), key=lambda bar: -bar[1])
-    left, width, height = 150, 420, 22
-    low, high = min(0.5, *(v for _, v in bars)), max(4.0, *(v for _, v in bars))
-
-    def x(value: float) -> float:
-        return left + width * math.log(value / low) / math.log(high / low)
-
-    total = height * len(bars) + 50
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + width + 60} {total}" '
-        'font-family="system-ui, sans-serif" font-size="13">',
-        "<style>text { fill: #333 } line { stroke: #8888 } "
-        "@media (prefers-color-scheme: dark) { text { fill: #ddd } }</style>",
-    ]
-    for mark in (0.25, 0.5, 1, 2, 3, 4, 8, 16):
-        if low <= mark <= high:
-            parts.append(f'<line x1="{x(mark):.1f}" x2="{x(mark):.1f}" y1="8" y2="{total - 34}"/>')
-            parts.append(f'<text x="{x(mark):.1f}" y="{total - 18}" text-anchor="middle">{mark:g}×</text>')
-    for number, (name, value) in enumerate(bars):
-        y, begin, end = 10 + number * height, *sorted((x(1), x(value)))
-        colour = "#2a7de1" if value >= 1 else "#d1495b"
-        parts.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{name}</text>')
-        parts.append(
-            f'<rect x="{begin:.1f}" y="{y + 2}" width="{end - begin:.1f}" height="{height - 6}" fill="{colour}"/>'
-        )
-        parts.append(f'<text x="{end + 5:.1f}" y="{y + 14}">{value:.2f}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
 def overview(measured: Json, stem: str) -> list[str]:
-    """One line about a result: how many models, and the geometric means of their ratios."""
+    """One line about a result: the browser, how many models, and the geometric means of their ratios."""
     results = measured["results"]
     medians = [value for result in results if (value := ratio(result, "median_ms")) is not None]
     means = [digits(geometric_mean(ratio(result, key) for result in results)) for key in ("ready_ms", "gpu_bytes_peak")]
     least = digits(min(medians, default=None))
-    return [f"[{stem}](results/{stem}.md)", str(len(results)), digits(geometric_mean(medians)), least, *means]
+    link = f"[{stem}](results/{stem}.json)"
+    return [link, browser_of(measured), str(len(results)), digits(geometric_mean(medians)), least, *means]
 
 
 def write_docs() -> None:
-    """Tables and a plot of every result beside it, and a line about each in bench/README.md, the newest first."""
-    rows = [["result", "models", "median run", "the least", "create and first run", "GPU peak"]]
-    for path in sorted(RESULTS.glob("*.json"), reverse=True):
-        measured = json.loads(path.read_text())
-        drawing = path.with_suffix(".svg")
-        drawing.write_text(plot(measured))
-        image = f"![median run, onnxruntime-web's time divided by ours]({drawing.name})"
-        path.with_suffix(".md").write_text(f"# {path.stem}\n\n{table(measured)}\n\n{image}\n")
-        rows.append(overview(measured, path.stem))
+    """A line about every result in bench/README.md, the newest first."""
+    rows = [["result", "browser", "models", "median run", "least", "create and first run", "GPU peak"]]
+    rows += [overview(json.loads(path.read_text()), path.stem) for path in sorted(RESULTS.glob("*.json"), reverse=True)]
     readme = HERE / "README.md"
     before, _, rest = readme.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from tools.devkit.shell import ROOT
 
 MOST = 30
-FOLDERS = ("pyruntime", "web", "shaders", "tools", "tests", "e2e", "docs", "bench/*.py", "bench/page")
+FOLDERS = ("pyruntime", "web", "shaders", "tools", "tests", "e2e", "docs", "bench/*.py", "bench/page", "bench/results")
 
 
 def complaints(files: list[str]) -> list[str]:
