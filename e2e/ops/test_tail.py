@@ -15,7 +15,7 @@ from pyruntime.kernels.convolution.candidates import CONVOLUTIONS
 from pyruntime.kernels.selection.candidates import Family
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused.elementwise import FusedElementwise, Number, Step
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.ops.registry import newest
 from tests.harness import run_op, typed
@@ -39,7 +39,7 @@ def chain() -> FusedElementwise:
 
 
 def check(gpu: Gpu, base: Op, inputs: list[Array], bias: Array, residual: Array, tolerance: float = 1e-4) -> None:
-    op = WithTail(base=base, count=len(inputs), chain=chain())
+    op = WithEpilogue(base=base, count=len(inputs), chain=chain())
     operands: list[Array | None] = [*inputs, bias, residual]
     (expected,) = run_op(op, operands)
     for vendor in ("", "google"):
@@ -123,7 +123,7 @@ def test_tail__group_normalization__equals_the_chain(gpu: Gpu, shape: tuple[int,
     ],
 )
 def test_norm__behind_a_product__equals_the_chain(gpu: Gpu, m: int, k: int, n: int, norm: str, kept: bool) -> None:
-    base = WithTail(base=newest("MatMul"), count=2, chain=chain())
+    base = WithEpilogue(base=newest("MatMul"), count=2, chain=chain())
     op = WithNorm(base=base, count=4, norm=newest(norm), present=(True, kept))
     weights = [normal(n), normal(n)][: 2 if norm == "LayerNormalization" else 1]
     inputs: list[Array | None] = [normal(m, k), normal(k, n) / np.float32(k**0.5), normal(n), normal(m, n), *weights]
@@ -141,7 +141,7 @@ def test_norm__behind_a_product__equals_the_chain(gpu: Gpu, m: int, k: int, n: i
 
 @pytest.mark.parametrize(("k", "n", "kept"), [(2048, 256, True), (1024, 300, False), (24, 20, True)])
 def test_norm__behind_a_product__writes_its_rows_where_they_go(gpu: Gpu, k: int, n: int, kept: bool) -> None:
-    base = WithTail(base=newest("MatMul"), count=2, chain=chain())
+    base = WithEpilogue(base=newest("MatMul"), count=2, chain=chain())
     there = WithNorm(base=base, count=4, norm=newest("LayerNormalization"), present=(True, kept))
     places = np.random.default_rng(k).permutation(37).astype(np.uint32)
     inputs: list[Array | None] = [normal(37, k), normal(k, n) / np.float32(k**0.5), normal(n), normal(37, n)]

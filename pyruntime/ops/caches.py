@@ -1,4 +1,4 @@
-"""Operators that keep caches in memory: what `passes/decoding/grow_in_place.py` asks of them."""
+"""The interface of operators that update caches in place, which `passes/decoding/grow_in_place.py` uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ __all__ = ["CacheOp", "Rewritten", "overwritten"]
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Rows of an input that an output has others of.
+    """The rows of an input that an output replaces.
 
     Attributes:
-        input: its number. axis: along which there are rows.
-        first: number of the input whose least element, plus a number, is the first row written; no input: -1.
-        end: number of the input whose largest element, plus a number, says how many rows count then; None: the readers
-            of the output say it (`CacheOp.rows_read`).
-        known: first and end where these inputs are not fed.
+        input: index of the input. axis: the axis that rows are counted along.
+        first: (index of an input, a number): the least element plus the number is the first row written. Index -1: no
+            input, the number alone.
+        end: likewise of the largest element: how many rows are valid then. None: the consumers of the output say it
+            (`CacheOp.rows_read`).
+        known: first and end where a run does not feed these inputs.
     """
 
     input: int
@@ -32,49 +33,49 @@ class Rewritten:
 
 
 class CacheOp(Op):
-    """An operator with outputs that can stay in the memory of an input, or that can read rows of a larger tensor."""
+    """An operator that can write outputs into the memory of an input, or read the first rows of a larger tensor."""
 
     def appends(self, *inputs: Any) -> Mapping[int, tuple[int, int]]:
-        """Outputs that are an input followed by new rows: (input, axis) by output. See `in_room`."""
+        """Outputs that are an input followed by new rows: output to (input, axis). See `append_in_place`."""
         return {}
 
-    def in_room(self, *inputs: Any) -> Op:
-        """This operator where the inputs of `appends` have room for more rows and its outputs are their memory.
+    def append_in_place(self, *inputs: Any) -> Op:
+        """This operator for inputs of `appends` with capacity for more rows, into whose memory it writes its outputs.
 
         Args:
-            inputs: the types it has now.
+            inputs: the types before the change.
         """
-        raise NotImplementedError(f"{self.op_type}.in_room")
+        raise NotImplementedError(f"{self.op_type}.append_in_place")
 
-    def over_room(self, index: int, kind: TensorType, axis: int, rows: Any) -> Op | None:
-        """This operator where input `index` has `rows` along `axis` in memory, the first of which are those of `kind`.
+    def read_in_place(self, index: int, kind: TensorType, axis: int, rows: Any) -> Op | None:
+        """This operator where input `index`, now of `kind`, is the first rows of a tensor with `rows` along `axis`.
 
-        None where it reads them only from a tensor that has no others.
+        None where the operator needs a tensor without further rows.
         """
         return None
 
     def rewrites(self, *inputs: Any) -> Mapping[int, Rewritten]:
-        """Outputs that are an input of the same shape with some rows written over. See `in_place`."""
+        """Outputs that are an input of the same shape with some rows replaced. See `rewrite_in_place`."""
         return {}
 
-    def in_place(self, *inputs: Any) -> Op:
-        """This operator where the outputs of `rewrites` are the memory of their inputs.
+    def rewrite_in_place(self, *inputs: Any) -> Op:
+        """This operator where it writes the outputs of `rewrites` into the memory of their inputs.
 
         Args:
-            inputs: the types it has now.
+            inputs: the types before the change.
         """
-        raise NotImplementedError(f"{self.op_type}.in_place")
+        raise NotImplementedError(f"{self.op_type}.rewrite_in_place")
 
     def rows_read(self, index: int, *inputs: Any) -> tuple[int, int] | None:
-        """The input whose elements, plus a number, say how many rows of input `index` are read; None: all may be."""
+        """(An input, a number): the elements plus the number say how many rows of input `index` are read; None: all."""
         return None
 
     @property
     def overwrites(self) -> Mapping[int, int]:
-        """Outputs that are the very memory of an input, of which dispatches overwrite a part: input by output."""
+        """Outputs that share the memory of an input, of which dispatches overwrite a part: output to input."""
         return {}
 
 
 def overwritten(op: object) -> Mapping[int, int]:
-    """`CacheOp.overwrites` of an operator, whichever it is: input by output."""
+    """`CacheOp.overwrites` of any operator: output to input."""
     return op.overwrites if isinstance(op, CacheOp) else {}

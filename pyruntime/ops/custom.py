@@ -1,4 +1,4 @@
-"""Operators of your own.
+"""Custom operators.
 
     @custom_op("my.domain", "Swish2")
     class Swish2(CustomOp):
@@ -7,7 +7,7 @@
         def infer(self, x): return (x,)
         def evaluate(self, x): return (x / (1 + np.exp(-self.beta * x)),)
 
-WGSL that has an entry point (`@compute fn main`) is a whole kernel: it reads its inputs with `load_x(i)`, writes its
+WGSL that has an entry point (`@compute fn main`) is a complete kernel: it reads its inputs with `load_x(i)`, writes its
 outputs with `store_y(i, v)` under the names in `outputs`, may declare `struct Params` filled by `params()`, and runs on
 `workgroups()` workgroups.
 """
@@ -44,10 +44,10 @@ class CustomOp(Op):
     """Base of operators defined with `custom_op`. Annotated fields are the ONNX attributes.
 
     Class attributes:
-        wgsl: an expression of the inputs' names, statements that end in `return`, or a whole kernel; empty: the
+        wgsl: an expression of the inputs' names, statements that end in `return`, or a complete kernel; empty: the
             operator runs on the host. The names are the parameters of `infer` (or of `evaluate`); where both are
             left out, x, x1, x2, ...
-        outputs: the names of the outputs in a whole kernel.
+        outputs: the names of the outputs in a complete kernel.
     """
 
     wgsl: ClassVar[str] = ""
@@ -59,11 +59,11 @@ class CustomOp(Op):
         return (TensorType(tensors[0].dtype, tuple(np.broadcast_shapes(*(x.shape for x in tensors)))),)
 
     def params(self, *inputs: Any) -> Mapping[str, float | int | Sequence[int]]:
-        """Values for `struct Params` of a whole kernel, from input types; attributes and `size` need not be given."""
+        """Values for `struct Params` of a complete kernel, in addition to the attributes and `size`."""
         return {}
 
     def workgroups(self, *inputs: Any) -> tuple[int, int, int] | None:
-        """Workgroups of a whole kernel. Default: one invocation for each element of the first output."""
+        """Workgroups of a complete kernel. Default: one invocation for each element of the first output."""
         return None
 
     @classmethod
@@ -153,7 +153,7 @@ def custom_op(domain: str, name: str) -> Callable[[CustomClass], CustomClass]:
         InvalidArgument: an operator of ONNX itself, or a class that is no `pyruntime.Op`.
     """
     if domain in ("", "ai.onnx", "ai.onnx.ml") and name in names("" if domain == "ai.onnx" else domain):
-        raise InvalidArgument(f"{name} is an operator of {domain or 'ai.onnx'}; choose a domain of your own")
+        raise InvalidArgument(f"{name} is an operator of {domain or 'ai.onnx'}; choose a custom domain")
 
     def decorate(cls: CustomClass) -> CustomClass:
         if not (isinstance(cls, type) and issubclass(cls, CustomOp)):

@@ -91,7 +91,7 @@ class Decomposed(Op):
     """An operator that is written as others. No type may depend on a value that the expansion itself computes."""
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        """Write the nodes; returns the outputs, None for one nobody can want.
+        """Write the nodes; returns the outputs, None for one that has no consumer.
 
         Raises:
             InvalidGraph: the inputs do not fit. ValueNeeded: an input's value is not known.

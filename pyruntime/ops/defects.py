@@ -20,11 +20,11 @@ __all__ = ["planning", "strict"]
 _TOLD = OrtError, Unsupported, ValueNeeded, MemoryError, RecursionError
 
 
-class planning:  # noqa: N801 - used as a function: `with planning("pass 'settle'"):`
-    """Raise Defect in the place of an exception that only a bug explains. Every node is lowered in one: no generator.
+class planning:  # noqa: N801 - used as a function: `with planning("pass 'fuse_rotary'"):`
+    """Replace an exception that only a bug explains by Defect. A class, not a generator: every node is lowered in one.
 
     Args:
-        what: the step, which the message begins with.
+        what: the step that the message begins with.
         node, inputs: the node it is about, and the types of its inputs.
     """
 

@@ -1,4 +1,4 @@
-"""What runs have and compute on the host, beside the device: values, and nodes on NumPy."""
+"""Run nodes on the host, on NumPy, for plans whose other steps run on the device."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class _Located:
 
 
 def located(node: Node, inputs: Sequence[ValueType | None] = ()) -> _Located:
-    """Name the node in errors raised inside: its label, opset and input types go in front of the message.
+    """Name the node in errors raised inside: its label, opset and input types precede the message.
 
     Raises:
         OrtError: of the class that was raised; anything else becomes RuntimeException.
@@ -212,7 +212,7 @@ def _absent(type: ValueType, value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A node, and the values nobody reads after it."""
+    """A node, and the values without a consumer after it."""
 
     node: Node
     release: tuple[str, ...]
@@ -243,7 +243,7 @@ class Program:
         """The outputs for `feeds`: the graph's inputs and captures, all known.
 
         Raises:
-            MissingInput: a value no node makes and nobody feeds. OrtError: what a node raises, with its name.
+            MissingInput: a value that no node makes and no input feeds. OrtError: what a node raises, with its name.
         """
         context = current()
         values: dict[str, ValueType] = {**self._constants, **feeds}
@@ -275,7 +275,7 @@ class Program:
 
 
 def _released(nodes: Sequence[Node], kept: set[str]) -> list[_Step]:
-    """Steps that let go of every value after its last reader (or its maker, where nobody reads it)."""
+    """Steps that release every value after its last consumer (after the node that makes it, where it has none)."""
     seen = set(kept)
     steps: list[_Step] = []
     for node in reversed(nodes):

@@ -1,7 +1,7 @@
-"""Generators of random numbers for operators without a seed of their own, as `set_seed` wants them.
+"""Generators of random numbers for operators without attribute `seed`, which `set_seed` makes reproducible.
 
-A session that is made after `set_seed` draws the same numbers as another one made after it; each of its operators has
-numbers of its own, and goes on with them from run to run.
+Sessions that are made after `set_seed` draw the same numbers as each other. Each operator of a session has a generator,
+which continues from run to run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _seed: int | None = None
 
 
 def set_seed(seed: int) -> None:
-    """Have operators without a seed of their own draw numbers that follow from `seed`, in sessions made from now on."""
+    """Have operators without attribute `seed` draw numbers that follow from this one, in sessions made from now on."""
     global _seed
     _seed = index(seed)
 
@@ -33,7 +33,7 @@ class Randomness:
         self._generators: dict[int, tuple[object, np.random.RandomState]] = {}
 
     def generator(self, operator: object, seed: int | None) -> np.random.RandomState:
-        """The generator for the next numbers of `operator`: anew from its own `seed`, where it has one."""
+        """The generator for the next numbers of `operator`: a new one where it has a `seed`."""
         import numpy as np
 
         if seed is not None:

@@ -25,7 +25,7 @@ from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest
 from pyruntime.session.run.program import Program
 from tests.compiler.test_two_passes import model
@@ -93,7 +93,7 @@ def nested() -> tuple[Op, list[TensorType]]:
     neg: Any = newest("Neg")
     chain = FusedElementwise(steps=(Step(neg, (0,)),))
     types = [TensorType(DType.INT64, s) for s in ((64, 2048), (2048, 256), (256,))]
-    return WithTail(base=newest("Gemm"), count=3, chain=chain), types
+    return WithEpilogue(base=newest("Gemm"), count=3, chain=chain), types
 
 
 def test_lowering__inside_another__has_scratch_of_its_own() -> None:

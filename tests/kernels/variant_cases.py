@@ -18,7 +18,7 @@ from pyruntime.ops.base import Op
 from pyruntime.ops.fused.attention_product import AttentionProduct
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
 from pyruntime.ops.fused.normed_product import NormedProduct
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.ops.registry import newest, op_class
 
@@ -87,7 +87,7 @@ def _has(text: str) -> Callable[[list[Dispatch]], bool]:
 def _norm_behind_product() -> Op:
     add: Any = newest("Add")
     chain = FusedElementwise(steps=(Step(add, (0, 1)),))
-    base = WithTail(base=newest("MatMul"), count=2, chain=chain)
+    base = WithEpilogue(base=newest("MatMul"), count=2, chain=chain)
     return WithNorm(base=base, count=3, norm=newest("RMSNormalization"), present=(True, True))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Limits, Target
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.passes.cleanup import dead_code
 from pyruntime.passes.fusion import (
     fuse_attention,
@@ -79,7 +79,7 @@ def test_fuse_tail__operands_of_sums_and_products_in_either_order__one_text(
         graph = graph_of(nodes, {"x": (1, 2, 5, 5), "z": (1, 3, 5, 5)}, ["y"], constants)
         assert apply(fuse_elementwise.run, graph) and apply(fuse_tail.run, graph)
         op = graph.nodes[0].op
-        assert isinstance(op, WithTail)
+        assert isinstance(op, WithEpilogue)
         texts.append([d.kernel.wgsl() for d in op.lower(Target(), *(graph.tensor(n) for n in graph.nodes[0].inputs))])
     assert texts[0] == texts[1]
 
@@ -94,14 +94,14 @@ def test_fuse_tail__conv_bias_relu_residual__is_one_node() -> None:
     graph = graph_of(nodes, {"x": (1, 2, 5, 5), "z": (1, 3, 5, 5)}, ["y"], constants)
     assert apply(fuse_elementwise.run, graph)
     assert apply(fuse_tail.run, graph)
-    assert op_types(graph) == ["WithTail"]
+    assert op_types(graph) == ["WithEpilogue"]
 
 
 def test_fuse_tail__gemm__its_c_joins_the_chain() -> None:
     nodes = [node("Gemm", ["x", "w", "c"], ["g"]), node("Tanh", ["g"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6), "c": weights(6)})
     assert apply(fuse_tail.run, graph)
-    assert op_types(graph) == ["WithTail"]
+    assert op_types(graph) == ["WithEpilogue"]
     assert graph.nodes[0].inputs == ("x", "w", "c")
 
 
@@ -123,7 +123,7 @@ def test_fuse_tail__gemm_without_c_on_either_side__keeps_the_order(inputs: list[
     nodes = [node("Gemm", ["x", "w"], ["g"]), node("Sub", inputs, ["y"])]
     graph = graph_of(nodes, {"x": (4, 3), "r": (4, 6)}, ["y"], {"w": weights(3, 6)})
     assert apply(fuse_tail.run, graph)
-    assert op_types(graph) == ["WithTail"]
+    assert op_types(graph) == ["WithEpilogue"]
 
 
 @pytest.mark.parametrize("attributes", [{"alpha": 0.5}, {"beta": 2.0}])

@@ -116,7 +116,7 @@ def test_fuse_tail__product_of_bytes__ends_in_bytes() -> None:
     graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
     for one in (quantized_products, quantization_steps, dead_code, fuse_elementwise, fuse_tail):
         assert apply(one.run, graph)
-    assert op_types(graph) == ["Quantize", "WithTail"]
+    assert op_types(graph) == ["Quantize", "WithEpilogue"]
 
 
 def projections(count: int) -> tuple[list[Node], dict[str, Any]]:
@@ -164,7 +164,7 @@ def test_taps_last__convolutions_of_one_constant_on_a_processor__read_it_turned_
         convolutions(3, "w", "w"), {"x": (2, 5, 9, 8)}, ["y0", "y1"], {"w": number(6, 5, 3, 3), "zero": ZERO}
     )
     assert apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
-    assert op_types(graph) == ["Cast", "ChannelsLast", "ConvIntegerOfTaps", "ConvIntegerOfTaps"]
+    assert op_types(graph) == ["Cast", "ChannelsLast", "ConvIntegerChannelsLast", "ConvIntegerChannelsLast"]
     turned = graph.tensor(graph.nodes[1].outputs[0])
     assert turned.shape == (6, 3, 3, 8)
     np.testing.assert_array_equal(turned.value()[:, 1, 2, 4], graph.tensor("w").value()[:, 4, 1, 2])
@@ -194,4 +194,4 @@ def test_taps_last__qlinear_conv__keeps_its_scales() -> None:
     nodes = [node("QuantizeLinear", ["x", "step", "zero"], ["q"]), node("QLinearConv", names, ["y"])]
     graph = graph_of(nodes, {"x": (2, 5, 9, 8)}, ["y"], constants)
     assert apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
-    assert op_types(graph) == ["QuantizeLinear", "ChannelsLast", "QLinearConvOfTaps"]
+    assert op_types(graph) == ["QuantizeLinear", "ChannelsLast", "QLinearConvChannelsLast"]

@@ -14,7 +14,7 @@ from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused.attention_product import AttentionProduct
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest, op_class
 from tests.harness import run_op, typed
 
@@ -30,7 +30,7 @@ def product(residual: bool) -> tuple[Any, int]:
         return base, 2
     add: Any = newest("Add")
     chain = FusedElementwise(steps=(Step(add, (0, 1)),))
-    return WithTail(base=base, count=3, chain=chain), 3
+    return WithEpilogue(base=base, count=3, chain=chain), 3
 
 
 def weights(rng: np.random.Generator, dtype: Any, *rows: int) -> list[Array]:

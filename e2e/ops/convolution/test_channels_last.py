@@ -15,7 +15,7 @@ from pyruntime.kernels.convolution.depthwise_channels_last import DEPTHWISE_LAST
 from pyruntime.kernels.selection.candidates import Family
 from pyruntime.ops.fused.depthwise_channels_last import DepthwiseLast
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest
 from tests.harness import run_op, typed
 from tests.sampling import matrix
@@ -59,7 +59,7 @@ def test_depthwise_last__tail__applied_before_the_store(gpu: Any, shape: tuple[i
     relu: Any = newest("Relu")
     add: Any = newest("Add")
     chain = FusedElementwise(steps=(Step(relu, (0,)), Step(add, (-1, 1))))
-    op = WithTail(base=DepthwiseLast(pads=(1, 1, 1, 1)), count=2, chain=chain)
+    op = WithEpilogue(base=DepthwiseLast(pads=(1, 1, 1, 1)), count=2, chain=chain)
     inputs: list[Array | None] = [
         numbers(np.float32, *s, seed=i) for i, s in enumerate([(2, 5, 6, 8), (3, 3, 8), shape])
     ]

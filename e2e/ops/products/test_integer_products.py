@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.ops.fused.integer_conv_channels_last import ChannelsLast, of_taps
+from pyruntime.ops.fused.integer_conv_channels_last import ChannelsLast, channels_last_weights
 from tests.harness import make_op, run_op, typed
 from tests.oracle import check_against_ort, node_of
 from tests.quantized.cases import bytes_of, conv_case, matmul_case, rngs, trimmed
@@ -112,13 +112,13 @@ def _with_channels_last(given: list[Any], attributes: dict[str, Any], gpu: Any) 
     (turned,) = run_op(ChannelsLast(), [given[1]], gpu)
     np.testing.assert_array_equal(turned, run_op(ChannelsLast(), [given[1]])[0])
     inputs = [given[0], turned, *given[2:]]
-    op: Any = of_taps(plain, given[1].shape[1])
+    op: Any = channels_last_weights(plain, given[1].shape[1])
     names = [d.kernel.name for d in op.lower(gpu.target, *map(typed, inputs))]
     assert typed(run_op(op, inputs)[0]) == op.infer(*map(typed, inputs))[0]
     return run_op(op, inputs, gpu), names
 
 
-def test_conv_of_taps__random_cases__as_numpy(software: Any) -> None:
+def test_conv_integer_channels_last__random_cases__as_numpy(software: Any) -> None:
     for seed, rng in rngs(24 if ALL else 12):
         inputs, attributes = conv_case(rng)
         given = trimmed(inputs)
@@ -146,7 +146,7 @@ def test_conv_of_taps__random_cases__as_numpy(software: Any) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("signed", [False, True])
-def test_conv_of_taps__extremes__are_exact(
+def test_conv_integer_channels_last__extremes__are_exact(
     x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any], kernel: str, signed: bool, software: Any
 ) -> None:
     rng = np.random.default_rng([*x, *w, signed])
@@ -162,7 +162,7 @@ def test_conv_of_taps__extremes__are_exact(
         assert names[0].startswith(kernel)
 
 
-def test_qlinear_conv_of_taps__as_qlinear_conv(software: Any) -> None:
+def test_qlinear_conv_channels_last__as_qlinear_conv(software: Any) -> None:
     rng = np.random.default_rng(8)
     x, w = bytes_of(rng, np.uint8, (2, 5, 9, 8)), bytes_of(rng, np.int8, (6, 5, 3, 3))
     scales = [np.float32(0.02), rng.uniform(0.001, 0.004, 6).astype(np.float32), np.float32(0.05)]
@@ -171,7 +171,7 @@ def test_qlinear_conv_of_taps__as_qlinear_conv(software: Any) -> None:
     given = [np.asarray(v) for v in given]
     plain: Any = make_op(node_of("QLinearConv", given, pads=[1, 1, 1, 1]), {"": 21})
     inputs = [*given[:3], run_op(ChannelsLast(), [w])[0], *given[4:]]
-    op: Any = of_taps(plain, 5)
+    op: Any = channels_last_weights(plain, 5)
     (expected,) = run_op(plain, given)
     np.testing.assert_array_equal(run_op(op, inputs)[0], expected)
     np.testing.assert_array_equal(run_op(op, inputs, software)[0], expected)

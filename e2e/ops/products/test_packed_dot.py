@@ -14,7 +14,7 @@ from pyruntime.ir import Array
 from pyruntime.kernels.ir.dispatch import Winners
 from pyruntime.kernels.products.packed_dot import CHUNK, DOTS
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest, op_class
 from tests.harness import run_op, typed
 
@@ -99,7 +99,7 @@ def test_dots__what_is_behind_the_product__is_done_to_each_result(k: int, dtype:
     rng = np.random.default_rng(3)
     inputs: list[Array | None] = [whole_rows(20, k, dtype), *weights, None, None, rng.standard_normal(n).astype(dtype)]
     add: Any = newest("Add")
-    op = WithTail(base=base, count=6, chain=FusedElementwise(steps=(Step(add, (0, 1)),)))
+    op = WithEpilogue(base=base, count=6, chain=FusedElementwise(steps=(Step(add, (0, 1)),)))
     inputs.append(rng.standard_normal((20, n)).astype(dtype))
     (found,), (expected,) = run_op(op, inputs, dots), run_op(op, inputs)
     error = 1e-5 if dtype == np.float32 else 2e-3

@@ -12,7 +12,7 @@ from pyruntime.kernels.products import nbits
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
 from pyruntime.ops.fused.normed_product import NormedProduct
 from pyruntime.ops.fused.paired_product import PairedProduct
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest, op_class
 from tests.harness import run_op, typed
 from tests.sampling import matrix
@@ -113,7 +113,7 @@ def test_normed_rows__whatever_is_behind_the_product__agree_with_numpy(
         inputs += [None, rng.standard_normal(74).astype(dtype)]
     elif behind == "tail":
         add: Any = newest("Add")
-        base = WithTail(base=base, count=4, chain=FusedElementwise(steps=(Step(add, (0, 1)),)))
+        base = WithEpilogue(base=base, count=4, chain=FusedElementwise(steps=(Step(add, (0, 1)),)))
         inputs.append(rng.standard_normal((rows, 74)).astype(dtype))
     else:
         mul: Any = newest("Mul")
@@ -142,7 +142,7 @@ def test_tail__bias_activation_and_residual__agree_with_numpy(
     weights[1] = weights[1].astype(dtype)
     others = [rng.standard_normal(s).astype(dtype) for s in ((n,), (rows, n))]
     inputs: list[Array | None] = [rng.standard_normal((rows, 200)).astype(dtype), *weights, *others]
-    whole = WithTail(base=op, count=4, chain=FusedElementwise(steps=steps))
+    whole = WithEpilogue(base=op, count=4, chain=FusedElementwise(steps=steps))
     types: Any = tuple(typed(x) for x in inputs)
     attached = whole.attached(gpu.target, types)
     assert attached is not None

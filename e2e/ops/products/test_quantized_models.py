@@ -11,7 +11,7 @@ import pytest
 from pyruntime.ir import DType
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
 from pyruntime.ops.fused.repack import PackRows
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest, op_class
 from tests.harness import run_op
 from tests.quantized.cases import rngs
@@ -116,7 +116,7 @@ def test_scaled_product_of_bytes__any_number_of_rows__gives_the_same_bits(
     rng = np.random.default_rng(n)
     cast: Any = newest("Cast", to=DType.FLOAT.code)
     steps = (Step(cast, (0,)), Step(newest("Mul"), (-1, 1)), Step(newest("Add"), (-2, 2)))  # type: ignore[arg-type]
-    whole = WithTail(base=newest("MatMulInteger"), count=4, chain=FusedElementwise(steps=steps))
+    whole = WithEpilogue(base=newest("MatMulInteger"), count=4, chain=FusedElementwise(steps=steps))
     a, b = rng.integers(0, 256, (8, 300)).astype(np.uint8), rng.integers(-128, 128, (300, n)).astype(np.int8)
     scale, bias = rng.uniform(0.001, 0.002, n).astype(np.float32), rng.standard_normal(n).astype(np.float32)
     zeros = np.array(117, np.uint8), np.array(0, np.int8)

@@ -152,10 +152,10 @@ class _Attention(CacheOp):
         whole = h.size % 4 == 0 and h.v_size % 4 == 0
         return {1: (4, 2), 2: (5, 2)} if _padded(inputs)[4] is not None and whole else {}
 
-    def in_room(self, *inputs: TensorType | None) -> _InRoom:
+    def append_in_place(self, *inputs: TensorType | None) -> _AppendsInPlace:
         attributes = attributes_of(self)
         attributes["left_window_size"], attributes["right_window_size"] = self.windows
-        return _InRoom(**attributes, past_rows=self.heads(*inputs).past)
+        return _AppendsInPlace(**attributes, past_rows=self.heads(*inputs).past)
 
     def rows_read(self, index: int, *inputs: TensorType | None) -> tuple[int, int] | None:
         return (6, 0) if index in (1, 2) and _padded(inputs)[6] is not None else None
@@ -190,8 +190,8 @@ class Attention(_Attention):
 
 
 @op("Attention", opsets=range(1, 2), domain="pyruntime")
-class _InRoom(Attention):
-    """With caches [B, Hk, C, ·] in memory with room, of which `past_rows` count; the new rows are written there."""
+class _AppendsInPlace(Attention):
+    """Attention that appends to caches [B, Hk, C, ·] in place: their first `past_rows` rows are keys and values."""
 
     past_rows: Any
 

@@ -197,8 +197,8 @@ class _Lowering:
     def reach(self) -> Reach:
         """The keys that positions let a query see."""
         left, right = self.op.windows
-        behind = 0 if self.op.is_causal else right
-        return Reach(left, behind, self.heads.past)
+        after = 0 if self.op.is_causal else right
+        return Reach(left, after, self.heads.past)
 
     def form(self, q: _View, k: _View, v: _View, y: _View) -> AttentionForm:
         """The attention as its kernels take it."""

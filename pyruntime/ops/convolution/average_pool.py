@@ -13,7 +13,7 @@ from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, op, refuse_float64
 from pyruntime.ops.convolution.pooling import PoolOp, global_pool, pool
-from pyruntime.ops.convolution.sliding import accumulator, padded, taps, trailing
+from pyruntime.ops.convolution.sliding import accumulator, filter_positions, padded, trailing
 from pyruntime.ops.reduction.folds import FOLDS
 
 
@@ -38,7 +38,7 @@ class AveragePool(PoolOp):
         window = self.over(x.shape[2:])
         seen = padded(x.astype(accumulator(x.dtype), copy=False), window.trimmed)
         total = np.zeros((*x.shape[:2], *window.output), seen.dtype)
-        for _, slices in taps(window.trimmed):
+        for _, slices in filter_positions(window.trimmed):
             total += seen[trailing(*slices)]
         return ((total / np.maximum(self.counts(window), 1)).astype(x.dtype),)
 

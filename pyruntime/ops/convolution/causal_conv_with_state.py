@@ -50,7 +50,7 @@ class CausalConv(Op):
     def evaluate(self, x: Array, w: Array, bias: Array | None = None, past: Array | None = None) -> tuple[Array, ...]:
         inside = x.reshape(*x.shape[:2], w.shape[0]).swapaxes(1, 2) if self.channels_last else x
         batch, channels, length = inside.shape
-        taps, step = w[:, 0].astype(np.float32), self.dilation
+        filters, step = w[:, 0].astype(np.float32), self.dilation
         before = (w.shape[2] - 1) * step
         start = np.zeros((batch, channels, before), x.dtype)
         if past is not None:
@@ -60,7 +60,7 @@ class CausalConv(Op):
         wide = sequence.astype(np.float32)
         y = np.zeros(inside.shape, np.float32) + (0 if bias is None else bias.astype(np.float32)[:, None])
         for j in range(w.shape[2]):
-            y = y + taps[:, j, None] * wide[:, :, j * step : j * step + length]
+            y = y + filters[:, j, None] * wide[:, :, j * step : j * step + length]
         if self.activation != "none":
             y = y / (1 + np.exp(-y))
         window = max(1, self.state_window)
@@ -93,7 +93,7 @@ class CausalConv(Op):
         values = {
             "channels": channels,
             "length": length,
-            "taps": w.shape[2],
+            "positions": w.shape[2],
             "dilation": self.dilation,
             "before": before,
             "window": window,
@@ -116,8 +116,8 @@ class CausalConv(Op):
         sources = [*read, Source("w", inp(1, w)), *([Source("bias", inp(2, bias))] if bias is not None else [])]
         element = f"""{self._split("params.length")}
   var sum = {"load_bias(c)" if bias is not None else "0.0"};
-  for (var j = 0u; j < params.taps; j++) {{
-    sum += load_w(c * params.taps + j) * at(b, c, t + j * params.dilation);
+  for (var j = 0u; j < params.positions; j++) {{
+    sum += load_w(c * params.positions + j) * at(b, c, t + j * params.dilation);
   }}
   return {"sum" if self.activation == "none" else "swish(sum, 1.0)"};"""
         name = "causal_conv_last" if self.channels_last else "causal_conv_dilated"

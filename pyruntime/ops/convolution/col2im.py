@@ -1,4 +1,6 @@
-"""Col2Im: y[n, c, i] = sum over k, o with o * stride - pad + k * dilation = i of x[n, c * taps + k, o].
+"""Col2Im: y[n, c, i] = sum over k, o with o * stride - pad + k * dilation = i of x[n, c * K + k, o].
+
+K is the number of filter positions.
 
 Source: ONNX operator Col2Im (18).
 """
@@ -54,8 +56,8 @@ class Col2Im(WindowOp):
         (y,) = self.infer(x, image_shape, block_shape)
         window = volume(self.blocks(x.shape, image_shape.ints(), block_shape.ints()))
         flags = {"WIDE": int(x.dtype.is_wide), "BOOLEAN": int(x.dtype is DType.BOOL)}
-        taps = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
-        kernel = template("col2im", x.dtype, **taps, **{k: v for k, v in flags.items() if v})
+        extents = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
+        kernel = template("col2im", x.dtype, **extents, **{k: v for k, v in flags.items() if v})
         params = params_of(
             kernel,
             image=[*window.input, math.prod(window.input)],

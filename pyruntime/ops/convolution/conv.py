@@ -19,8 +19,8 @@ from pyruntime.ops.convolution.sliding import (
     SlidingOp,
     WindowOp,
     accumulator,
+    filter_positions,
     padded,
-    taps,
     trailing,
     volume,
     windows,
@@ -32,7 +32,7 @@ TILE = 1 << 21
 """Elements of the im2col matrix of a tile: 8 MB of float32, work enough for a product on several threads."""
 
 CACHED = 1 << 18
-"""Elements of a tile that is summed tap by tap, which a cache holds."""
+"""Elements of a tile that is summed by filter positions: as many as a processor cache holds."""
 
 
 def convolved_shape(op: WindowOp, x: TensorType, w: TensorType, group: int) -> Window:
@@ -59,7 +59,7 @@ def convolved(
 ) -> Iterator[tuple[tuple[slice, ...], Array]]:
     """`convolution` in tiles: where each lies in y, and its sums.
 
-    im2col and a matrix product; tap by tap for depthwise weights.
+    im2col and a matrix product; for depthwise weights a sum over the filter positions.
 
     Args:
         read: makes a part of x an array of w's type.
@@ -77,7 +77,7 @@ def convolved(
         seen, part = window.part(axis, rows)
         channels = slice(groups.start * per_group, groups.stop * per_group)
         source = padded(read(x[(images, channels, *(slice(None),) * axis, seen)]), part)
-        product = _tap_by_tap if per_group == 1 else _by_columns
+        product = _by_position if per_group == 1 else _by_columns
         tile = product(source, weights[groups], part)
         at = (images, slice(groups.start * maps, groups.stop * maps), *(slice(None),) * axis, rows)
         yield at, tile.reshape(tile.shape[0], -1, *part.output)
@@ -99,7 +99,7 @@ def _tiles(
 
 
 def _by_columns(seen: Array, weights: Array, window: Window) -> Array:
-    """[N, group, M / group, pixels] by a matrix of what each tap sees."""
+    """[N, group, M / group, pixels] by im2col and a matrix product."""
     group, maps, per_group = weights.shape[:3]
     depth = per_group * window.taps
     columns = windows(seen, window).reshape(seen.shape[0], group, depth, window.pixels)
@@ -107,14 +107,14 @@ def _by_columns(seen: Array, weights: Array, window: Window) -> Array:
     return y
 
 
-def _tap_by_tap(seen: Array, weights: Array, window: Window) -> Array:
+def _by_position(seen: Array, weights: Array, window: Window) -> Array:
     """[N, group, M / group, O1 .. On] where every group has one channel."""
     group, maps = weights.shape[:2]
     seen = seen.reshape(seen.shape[0], group, 1, *seen.shape[2:])
     y = np.zeros((seen.shape[0], group, maps, *window.output), seen.dtype)
     product = np.empty_like(y)
-    for tap, slices in taps(window):
-        weight = weights[trailing(0, *tap)].reshape(group, maps, *(1,) * window.rank)
+    for position, slices in filter_positions(window):
+        weight = weights[trailing(0, *position)].reshape(group, maps, *(1,) * window.rank)
         y += np.multiply(seen[trailing(*slices)], weight, out=product)
     return y
 

@@ -29,7 +29,7 @@ BYTES = (DType.INT8, DType.UINT8)
 
 @dataclass(frozen=True, kw_only=True)
 class _IntegerConv(SlidingOp):
-    """What both share: the exact int32 convolution."""
+    """A convolution of 8-bit integers that is exact in int32: the base of ConvInteger and QLinearConv."""
 
     group: int = 1
     dilations: tuple[int, ...] | None = None
@@ -42,24 +42,25 @@ class _IntegerConv(SlidingOp):
         for name, given, count in others:
             if given is not None and given.size not in (1, count):
                 self.fail(f"{name} of 1 element{f' or {count}' if count > 1 else ''}", given)
-        return convolved_shape(self, x, self.plain(w), self.group)
+        return convolved_shape(self, x, self.standard_type(w), self.group)
 
-    def plain(self, w: TensorType) -> TensorType:
-        """The type of w: [M, C / group, K1 .. Kn]."""
+    def standard_type(self, w: TensorType) -> TensorType:
+        """The type [M, C / group, K1 .. Kn] of w; other classes store w otherwise."""
         return w
 
-    def plainly(self, w: Array) -> Array:
-        """w: [M, C / group, K1 .. Kn]."""
+    def standard_weights(self, w: Array) -> Array:
+        """The weights [M, C / group, K1 .. Kn]."""
         return w
 
     def exact(
         self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None, others: int = 0
     ) -> Iterator[tuple[tuple[slice, ...], Array]]:
-        """The convolution of the differences in tiles of exact floats: where each lies in y, and its sums.
+        """conv(x - x_zero, w - w_zero) tile by tile: the slices of y that a tile has, and its sums as exact floats.
 
-        float32 where it holds every partial sum, and sums plus `others`; else float64: 2^53 / 2^16 products fit.
+        The sums are float32 where that type holds every partial sum, also with `others` added; else float64, which
+        holds the sum of 2^53 / 2^16 products.
         """
-        w = self.plainly(w)
+        w = self.standard_weights(w)
         window = self.window(x.shape[2:], w.shape[2:])
         weights = w.astype(np.float64)
         if w_zero is not None:
@@ -75,9 +76,9 @@ class _IntegerConv(SlidingOp):
 
         return convolved(x, weights.astype(wide), window, self.group, read)
 
-    def exactly(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
-        """The convolution of the differences into int32 y."""
-        plain = self.plain(w.type)
+    def describe(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
+        """Describe the dispatches of y = conv(x - x_zero, w - w_zero) into int32 y; `zeros`: x_zero and w_zero."""
+        plain = self.standard_type(w.type)
         window = volume(convolved_shape(self, x.type, plain, self.group))
         maps, channels = plain.shape[:2]
         x_zero, w_zero = zeros
@@ -97,7 +98,7 @@ class ConvInteger(_IntegerConv):
     def evaluate(
         self, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
     ) -> tuple[Array, ...]:
-        window = self.window(x.shape[2:], self.plainly(w).shape[2:])
+        window = self.window(x.shape[2:], self.standard_weights(w).shape[2:])
         y = np.zeros((x.shape[0], w.shape[0], *window.output), np.int32)
         for at, sums in self.exact(x, w, x_zero, w_zero):
             y[at] = _wrapped(sums)
@@ -113,7 +114,7 @@ class ConvInteger(_IntegerConv):
     ) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, w, x_zero, w_zero)
         zeros = (None if x_zero is None else inp(2, x_zero), None if w_zero is None else inp(3, w_zero))
-        return convolve(target, self.exactly(inp(0, x), inp(1, w), out(0, y), zeros))
+        return convolve(target, self.describe(inp(0, x), inp(1, w), out(0, y), zeros))
 
 
 @op("QLinearConv", opsets=range(10, LATEST + 1))
@@ -159,7 +160,7 @@ class QLinearConv(_IntegerConv):
         y_zero: Array,
         b: Array | None = None,
     ) -> tuple[Array, ...]:
-        window = self.window(x.shape[2:], self.plainly(w).shape[2:])
+        window = self.window(x.shape[2:], self.standard_weights(w).shape[2:])
         column = (w.shape[0], *(1,) * (x.ndim - 2))
         bias = np.zeros(column, np.int32) if b is None else b.reshape(column)
         small = bias.astype(np.float32)
@@ -183,7 +184,7 @@ class QLinearConv(_IntegerConv):
         assert x and x_scale and x_zero and w and w_scale and w_zero and y_scale and y_zero
         (y,) = self.infer(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)
         sums = scratch(DType.INT32, *y.shape)
-        conv = self.exactly(inp(0, x), inp(3, w), sums, (inp(2, x_zero), inp(5, w_zero)))
+        conv = self.describe(inp(0, x), inp(3, w), sums, (inp(2, x_zero), inp(5, w_zero)))
         column = (1,) * (y.rank - 2)
         operands = {"zero": _column(inp(7, y_zero), column)}
         value = "x"

@@ -1,4 +1,4 @@
-"""DeformConv: a convolution whose taps are moved by offsets and scaled by a mask.
+"""DeformConv: a convolution that moves each filter position by an offset and scales what it reads by a mask.
 
 y[n, m, o] = sum over c, k of w[m, c, k] * mask[n, g, k, o] * x[n, c] at (o * stride - pad + k * dilation
 + offset[n, g, k, :, o]) + b[m], with x interpolated linearly and 0 outside, g = c's offset group.
@@ -25,8 +25,8 @@ from pyruntime.ops.convolution.sliding import WindowOp, accumulator, volume
 
 @op("DeformConv", opsets=range(19, LATEST + 1))
 class DeformConv(WindowOp):
-    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; offset: [N, offset_group * taps * n, O1 .. On]; b: [M];
-    mask: [N, offset_group * taps, O1 .. On]; floats, of one type.
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; offset: [N, offset_group * K * n, O1 .. On]; b: [M];
+    mask: [N, offset_group * K, O1 .. On]; floats, of one type. K: the number of filter positions, K1 · .. · Kn.
     """
 
     dilations: tuple[int, ...] | None = None
@@ -69,19 +69,19 @@ class DeformConv(WindowOp):
         return (y.astype(x.dtype),)
 
     def columns(self, x: Array, offset: Array, mask: Array | None, window: Window) -> Array:
-        """[N, C, taps, pixels]: what each tap sees."""
+        """[N, C, K, pixels]: what each of K filter positions reads."""
         images, channels = x.shape[:2]
-        groups, taps, pixels, rank = self.offset_group, window.taps, window.pixels, window.rank
+        groups, positions, pixels, rank = self.offset_group, window.taps, window.pixels, window.rank
         flat = x.reshape(images, groups, channels // groups, -1)
-        moved = offset.reshape(images, groups, taps, rank, pixels)
-        y = np.zeros((images, groups, channels // groups, taps * pixels), x.dtype)
+        moved = offset.reshape(images, groups, positions, rank, pixels)
+        y = np.zeros((images, groups, channels // groups, positions * pixels), x.dtype)
         still = _positions(window)
         rows = np.arange(images)[:, None, None, None], np.arange(groups)[None, :, None, None]
         members = np.arange(channels // groups)[None, None, :, None]
         places = [moved[:, :, :, a] + still[a] for a in range(rank)]
         low = [np.floor(p) for p in places]
         for corner in itertools.product((0, 1), repeat=rank):
-            index = np.zeros((images, groups, taps, pixels), np.int64)
+            index = np.zeros((images, groups, positions, pixels), np.int64)
             weight: Array = np.ones(index.shape, x.dtype)
             inside: Array = np.ones(index.shape, bool)
             for place, floor, bit, size in zip(places, low, corner, window.input, strict=True):
@@ -93,7 +93,7 @@ class DeformConv(WindowOp):
             weight = weight.reshape(images, groups, 1, -1)
             y += np.where(inside.reshape(images, groups, 1, -1), weight * seen, 0)
         if mask is not None:
-            y *= mask.reshape(images, groups, 1, taps * pixels)
+            y *= mask.reshape(images, groups, 1, positions * pixels)
         return y
 
     def lower(
@@ -136,7 +136,7 @@ class DeformConv(WindowOp):
 
 
 def _positions(window: Window) -> list[Array]:
-    """For each axis, [taps, pixels]: where the taps look before they are moved."""
+    """For each axis, [K, pixels]: what the K filter positions read without offsets."""
     return [
         k[:, None] * d + o * s - b
         for k, d, o, s, b in zip(

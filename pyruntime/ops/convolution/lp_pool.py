@@ -11,7 +11,7 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops.base import LATEST, op, refuse_float64
 from pyruntime.ops.convolution.pooling import PoolOp, global_pool, norm_fold, pool
-from pyruntime.ops.convolution.sliding import accumulator, padded, taps, trailing
+from pyruntime.ops.convolution.sliding import accumulator, filter_positions, padded, trailing
 
 
 @op("LpPool", opsets=range(18, LATEST + 1), earlier={range(2, 18): "ceil_mode dilations"})
@@ -32,7 +32,7 @@ class LpPool(PoolOp):
         window = self.over(x.shape[2:]).trimmed
         powers = padded(np.abs(x.astype(accumulator(x.dtype))) ** self.p, window)
         total = np.zeros((*x.shape[:2], *window.output), powers.dtype)
-        for _, slices in taps(window):
+        for _, slices in filter_positions(window):
             total += powers[trailing(*slices)]
         return ((total ** (1 / self.p)).astype(x.dtype),)
 

@@ -14,7 +14,7 @@ from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, op, refuse_float64
 from pyruntime.ops.convolution.pooling import PoolOp, global_pool, pool
-from pyruntime.ops.convolution.sliding import padded, taps, trailing
+from pyruntime.ops.convolution.sliding import filter_positions, padded, trailing
 from pyruntime.ops.reduction.folds import FOLDS
 
 
@@ -49,7 +49,7 @@ class MaxPool(PoolOp):
         if self.wants(1):
             return self._with_indices(seen, window)
         y = np.full((*x.shape[:2], *window.output), _lowest(x.dtype), x.dtype)
-        for _, slices in taps(window):
+        for _, slices in filter_positions(window):
             np.maximum(y, seen[trailing(*slices)], out=y)
         return (y,)
 
@@ -61,8 +61,8 @@ class MaxPool(PoolOp):
         index = np.full(y.shape, -1, np.int64)
         maps = np.arange(lead[0] * lead[1]).reshape(*lead, *(1,) * window.rank) * int(np.prod(window.input))
         starts = [np.arange(o) * s - b for o, s, b in zip(window.output, window.strides, window.begin, strict=True)]
-        for tap, slices in taps(window):
-            axes = [a + k * d for a, k, d in zip(starts, tap, window.dilations, strict=True)]
+        for position, slices in filter_positions(window):
+            axes = [a + k * d for a, k, d in zip(starts, position, window.dilations, strict=True)]
             places = np.meshgrid(*axes, indexing="ij")
             real = np.all([(p >= 0) & (p < n) for p, n in zip(places, window.input, strict=True)], axis=0)
             order = "F" if self.storage_order else "C"

@@ -15,7 +15,7 @@ from pyruntime.ops.reduction.folds import FOLDS
 __all__ = ["PoolOp", "global_pool", "norm_fold", "pool"]
 
 _UNROLLED = 64
-"""Taps up to which a window's loops have constant bounds."""
+"""Filter positions up to which a window's loops have constant bounds."""
 
 LOWEST = {DType.INT8: -128, DType.UINT8: 0}
 
@@ -79,9 +79,9 @@ def pool(
         "COUNT_PADDING": int(count_padding),
         "WIDE": int(window.taps > _UNROLLED),
     }
-    taps = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
+    extents = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
     types = {"x": x.dtype, "y": x.dtype, "indices": DType.INT64}
-    kernel = template("pool", types, **taps, **{k: v for k, v in flags.items() if v})
+    kernel = template("pool", types, **extents, **{k: v for k, v in flags.items() if v})
     d, h, w = window.input
     y = outputs[0].type
     params = params_of(

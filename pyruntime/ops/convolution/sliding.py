@@ -19,8 +19,8 @@ __all__ = [
     "WindowOp",
     "accumulator",
     "add_windows",
+    "filter_positions",
     "padded",
-    "taps",
     "trailing",
     "volume",
     "windows",
@@ -116,20 +116,20 @@ def padded(x: Array, window: Window, fill: Any = 0) -> Array:
 
 
 def windows(x: Array, window: Window) -> Array:
-    """View [N, C, K1 .. Kn, O1 .. On] of a `padded` x: what each tap sees at each output."""
+    """View [N, C, K1 .. Kn, O1 .. On] of a `padded` x: what each filter position reads for each output."""
     lead, step = x.ndim - window.rank, x.strides[x.ndim - window.rank :]
-    by_tap = [s * d for s, d in zip(step, window.dilations, strict=True)]
+    by_position = [s * d for s, d in zip(step, window.dilations, strict=True)]
     by_output = [s * t for s, t in zip(step, window.strides, strict=True)]
     shape = (*x.shape[:lead], *window.kernel, *window.output)
-    return as_strided(x, shape, (*x.strides[:lead], *by_tap, *by_output), writeable=False)
+    return as_strided(x, shape, (*x.strides[:lead], *by_position, *by_output), writeable=False)
 
 
-def taps(window: Window) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Each tap (k1 .. kn) with the slices of a `padded` input that it sees, in row-major order of the kernel."""
-    for tap in itertools.product(*map(range, window.kernel)):
-        starts = [k * d for k, d in zip(tap, window.dilations, strict=True)]
+def filter_positions(window: Window) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Each filter position (k1 .. kn), in row-major order, with the slices of a `padded` input that it reads."""
+    for position in itertools.product(*map(range, window.kernel)):
+        starts = [k * d for k, d in zip(position, window.dilations, strict=True)]
         yield (
-            tap,
+            position,
             tuple(
                 slice(a, a + (o - 1) * s + 1, s) for a, o, s in zip(starts, window.output, window.strides, strict=True)
             ),
@@ -137,18 +137,18 @@ def taps(window: Window) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
 
 
 def add_windows(columns: Array, window: Window) -> Array:
-    """The transpose of `windows`: [.., K1 .. Kn, O1 .. On] added up where taps fall on [.., D1 .. Dn].
+    """The transpose of `windows`: [.., K1 .. Kn, O1 .. On] added up on [.., D1 .. Dn] where filter positions read.
 
-    Positions no tap reaches are 0; what falls on padding is dropped.
+    What no filter position reads is 0; what falls on padding is dropped.
     """
     lead = columns.shape[: columns.ndim - 2 * window.rank]
     reach = [(o - 1) * s + e for o, s, e in zip(window.output, window.strides, window.extent, strict=True)]
     front = [max(0, -b) for b in window.begin]
     total = [max(r + f, max(0, b) + i) for r, f, b, i in zip(reach, front, window.begin, window.input, strict=True)]
     y = np.zeros((*lead, *total), columns.dtype)
-    for tap, seen in taps(window):
+    for position, seen in filter_positions(window):
         seen = tuple(slice(s.start + f, s.stop + f, s.step) for s, f in zip(seen, front, strict=True))
-        y[trailing(*seen)] += columns[trailing(*tap, *(slice(None),) * window.rank)]
+        y[trailing(*seen)] += columns[trailing(*position, *(slice(None),) * window.rank)]
     kept = tuple(slice(max(0, b), max(0, b) + i) for b, i in zip(window.begin, window.input, strict=True))
     result: Array = y[trailing(*kept)]
     return result

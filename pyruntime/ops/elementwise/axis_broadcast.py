@@ -32,7 +32,7 @@ class _AxisBroadcast(Decomposed):
 
 
 def _followed(body: Expansion, b: TensorType, ones: int) -> TensorType:
-    """b with so many dimensions of size 1 behind its own."""
+    """b with `ones` further dimensions of size 1 at its end."""
     return body("Unsqueeze", b, body.ints(*range(b.rank, b.rank + ones))) if ones else b
 
 

@@ -1,6 +1,6 @@
-"""FusedAttention: softmax(cap(scale * q kᵀ) + mask) v over strided views, as one kernel. Made by passes, not by models.
+"""FusedAttention: softmax(cap(scale * q kᵀ) + mask) v over strided views, as one kernel.
 
-Source: Vaswani et al., 2017; the kernels are those of `pyruntime/kernels/attention/attention.py`.
+Source: Vaswani et al., 2017; MatMul, Softmax and MatMul, which `passes/fusion/fuse_attention.py` fuses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FusedAttention(CacheOp):
     """q: [B, H, M, D], k: [B, G, N, D], v: [B, G, N, E] as views of the inputs; mask broadcasts to [B, H, M, N].
 
     With `cap` above 0, scores become cap * tanh(score / cap) before the mask is added.
-    `group` heads of q in turn share one of k and v: H = group · G.
+    `group` consecutive heads of q share one of k and v: H = group · G.
 
     The output has shape `y_shape`, of which `y_view` is the view [B, H, M, E]. With `empty_zero`, rows whose every key
     is masked by -infinity are 0 instead of NaN.
@@ -67,7 +67,7 @@ class FusedAttention(CacheOp):
         np.lib.stride_tricks.as_strided(y.reshape(-1)[self.y_view.base :], (B, H, M, E), steps)[...] = result
         return (y,)
 
-    def over_room(self, index: int, kind: TensorType, axis: int, rows: Any) -> FusedAttention | None:
+    def read_in_place(self, index: int, kind: TensorType, axis: int, rows: Any) -> FusedAttention | None:
         field = {1: "k_view", 2: "v_view"}.get(index)
         view = getattr(self, field).in_room(kind.shape, axis, rows) if field else None
         return replace(self, **{field: view}) if field and view else None

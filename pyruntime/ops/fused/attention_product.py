@@ -1,7 +1,10 @@
-"""AttentionProduct: an attention and the product of its rows with packed weights. Made by passes, not by models.
+"""AttentionProduct: a split-KV attention whose partial results the packed matrix product after it reduces.
 
-Where attention of few queries deals keys out over workgroups, a dispatch joins what they found, and the next one is the
-product that reads it. A product of few rows reads each row in every workgroup anyway, so it joins the shares itself.
+    y = base(attention(x_0, ..., x_m), z_1, ..., z_n)
+
+Attention of few queries splits the keys across workgroups (flash decoding), and a second dispatch reduces their partial
+results. A skinny product reads each row in every workgroup anyway, so its kernel reduces them while it reads.
+Source: an attention and its MatMulNBits, which `passes/decoding/fuse_attention_product.py` fuses.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pyruntime.kernels import Dispatch, Operand, Role, Target, scratch
 from pyruntime.kernels.ir.dispatch import Shares
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.caches import CacheOp, overwritten
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 
 __all__ = ["AttentionProduct"]
@@ -23,15 +26,15 @@ __all__ = ["AttentionProduct"]
 
 @op("AttentionProduct", opsets=range(1, 2), domain="pyruntime")
 class AttentionProduct(CacheOp):
-    """The inputs of `attention`, `count` of them, then those of `base` behind its first, which is the attention's y.
+    """Inputs: the `count` inputs of `attention`, then those of `base` without its first, which is the attention's y.
 
-    Outputs: that of `base`, then the others of `attention`, by the numbers that they have there.
+    Outputs: that of `base`, then the others of `attention`, at the indices that they have there.
 
-    base: a MatMulNBits, with a tail or not.
+    base: a MatMulNBits, with an epilogue or without.
     """
 
     attention: Op
-    base: MatMulNBits | WithTail
+    base: MatMulNBits | WithEpilogue
     count: int
 
     @property
@@ -69,7 +72,7 @@ class AttentionProduct(CacheOp):
     def _joined(self, target: Target, shares: Shares, given: tuple[TensorType, ...]) -> tuple[Dispatch, ...] | None:
         """The product that joins its rows; None where its kernel does not."""
         base = self.base
-        if not isinstance(base, WithTail):
+        if not isinstance(base, WithEpilogue):
             return base.joining(target, shares, *given)
         inner: Any = base.base
         return base.attached(target, given, lambda _: inner.joining(target, shares, *given[: base.count]))

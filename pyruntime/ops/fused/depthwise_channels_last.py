@@ -1,6 +1,8 @@
-"""DepthwiseLast: a depthwise convolution whose channels lie last. Made by passes, not by models.
+"""DepthwiseLast: a depthwise convolution of tensors with channels last (NHWC).
 
 y[n, o, c] = sum over k of x[n, o * stride - pad + k * dilation, c] * w[k, c] + b[c]
+
+Source: a depthwise Conv, which `passes/layout/channels_last.py` rewrites to this operator.
 """
 
 from __future__ import annotations

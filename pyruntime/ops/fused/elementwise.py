@@ -1,7 +1,8 @@
-"""FusedElementwise: a chain or tree of elementwise operators as one kernel. Made by passes, not by models.
+"""FusedElementwise: a chain or tree of elementwise operators as one kernel.
 
 y = f_n(... f_1(x_0, x_1) ..., x_k), every f_i an elementwise operator, with NumPy broadcasting. Intermediate values of
 floating types are not rounded: half precision is computed in float32 and rounded once, at the end.
+Source: what `passes/fusion/fuse_elementwise.py` fuses.
 """
 
 from __future__ import annotations

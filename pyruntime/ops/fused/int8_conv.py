@@ -1,6 +1,8 @@
-"""ConvOfBytes: convolution of floats with integer weights of at most 8 bits. Made by passes, not by models.
+"""Int8Conv: convolution of float32 x with integer weights of at most 8 bits, before the weights' scale is applied.
 
-y = conv(x, w - w_zero_point), to be scaled by what follows; sums in float32
+    y = conv(x, w - w_zero_point), summed in float32
+
+Source: Conv of DequantizeLinear(w), which `passes/quantization/packed_weights.py` rewrites to this operator.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from pyruntime.ops.base import op
 from pyruntime.ops.convolution.conv import convolution, convolved_shape
 from pyruntime.ops.convolution.sliding import SlidingOp, volume
 
-__all__ = ["ConvOfBytes"]
+__all__ = ["Int8Conv"]
 
 
-@op("ConvOfBytes", opsets=range(1, 2), domain="pyruntime")
-class ConvOfBytes(SlidingOp):
+@op("Int8Conv", opsets=range(1, 2), domain="pyruntime")
+class Int8Conv(SlidingOp):
     """x: float32 [N, C, D1 .. Dn]; w: integers [M, C / group, K1 .. Kn]; w_zero_point: scalar or [M], of w's type."""
 
     group: int = 1

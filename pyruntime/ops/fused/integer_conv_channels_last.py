@@ -1,8 +1,10 @@
-"""Convolutions of bytes whose weights have their channels last. Made by passes, not by models.
+"""Integer convolutions whose weights are stored with channels last, and the operator that reorders such weights.
 
-ChannelsLast          y[m, tap, c] = x[m, c, tap], c up to the next multiple of four; what is past the last is 0
-ConvIntegerOfTaps     ConvInteger, and
-QLinearConvOfTaps     QLinearConv, with w as ChannelsLast has it
+    ChannelsLast               y[m, k, c] = x[m, c, k] at filter position k; zeros pad the channels to a multiple of 4
+    ConvIntegerChannelsLast    ConvInteger(x, w), given ChannelsLast(w) instead of w
+    QLinearConvChannelsLast    QLinearConv(x, w), given ChannelsLast(w) instead of w
+
+Source: ConvInteger and QLinearConv, which `passes/quantization/weights_channels_last.py` rewrites to these operators.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.convolution.conv_integer import BYTES, ConvInteger, QLinearConv
 
-__all__ = ["ChannelsLast", "ConvIntegerOfTaps", "QLinearConvOfTaps", "of_taps"]
+__all__ = ["ChannelsLast", "ConvIntegerChannelsLast", "QLinearConvChannelsLast", "channels_last_weights"]
 
 
 @op("ChannelsLast", opsets=range(1, 2), domain="pyruntime")
@@ -41,46 +43,46 @@ class ChannelsLast(Op):
             "let line = i / params.pitch;\n"
             "  let c = i - line * params.pitch;\n"
             f"  if (c >= params.channels) {{ return {zero}; }}\n"
-            "  let m = line / params.taps;\n"
-            "  return load_x((m * params.channels + c) * params.taps + line - m * params.taps);"
+            "  let m = line / params.positions;\n"
+            "  return load_x((m * params.channels + c) * params.positions + line - m * params.positions);"
         )
-        values = {"pitch": y.shape[-1], "channels": x.shape[1], "taps": math.prod(x.shape[2:])}
+        values = {"pitch": y.shape[-1], "channels": x.shape[1], "positions": math.prod(x.shape[2:])}
         name = f"channels_last_{x.dtype.onnx_name}"
         return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], code, values),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfTaps:
-    """What both share: weights as they were."""
+class _ChannelsLastWeights:
+    """Weights of type [M, K1 .. Kn, C / group rounded up], where the base class expects [M, C / group, K1 .. Kn]."""
 
     channels: int = 0
 
-    def plain(self, w: TensorType) -> TensorType:
-        """[M, C, K1 .. Kn] of w: [M, K1 .. Kn, C rounded up]."""
+    def standard_type(self, w: TensorType) -> TensorType:
+        """The type [M, C / group, K1 .. Kn] of w, which is stored with channels last."""
         return w.with_shape(w.shape[0], self.channels, *w.shape[1:-1])
 
-    def plainly(self, w: Array) -> Array:
-        """Such weights with their channels where the model has them."""
+    def standard_weights(self, w: Array) -> Array:
+        """The weights [M, C / group, K1 .. Kn], without padding."""
         return np.moveaxis(w, -1, 1)[:, : self.channels]
 
-    def exactly(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
-        made: Convolution = super().exactly(x, w, y, zeros)  # type: ignore[misc]
+    def describe(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
+        made: Convolution = super().describe(x, w, y, zeros)  # type: ignore[misc]
         return replace(made, taps_last=True)
 
 
-@op("ConvIntegerOfTaps", opsets=range(1, 2), domain="pyruntime")
-class ConvIntegerOfTaps(_OfTaps, ConvInteger):
+@op("ConvIntegerChannelsLast", opsets=range(1, 2), domain="pyruntime")
+class ConvIntegerChannelsLast(_ChannelsLastWeights, ConvInteger):
     """w: [M, K1 .. Kn, C / group rounded up to a multiple of four]; channels: C / group."""
 
 
-@op("QLinearConvOfTaps", opsets=range(1, 2), domain="pyruntime")
-class QLinearConvOfTaps(_OfTaps, QLinearConv):
+@op("QLinearConvChannelsLast", opsets=range(1, 2), domain="pyruntime")
+class QLinearConvChannelsLast(_ChannelsLastWeights, QLinearConv):
     """w: [M, K1 .. Kn, C / group rounded up to a multiple of four]; channels: C / group."""
 
 
-def of_taps(conv: ConvInteger | QLinearConv, channels: int) -> Op:
-    """The operator that does what `conv` does, of weights with their channels last."""
+def channels_last_weights(conv: ConvInteger | QLinearConv, channels: int) -> Op:
+    """Return the operator that computes what `conv` does from weights that ChannelsLast reordered."""
     names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
     given = {n: getattr(conv, n) for n in names}
-    kind = ConvIntegerOfTaps if isinstance(conv, ConvInteger) else QLinearConvOfTaps
+    kind = ConvIntegerChannelsLast if isinstance(conv, ConvInteger) else QLinearConvChannelsLast
     return kind(channels=channels, **given)

@@ -1,8 +1,10 @@
-"""NormedProduct: a product with packed weights of rows that it normalises itself. Made by passes, not by models.
+"""NormedProduct: RMS normalisation of rows, fused into the matrix product with packed weights that reads them.
 
-y = base(x_0 · gain / sqrt(mean(x_0²) + epsilon), x_1, ..., x_n). A product of few rows reads each row in every
-workgroup, so it finds the mean square on the way and divides its sums by the root; else the rows are normalised by a
-kernel of their own.
+    y = base(x_0 · gain / sqrt(mean(x_0²) + epsilon), x_1, ..., x_n)
+
+A skinny product reads each row in every workgroup, so its kernel computes the mean square from what it reads and
+divides the sums by the root. Before other products, a separate kernel normalises the rows.
+Source: RMSNormalization and MatMulNBits, which `passes/decoding/fuse_normed_products.py` fuses.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pyruntime.kernels.products.nbits import Normed
 from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.fused.paired_product import PairedProduct
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.ops.normalization.layer_normalization import RMSNormalization
 
@@ -24,12 +26,12 @@ __all__ = ["NormedProduct"]
 
 @op("NormedProduct", opsets=range(1, 2), domain="pyruntime")
 class NormedProduct(Op):
-    """The inputs of `base`, the first of them not normalised yet, `count` in all; then gain.
+    """Inputs: the `count` inputs of `base`, of which the first is not normalised, then gain.
 
-    base: of a MatMulNBits, with a tail or not. norm: over the last dimension of x_0.
+    base: a MatMulNBits or a pair of them, with an epilogue or without. norm: over the last dimension of x_0.
     """
 
-    base: MatMulNBits | PairedProduct | WithTail
+    base: MatMulNBits | PairedProduct | WithEpilogue
     count: int
     norm: RMSNormalization
 
@@ -63,7 +65,7 @@ class NormedProduct(Op):
     def _whole(self, target: Target, rows: Normed, given: tuple[Any, ...]) -> tuple[Dispatch, ...] | None:
         """The product that normalises its rows; None where its kernel cannot."""
         base = self.base
-        if not isinstance(base, WithTail):
+        if not isinstance(base, WithEpilogue):
             return base.normed(target, rows, *given)
         inner: Any = base.base
         return base.attached(target, given, lambda _: inner.normed(target, rows, *given[: base.count]))

@@ -1,6 +1,7 @@
-"""PairedProduct: f(a Gᵀ, a Uᵀ) of two products with packed weights as one, such as SwiGLU's gate and values.
+"""PairedProduct: f(a Gᵀ, a Uᵀ) of two packed matrix products as one, such as the gate and values of SwiGLU.
 
-Made by passes, not by models. The weights have the rows of G and U in turn, so both results of a column are neighbours.
+The rows of G and U alternate in the weights, so one thread has both results of a column.
+Source: two MatMulNBits of the same rows and their consumers, which `passes/decoding/pair_products.py` fuses.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""PreparedHeads: rows of queries, keys and values made ready for attention. Made by passes, not by models.
+"""PreparedHeads: normalise, rotate and append the queries, keys and values of an attention in one kernel.
 
-    y_p = concat(past_p, turn(norm(x_p)))  along the rows of heads, each step where part p has it
+    y_p = concat(past_p, turn(norm(x_p)))  along the rows of heads; a part p may lack each of the three steps
 
-norm: x / sqrt(mean(x²) + epsilon) · weight over the components of a head; turn: rotary embedding (Su et al., 2021). All
-is computed in float32 and rounded once.
+norm: x / sqrt(mean(x²) + epsilon) · weight over the components of a head; turn: rotary embedding (Su et al., 2021).
+Results are computed in float32 and rounded once.
+Source: what is before an attention, which `passes/decoding/prepare_heads.py` fuses.
 """
 
 from __future__ import annotations
@@ -101,15 +102,15 @@ class PreparedHeads(CacheOp):
     def appends(self, *inputs: TensorType) -> dict[int, tuple[int, int]]:
         return {i: (part.past, 2) for i, part in enumerate(self.parts) if part.past >= 0}
 
-    def in_room(self, *inputs: TensorType) -> _InRoom:
+    def append_in_place(self, *inputs: TensorType) -> _AppendsInPlace:
         rows = tuple(inputs[p.past].shape[2] if p.past >= 0 else 0 for p in self.parts)
-        return _InRoom(**attributes_of(self), past_rows=rows)
+        return _AppendsInPlace(**attributes_of(self), past_rows=rows)
 
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
         return self._dispatches(target, inputs, False)
 
     def _first(self, index: int, inputs: tuple[TensorType, ...]) -> Any:
-        """Rows in front of the new ones."""
+        """The number of rows before the new ones."""
         past = self.parts[index].past
         return inputs[past].shape[2] if past >= 0 else 0
 
@@ -138,9 +139,9 @@ class PreparedHeads(CacheOp):
         return prepare_heads(target, made, tables, self.epsilon, into)
 
 
-@op("PreparedHeadsInRoom", opsets=range(1, 2), domain="pyruntime")
-class _InRoom(PreparedHeads):
-    """past_p: [B, H, C, D], memory with room, of which past_rows[p] count; y_p is that memory, with the new rows."""
+@op("PreparedHeadsInPlace", opsets=range(1, 2), domain="pyruntime")
+class _AppendsInPlace(PreparedHeads):
+    """past_p: memory [B, H, C, D] whose first past_rows[p] rows are keys; y_p is that memory with the new rows."""
 
     past_rows: tuple[Any, ...] = ()
 

@@ -1,10 +1,10 @@
-"""Quantize and Dequantize: QuantizeLinear and DequantizeLinear as elementwise functions. Made by passes, not by models.
+"""Quantize and Dequantize: QuantizeLinear and DequantizeLinear as elementwise functions that chains can contain.
 
     Quantize      y = saturate(round(x / scale) + zero)
     Dequantize    y = (x - zero) scale
 
-Scales and zero points broadcast over x as NumPy has it, so that both join the chains that other elementwise operators
-make.
+Scales and zero points broadcast over x by NumPy's rules.
+Source: QuantizeLinear and DequantizeLinear, which `passes/quantization/` rewrite to these operators.
 """
 
 from __future__ import annotations

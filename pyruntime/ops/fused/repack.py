@@ -1,9 +1,10 @@
-"""PackRows and SpreadRows: quantised weights, and their scales, as the kernels of packed products read them.
+"""PackRows and SpreadRows: reorder quantised weights and their scales for the kernels of packed products.
 
     PackRows      y[n] = the numbers x[n step_n + (c // share) step_c], c < columns, of `bits` bits each, low bits first
     SpreadRows    y[n, c] = x[n step_n + (c // share) step_c]
 
-Made by passes, not by models. What follows from weights alone is made once, on the GPU where it is large.
+Results that depend on weights alone are computed once, on the GPU where they are large.
+Source: weights of MatMul or Gemm after DequantizeLinear, which `passes/quantization/` rewrite.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["PackRows", "SpreadRows"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Rows(Op):
-    """What both share: where element (n, c) comes from."""
+    """The mapping from element (n, c) of the result to an element of x: the base of both operators."""
 
     rows: int
     columns: int
@@ -44,7 +45,7 @@ class _Rows(Op):
 
 @op("PackRows", opsets=range(1, 2), domain="pyruntime")
 class PackRows(_Rows):
-    """x: integers of `bits` bits; signed ones become 2^(bits - 1) more. y: uint8 [rows, pitch], zeros behind."""
+    """x: integers of `bits` bits; signed ones get 2^(bits - 1) added. y: uint8 [rows, pitch], padded with zeros."""
 
     pitch: int
     bits: int

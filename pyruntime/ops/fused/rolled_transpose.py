@@ -1,8 +1,9 @@
-"""RolledTranspose: rolls, a transposition and another roll in one kernel: windows of shifted attention.
+"""RolledTranspose: a roll, a transposition and another roll in one kernel, as shifted-window attention has them.
 
     y = roll(reshape(transpose(reshape(roll(x, before), middle), perm), shape), after)
 
-Made by passes, not by models. roll(x, n)[i] = x[(i + n) mod size], for each dimension. Source: Liu et al., 2021 (Swin).
+roll(x, n)[i] = x[(i + n) mod size] in each dimension.
+Source: Liu et al., 2021 (Swin); rolls and Transpose, which `passes/layout/fuse_roll.py` fuses.
 """
 
 from __future__ import annotations

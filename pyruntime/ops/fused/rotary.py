@@ -1,8 +1,9 @@
-"""FusedRotary: rotary embedding of strided heads by tables of any broadcast. Made by passes, not by models.
+"""FusedRotary: rotary embedding of strided heads, by tables of cosines and sines that broadcast over them.
 
     y[c] = x[c] · cos[j] - x[across] · sin[j]  for the first of a pair,  + for the second
 
-Computed in float32 and rounded once. Source: Su et al., 2021.
+Computed in float32 and rounded once.
+Source: Su et al., 2021; elementwise operators, which `passes/fusion/fuse_rotary.py` fuses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""WithTail: an operator and the elementwise chain behind it as one kernel. Made by passes, not by models.
+"""WithEpilogue: an operator, and an elementwise chain that its kernel applies to each result before it stores it.
 
-y = chain(base(x_0, ..., x_n), z_1, ..., z_m): bias, activation and residual are applied before the result is stored.
-Where the operator's kernel has no hook, a second dispatch applies the chain.
+    y = chain(base(x_0, ..., x_n), z_1, ..., z_m)
+
+The chain is a bias, an activation, a residual or the like. A second dispatch applies it where the operator's kernel has
+no place for an epilogue.
+Source: Conv, Gemm, MatMul and others with elementwise consumers, which `passes/fusion/fuse_epilogue.py` fuses.
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ from pyruntime.kernels.ir.elementwise_epilogue import Tail, attach_tail, classif
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.fused.elementwise import FusedElementwise, Pointwise
 
-__all__ = ["WithTail"]
+__all__ = ["WithEpilogue"]
 
 Adapt = Callable[[tuple[Dispatch, ...]], tuple[Dispatch, ...] | None]
 
 
-@op("WithTail", opsets=range(1, 2), domain="pyruntime")
-class WithTail(Op):
+@op("WithEpilogue", opsets=range(1, 2), domain="pyruntime")
+class WithEpilogue(Op):
     """The first `count` inputs are those of `base`; the chain's input 0 is its result, the others follow."""
 
     base: Op

@@ -1,7 +1,10 @@
-"""WithNorm: a matrix product with its tail, and the normalisation of its rows. Made by passes, not by models.
+"""WithNorm: a matrix product with its epilogue, and the normalisation of its rows.
 
-p = base(x_0, ..., x_n), y = norm(p, scale[, bias]); row r of y may be written as row `places[r]`. Where the product
-deals k out over workgroups, the kernel that adds the shares normalises too; else they are kernels of their own.
+    p = base(x_0, ..., x_n), y = norm(p, scale[, bias])
+
+Row r of y may be written as row `places[r]`. A split-K product normalises in the kernel that reduces its partial sums;
+other products are followed by a kernel that normalises.
+Source: MatMul or Gemm and a normalisation, which `passes/fusion/fuse_product_norm.py` fuses.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pyruntime.kernels import Dispatch, Role, Target, inp, out, scratch
 from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of
 from pyruntime.kernels.rows.split_norm import sum_and_normalize
 from pyruntime.ops.base import Op, op
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.normalization.skip_norm import placed
 
 __all__ = ["WithNorm"]
@@ -29,7 +32,7 @@ class WithNorm(Op):
     moves: the last input is `places`, uint32 [rows], a permutation.
     """
 
-    base: WithTail
+    base: WithEpilogue
     count: int
     norm: Op
     moves: bool = False

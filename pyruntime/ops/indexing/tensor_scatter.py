@@ -67,14 +67,14 @@ class TensorScatter(CacheOp):
         return 0 if update.size == 0 else None
 
     def rewrites(self, past: TensorType, update: TensorType, write: TensorType | None = None) -> dict[int, Rewritten]:
-        """Not in circular mode: what it writes over in the end are rows that count."""
+        """Not in circular mode, which replaces valid rows once the cache is full."""
         axis = self.along(past.rank)
         if self.mode != "linear" or write is None or not update.size or not divides_into_words(past, axis):
             return {}
         return {0: Rewritten(0, axis, (2, 0))}
 
-    def in_place(self, *inputs: TensorType | None) -> _InPlace:
-        return _InPlace(**attributes_of(self))
+    def rewrite_in_place(self, *inputs: TensorType | None) -> _RewritesInPlace:
+        return _RewritesInPlace(**attributes_of(self))
 
     def lower(
         self, target: Target, past: TensorType, update: TensorType, write: TensorType | None = None
@@ -109,8 +109,8 @@ class TensorScatter(CacheOp):
 
 
 @op("TensorScatter", opsets=range(1, 2), domain="pyruntime")
-class _InPlace(TensorScatter):
-    """present is the memory of past, and the update is all that is written. Made by passes."""
+class _RewritesInPlace(TensorScatter):
+    """TensorScatter that writes the update into the memory of past, in place."""
 
     @property
     def overwrites(self) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Channels behind the spatial axes (NHWC) and in front of them (NCHW)."""
+"""Conversions between channels after the spatial axes (NHWC) and channels before them (NCHW)."""
 
 from __future__ import annotations
 

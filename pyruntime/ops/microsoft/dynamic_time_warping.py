@@ -52,10 +52,10 @@ def _directions(x: Array) -> Array:
         first, last = max(1, total - columns), min(rows, total - 1)
         start, stop = total + first * columns, total + last * columns + 1
 
-        def behind(offset: int, start: int = start, stop: int = stop) -> Array:
+        def earlier(offset: int, start: int = start, stop: int = stop) -> Array:
             return flat[start - offset : stop - offset : columns]
 
-        diagonal, up, left = behind(columns + 2), behind(columns + 1), behind(1)
+        diagonal, up, left = earlier(columns + 2), earlier(columns + 1), earlier(1)
         way = np.where((up < diagonal) & (up < left), _UP, _LEFT)
         way = np.where((diagonal < up) & (diagonal < left), _DIAGONAL, way)
         ways[start:stop:columns] = way

@@ -38,7 +38,7 @@ class Tokenizer(Op):
     `tokenexp` (RE2 syntax): every match is a token, the longest of those that begin at a place; ".": every character.
     `separators` (RE2 syntax): what is between matches, of one after the other; a single empty one: every character.
     Tokens of fewer than `mincharnum` characters are left out. `mark`: "\\x02" stands before a row's tokens and "\\x03"
-    behind them. The new dimension is 0 where there is no token at all.
+    after them. The new dimension is 0 where there is no token at all.
     """
 
     data_dependent = True

@@ -71,7 +71,7 @@ class LabelEncoder(Op):
             self.fail(f"{len(keys)} values, one for each key", len(values))
         outputs = np.empty(len(values) + 1, values.dtype)
         outputs[:-1], outputs[-1] = values, self._default(value_type)
-        # Of equal keys the last; NaN, which is one key, is behind all others.
+        # Of equal keys the last counts; NaN is one key, sorted after all others.
         different, first = np.unique(keys[::-1], return_index=True)
         return different, len(keys) - 1 - first, key_type, outputs, value_type
 

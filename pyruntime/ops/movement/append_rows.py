@@ -1,7 +1,8 @@
-"""AppendRows and FirstRows: a tensor that grows along an axis in memory with room for more. Made by passes alone.
+"""AppendRows and FirstRows: append rows to a tensor in place, in memory with capacity for more.
 
-The memory is a tensor [..., C, ...] whose first rows along the axis count. Concat(past, new) is then AppendRows, which
-writes the new rows and nothing else, and FirstRows of what came out of it.
+The memory is a tensor [..., C, ...] whose first rows along the axis are valid. Concat(past, new) becomes AppendRows,
+which writes the new rows and nothing else, and FirstRows of its output.
+Source: Concat of a resident cache, which `passes/decoding/grow_in_place.py` rewrites to these operators.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ __all__ = ["AppendRows", "FirstRows", "counted", "divides_into_words"]
 
 
 def divides_into_words(kind: TensorType, axis: int) -> bool:
-    """True where rows behind `axis` are whole words: appending then changes no other row's."""
+    """True where a row along `axis` is whole 32-bit words, so that a write to it changes no other row."""
     return Unit.widest(kind.dtype, math.prod(kind.shape[axis + 1 :])).is_words
 
 
 def counted(inputs: Sequence[Any], caches: Sequence[int], rows: Any) -> list[Any]:
-    """Input types with the caches [B, H, C, D] among them as they would be without room: of `rows` that count."""
+    """Input types, the caches [B, H, C, D] among them with their `rows` valid rows instead of the capacity C."""
     made = list(inputs)
     for i in caches:
         batch, heads, _, size = made[i].shape
@@ -36,7 +37,7 @@ def counted(inputs: Sequence[Any], caches: Sequence[int], rows: Any) -> list[Any
 
 @op("AppendRows", opsets=range(1, 2), domain="pyruntime")
 class AppendRows(CacheOp):
-    """room: [..., C, ...], new: [..., n, ...]; the output is the memory of `room` with new rows [first, first + n)."""
+    """memory: [..., C, ...], new: [..., n, ...]; the output is `memory` itself with the new rows [first, first + n)."""
 
     axis: int
     first: Any
@@ -45,28 +46,28 @@ class AppendRows(CacheOp):
     def overwrites(self) -> dict[int, int]:
         return {0: 0}
 
-    def infer(self, room: TensorType, new: TensorType) -> tuple[TensorType, ...]:
-        self.same_dtype(room, new)
-        return (TensorType(room.dtype, room.shape),)
+    def infer(self, memory: TensorType, new: TensorType) -> tuple[TensorType, ...]:
+        self.same_dtype(memory, new)
+        return (TensorType(memory.dtype, memory.shape),)
 
-    def evaluate(self, room: Array, new: Array) -> tuple[Array, ...]:
-        y = room.copy()
+    def evaluate(self, memory: Array, new: Array) -> tuple[Array, ...]:
+        y = memory.copy()
         first = int(self.first)
         np.moveaxis(y, self.axis, 0)[first : first + new.shape[self.axis]] = np.moveaxis(new, self.axis, 0)
         return (y,)
 
-    def lower(self, target: Target, room: TensorType, new: TensorType) -> tuple[Dispatch, ...]:
+    def lower(self, target: Target, memory: TensorType, new: TensorType) -> tuple[Dispatch, ...]:
         inner = math.prod(new.shape[self.axis + 1 :])
         unit = Unit.widest(new.dtype, inner)
         run = inner // unit.width
-        values = {"block": new.shape[self.axis] * run, "step": room.shape[self.axis] * run, "first": self.first * run}
+        values = {"block": new.shape[self.axis] * run, "step": memory.shape[self.axis] * run, "first": self.first * run}
         place = "(i / params.block) * params.step + params.first + i % params.block"
         kernel = for_each(
             target,
             f"append_rows_{unit.bits}",
             new.size // unit.width,
             {"x": unit.view(inp(1, new))},
-            {"y": unit.view(out(0, room))},
+            {"y": unit.view(out(0, memory))},
             f"let v = {unit.load}_x(i);\n  {unit.store('y', place, 'v')}",
             values,
         )
@@ -75,26 +76,26 @@ class AppendRows(CacheOp):
 
 @op("FirstRows", opsets=range(1, 2), domain="pyruntime")
 class FirstRows(Op):
-    """y := the first `rows` along the axis of room."""
+    """y: the first `rows` rows of `memory` along `axis`."""
 
     axis: int
     rows: Any
 
-    def infer(self, room: TensorType) -> tuple[TensorType, ...]:
-        return (room.with_shape(*room.shape[: self.axis], self.rows, *room.shape[self.axis + 1 :]),)
+    def infer(self, memory: TensorType) -> tuple[TensorType, ...]:
+        return (memory.with_shape(*memory.shape[: self.axis], self.rows, *memory.shape[self.axis + 1 :]),)
 
-    def evaluate(self, room: Array) -> tuple[Array, ...]:
-        return (room[(slice(None),) * self.axis + (slice(int(self.rows)),)],)
+    def evaluate(self, memory: Array) -> tuple[Array, ...]:
+        return (memory[(slice(None),) * self.axis + (slice(int(self.rows)),)],)
 
-    def alias(self, room: TensorType) -> int | None:
-        """What has no axis in front is a piece of memory."""
-        return 0 if math.prod(room.shape[: self.axis]) == 1 else None
+    def alias(self, memory: TensorType) -> int | None:
+        """0 where the rows are contiguous: no axis precedes theirs."""
+        return 0 if math.prod(memory.shape[: self.axis]) == 1 else None
 
-    def lower(self, target: Target, room: TensorType) -> tuple[Dispatch, ...]:
-        (y,) = self.infer(room)
-        inner = math.prod(room.shape[self.axis + 1 :])
-        unit = Unit.widest(room.dtype, inner)
+    def lower(self, target: Target, memory: TensorType) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(memory)
+        inner = math.prod(memory.shape[self.axis + 1 :])
+        unit = Unit.widest(memory.dtype, inner)
         run = inner // unit.width
-        values = {"block": y.shape[self.axis] * run, "step": room.shape[self.axis] * run}
+        values = {"block": y.shape[self.axis] * run, "step": memory.shape[self.axis] * run}
         element = f"return {unit.load}_x((i / params.block) * params.step + i % params.block);"
-        return (move(target, "first_rows", unit, out(0, y), {"x": inp(0, room)}, element, values),)
+        return (move(target, "first_rows", unit, out(0, y), {"x": inp(0, memory)}, element, values),)

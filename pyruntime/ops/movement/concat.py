@@ -116,7 +116,7 @@ class _Concat(CacheOp):
         axis = self.along(inputs[0].rank)
         return {0: (0, axis)} if len(inputs) == 2 and divides_into_words(inputs[0], axis) else {}
 
-    def in_room(self, *inputs: TensorType) -> AppendRows:
+    def append_in_place(self, *inputs: TensorType) -> AppendRows:
         axis = self.along(inputs[0].rank)
         return AppendRows(axis=axis, first=inputs[0].shape[axis])
 

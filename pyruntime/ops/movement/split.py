@@ -75,7 +75,7 @@ class _Split(Op):
         return tuple(x[(*before, slice(a, b))] for a, b in pairwise([0, *accumulate(sizes)]))
 
     def alias(self, x: TensorType, split: TensorType | None = None) -> int | None:
-        """0 where the first output is the whole input and nobody wants an empty other one."""
+        """0 where the first output is the whole input and no other one is wanted."""
         parts = self.infer(x, split)
         others = any(self.wants(k) for k in range(1, len(parts)))
         return 0 if parts[0].size == x.size and not others else None

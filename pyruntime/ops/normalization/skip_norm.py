@@ -1,7 +1,9 @@
-"""SkipNorm: the normalisation of a sum, with the sum. Made by passes and decompositions, not by models.
+"""SkipNorm: the sum of a residual connection and the normalisation of its rows, in one kernel.
 
-s = x' + skip + bias, y = norm(s) · scale + shift, over the last dimension; one kernel. x' is x with its rows, or pieces
-of them, in the order that `order` gives; row r of y is written as row `places[r]`.
+    s = x' + skip + bias, y = norm(s) · scale + shift, over the last dimension
+
+x' is x with its rows, or pieces of them, in the order that `order` gives; row r of y is written as row `places[r]`.
+Source: Add and a normalisation, which `passes/fusion/fuse_skip_norm.py` fuses; SkipLayerNormalization of com.microsoft.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """A parsed equation: the labels of every term and of the output, ellipses replaced by labels of their own."""
+    """A parsed equation: the labels of every term and of the output, ellipses replaced by unused labels."""
 
     terms: tuple[str, ...]
     output: str

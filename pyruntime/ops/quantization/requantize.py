@@ -1,4 +1,4 @@
-"""A function of int32 sums applied on their way out of the kernel that makes them, or by a dispatch behind it."""
+"""Apply an expression to int32 sums in the epilogue of the kernel that computes them, or in a dispatch after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def finished(
     operands: Mapping[str, Operand],
     code: str,
 ) -> tuple[Dispatch, ...]:
-    """y = code(x, operands), `x` the sums that `made` writes to the scratch memory `sums`.
+    """The dispatches of y = code(x, operands), x being the sums that `made` writes to the scratch memory `sums`.
 
     Args:
         operands: tensors that broadcast over y, by the names `code` uses; `code` is a WGSL expression.
@@ -29,7 +29,7 @@ def finished(
     if len(placed) == len(operands) and made and y.type.rank > 1:
         tail = Tail(name, f"let x = in0; return {code};", "", placed, {}, sums.type.dtype, y.type.dtype)
         last, place = made[-1], (sums.role, sums.index)
-        # A kernel may see the sums in a shape of its own.
+        # The kernel may have another shape for the sums.
         results = (replace(o, role=y.role, index=y.index) if (o.role, o.index) == place else o for o in last.operands)
         whole = attach_tail(replace(last, operands=tuple(results)), tail)
         if whole is not None and len(whole.operands) <= target.limits.storage_buffers:

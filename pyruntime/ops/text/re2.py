@@ -118,7 +118,7 @@ class Pattern:
         return 0 in self._closure(here, (text[-1:], ""))
 
     def search(self, text: str, start: int = 0) -> tuple[int, int] | None:
-        """Where the leftmost match at or behind `start` begins and ends; of those that begin there, the longest."""
+        """Where the leftmost match at or after `start` begins and ends; of those that begin there, the longest."""
         threads: list[tuple[int, int]] = []
         found: tuple[int, int] | None = None
         for at in range(start, len(text) + 1):

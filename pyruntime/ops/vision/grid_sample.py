@@ -20,7 +20,8 @@ from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 FAR = 1e9
 """Coordinates past this, infinite or NaN, are -100: outside every input that fits memory."""
 
-TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+NEIGHBOURS = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Input pixels along an axis of which an output is a weighted sum."""
 
 
 def _reflected(v: Array, low: float, high: float) -> Array:
@@ -48,7 +49,7 @@ class _GridSample(Op):
     def interpolation(self) -> str:
         """'nearest', 'linear' or 'cubic'. Raises InvalidGraph."""
         name = {"bilinear": "linear", "bicubic": "cubic"}.get(self.mode, self.mode)
-        if name not in TAPS or self.padding_mode not in ("zeros", "border", "reflection"):
+        if name not in NEIGHBOURS or self.padding_mode not in ("zeros", "border", "reflection"):
             self.fail("a known mode and padding_mode", f"{self.mode!r}, {self.padding_mode!r}")
         return name
 
@@ -81,7 +82,7 @@ class _GridSample(Op):
         return _reflected(v, low, high) if self.padding_mode == "reflection" else v
 
     def _pixels(self, index: Array, extent: int) -> tuple[Array, Array]:
-        """(index inside the input, whether the pixel counts) of taps along one axis."""
+        """(index inside the input, whether the pixel counts) of neighbours along one axis."""
         inside = np.ones(index.shape, bool)
         if self.padding_mode == "zeros":
             inside = (index >= 0) & (index < extent)
@@ -99,16 +100,16 @@ class _GridSample(Op):
         flat = x.reshape(*x.shape[:2], -1)
         places = [self._places(wide[:, :, rank - 1 - a], spatial[a]) for a in range(rank)]
         low = [np.floor(p) for p in places]
-        nearest, taps = self.interpolation == "nearest", TAPS[self.interpolation]
+        nearest, neighbours = self.interpolation == "nearest", NEIGHBOURS[self.interpolation]
         total = np.zeros((*x.shape[:2], wide.shape[1]), x.dtype if nearest else wide.dtype)
-        for tap in itertools.product(range(taps), repeat=rank):
+        for neighbour in itertools.product(range(neighbours), repeat=rank):
             index = np.zeros(places[0].shape, np.int64)
             weight, inside = np.ones(places[0].shape, wide.dtype), np.ones(places[0].shape, bool)
-            for a, t in enumerate(tap):
-                at, counts = self._pixels(low[a].astype(np.int64) + t - (taps - 1) // 2, spatial[a])
+            for a, t in enumerate(neighbour):
+                at, counts = self._pixels(low[a].astype(np.int64) + t - (neighbours - 1) // 2, spatial[a])
                 index = index * spatial[a] + at
                 inside &= counts
-                weight *= _weight(taps, t, places[a] - low[a])
+                weight *= _weight(neighbours, t, places[a] - low[a])
             seen = np.take_along_axis(flat, index[:, None], axis=2)
             if nearest:
                 total = np.where(inside[:, None], seen, total)
@@ -136,7 +137,9 @@ class _GridSample(Op):
             "INTEGER": int(not moved and x.dtype.is_integer),
         }
         types = {"x": dtype, "grid": grid.dtype, "y": dtype}
-        kernel = template("grid_sample", types, RANK=rank, TAPS=TAPS[mode], **{k: v for k, v in flags.items() if v})
+        kernel = template(
+            "grid_sample", types, RANK=rank, TAPS=NEIGHBOURS[mode], **{k: v for k, v in flags.items() if v}
+        )
         limits = np.iinfo(x.dtype.numpy) if flags["INTEGER"] else None
         params = params_of(
             kernel,
@@ -149,15 +152,15 @@ class _GridSample(Op):
         )
         source = Operand(inp(0, x).role, 0, TensorType(dtype, x.shape))
         result = Operand(out(0, y).role, 0, TensorType(dtype, y.shape))
-        flops = 2 * y.size * TAPS[mode] ** rank
+        flops = 2 * y.size * NEIGHBOURS[mode] ** rank
         return (Dispatch(kernel, (source, inp(1, grid), result), target.grid(-(-y.size // 4)), params, flops=flops),)
 
 
-def _weight(taps: int, t: int, part: Array) -> Array:
-    """The weight of tap t for a place `part` past the pixel below it."""
-    if taps == 1:
+def _weight(neighbours: int, t: int, part: Array) -> Array:
+    """The weight of neighbour t for a place `part` past the pixel below it."""
+    if neighbours == 1:
         return np.ones_like(part)
-    if taps == 2:
+    if neighbours == 2:
         return part if t else 1 - part
     d = np.abs(part + 1 - t)
     near = (1.25 * d - 2.25) * d * d + 1

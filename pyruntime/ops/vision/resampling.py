@@ -16,7 +16,7 @@ import numpy as np
 from pyruntime.ir import Array, hint, is_dim, lower, upper
 from pyruntime.kernels.resample import Steps, Taps
 
-__all__ = ["COORDINATES", "MODES", "NEAREST", "Axis", "Filter", "ratio", "resampled", "steps_of", "taps_of"]
+__all__ = ["COORDINATES", "MODES", "NEAREST", "Axis", "Filter", "ratio", "resampled", "steps_of", "table_of"]
 
 MODES = ("nearest", "linear", "cubic")
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -135,7 +135,7 @@ def ratio(output: int, length: int) -> float | None:
 
 
 def steps_of(axis: Axis, how: Filter) -> Steps | None:
-    """What `taps_of` says of one axis as a formula in whole numbers; None where there is none.
+    """What `table_of` says of one axis as a formula in whole numbers; None where there is none.
 
     The nearest element is that of float32 arithmetic. Where the scale is exact a quotient rounds to a whole number, or
     to half of one, only where it is; with align_corners while numerators are exact in float32. Where sizes give it,
@@ -204,7 +204,7 @@ def _closed(axis: Axis) -> Axis:
     )
 
 
-def taps_of(axis: Axis, how: Filter) -> Taps:
+def table_of(axis: Axis, how: Filter) -> Taps:
     """The table of one axis. Index -1: the output lies outside the crop and is the extrapolation value."""
     axis = _closed(axis)
     assert axis.scale is not None

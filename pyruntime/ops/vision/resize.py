@@ -27,7 +27,7 @@ from pyruntime.ops.vision.resampling import (
     ratio,
     resampled,
     steps_of,
-    taps_of,
+    table_of,
 )
 
 Numbers = tuple[float, ...]
@@ -61,7 +61,7 @@ class _Resize(Op):
 
     def tables(self, plan: tuple[Axis, ...]) -> list[Taps]:
         """The tables of the axes that change."""
-        return [taps_of(axis, self.filter()) for axis in plan if not axis.is_identity]
+        return [table_of(axis, self.filter()) for axis in plan if not axis.is_identity]
 
     def resized(self, x: Array, plan: tuple[Axis, ...]) -> Array:
         """The output in x's type."""

@@ -12,7 +12,7 @@ from pyruntime.ir import Node, TypedGraph, upper
 from pyruntime.kernels import Target
 from pyruntime.kernels.products.candidates import FEW_ROWS
 from pyruntime.ops.fused.attention_product import AttentionProduct
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.passes.match import Matcher
 
@@ -48,7 +48,7 @@ def _attends(node: Node) -> bool:
 def _multiplies(graph: TypedGraph, node: Node, rows: str) -> bool:
     """True where `rows` are the few rows of a product with packed weights, and nothing else of `node`."""
     op: Any = node.op
-    base = op.base if isinstance(op, WithTail) else op
+    base = op.base if isinstance(op, WithEpilogue) else op
     if not isinstance(base, MatMulNBits) or node.inputs[0] != rows or node.inputs.count(rows) != 1:
         return False
     kind = graph.tensor(rows)
@@ -56,7 +56,7 @@ def _multiplies(graph: TypedGraph, node: Node, rows: str) -> bool:
 
 
 def _fused(node: Node, attention: Node) -> Node:
-    assert isinstance(node.op, MatMulNBits | WithTail)
+    assert isinstance(node.op, MatMulNBits | WithEpilogue)
     present = (True, *(bool(name) for name in attention.outputs[1:]))
     op: Any = attention.op
     made = AttentionProduct(attention=op, base=node.op, count=len(attention.inputs), present=present)

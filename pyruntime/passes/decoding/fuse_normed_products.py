@@ -13,7 +13,7 @@ from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.fused.normed_product import NormedProduct
 from pyruntime.ops.fused.paired_product import PairedProduct
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.ops.normalization.layer_normalization import RMSNormalization
 from pyruntime.passes.match import Matcher
@@ -56,7 +56,7 @@ def _normalises(graph: TypedGraph, node: Node, there: set[str]) -> bool:
 def _multiplies(node: Node, norm: Node) -> bool:
     """True where the rows of a product with packed weights, and nothing else of `node`, are what `norm` gives."""
     op: Any = node.op
-    base = op.base if isinstance(op, WithTail) else op
+    base = op.base if isinstance(op, WithEpilogue) else op
     return (
         isinstance(base, MatMulNBits | PairedProduct)
         and node.inputs.count(norm.outputs[0]) == 1
@@ -66,6 +66,6 @@ def _multiplies(node: Node, norm: Node) -> bool:
 
 def _fused(node: Node, norm: Node) -> Node:
     assert isinstance(norm.op, RMSNormalization)
-    assert isinstance(node.op, MatMulNBits | PairedProduct | WithTail)
+    assert isinstance(node.op, MatMulNBits | PairedProduct | WithEpilogue)
     op = NormedProduct(base=node.op, count=len(node.inputs), norm=norm.op)
     return Node(op, (norm.inputs[0], *node.inputs[1:], norm.inputs[1]), node.outputs, node.name)

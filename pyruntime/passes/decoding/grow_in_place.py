@@ -2,7 +2,7 @@
 
 A past that a run brings on the GPU has room for more rows than count; how many is a size of the plan. Operators that
 append (`CacheOp.appends`) write their new rows into it, and those that read rows take them out of the larger tensor, in
-place where they can (`CacheOp.over_room`), else through FirstRows. An output that is an unchanged past stays there.
+place where they can (`CacheOp.read_in_place`), else through FirstRows. An output that is an unchanged past stays there.
 
 A cache that does not grow (`CacheOp.rewrites`) is written over in its memory where the host knows which rows are, and
 how many count: `DeviceTensor.rewritten` copies it where rows that count would be written over.
@@ -106,7 +106,7 @@ class _Rewriting:
             graph.states[state.output] = state
             self.open.discard(state.output)
         if states:
-            changed = replace(node, op=op.in_place(*types), inputs=tuple(inputs))
+            changed = replace(node, op=op.rewrite_in_place(*types), inputs=tuple(inputs))
             graph.nodes[next(i for i, n in enumerate(graph.nodes) if n is node)] = changed
 
     def _readers(self, name: str) -> list[tuple[Node, int]]:
@@ -168,7 +168,7 @@ class _Rewriting:
             claims[output] = past
         if not claims:
             return
-        changed = op.in_room(*types)
+        changed = op.append_in_place(*types)
         inputs, outputs = list(node.inputs), list(node.outputs)
         for output, past in claims.items():
             given, axis = grown[output]
@@ -231,7 +231,7 @@ class _Rewriting:
         room = self.graph.tensor(value.name)
         op, changed = node.op, None
         if isinstance(op, CacheOp):
-            changed = op.over_room(index, value.kind, value.axis, room.shape[value.axis])
+            changed = op.read_in_place(index, value.kind, value.axis, room.shape[value.axis])
         name = value.name
         if changed is None:
             name = f"{value.name}@rows"

@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 _LIGHT = frozenset(("Mul", "Add", "Sub", "Cast"))
 
-_SUMS = ("MatMulInteger", "ConvInteger", "ConvIntegerOfTaps")
+_SUMS = ("MatMulInteger", "ConvInteger", "ConvIntegerChannelsLast")
 
 MAX_STEPS = 24
 """Steps of one kernel: longer ones compile slowly and gain nothing."""

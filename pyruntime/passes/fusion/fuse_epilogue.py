@@ -17,7 +17,7 @@ from pyruntime.kernels.ir.elementwise_epilogue import Access, classify
 from pyruntime.kernels.products.integer_matmul import zero_point
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.elementwise import FusedElementwise, Source, Step
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
 
@@ -30,8 +30,8 @@ _ROWS = (
 )
 _CHANNELS = (
     *(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization", "ConvInteger")),
-    ("pyruntime", "ConvOfBytes"),
-    ("pyruntime", "ConvIntegerOfTaps"),
+    ("pyruntime", "Int8Conv"),
+    ("pyruntime", "ConvIntegerChannelsLast"),
 )
 _BIAS = {"Gemm": 2, "MatMulNBits": 5}
 """The input of a product that is added to it, where it has one."""
@@ -93,7 +93,7 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
         return None
     if _bound(graph, base, inputs) + len(others) + 1 > target.limits.storage_buffers:
         return None
-    return Node(WithTail(base=op, count=len(inputs), chain=chain), (*inputs, *others), node.outputs, base.name)
+    return Node(WithEpilogue(base=op, count=len(inputs), chain=chain), (*inputs, *others), node.outputs, base.name)
 
 
 def _bound(graph: TypedGraph, base: Node, inputs: list[str]) -> int:

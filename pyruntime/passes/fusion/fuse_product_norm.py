@@ -14,7 +14,7 @@ from typing import Any
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.fused.with_epilogue import WithTail
+from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.passes.match import Matcher
 
@@ -44,7 +44,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 def _norms(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[Node, Node | None]]:
     """Normalisations of the rows of the product `node`, and the Reshape in between."""
     base = node.op
-    if not isinstance(base, WithTail) or base.base.op_type not in ("MatMul", "Gemm"):
+    if not isinstance(base, WithEpilogue) or base.base.op_type not in ("MatMul", "Gemm"):
         return
     product = graph.tensor(node.outputs[0])
     for reader in match.readers.get(node.outputs[0], ()):
@@ -70,7 +70,7 @@ def _read_elsewhere(
 def _fused(graph: TypedGraph, node: Node, norm: Node, between: Node | None, kept: bool) -> list[Node]:
     """`node` and `norm` as one, and the Reshape that gives the result its shape."""
     base = node.op
-    assert isinstance(base, WithTail)
+    assert isinstance(base, WithEpilogue)
     form: Any = replace(norm.op, present=(True,))  # type: ignore[type-var]
     op = WithNorm(base=base, count=len(node.inputs), norm=form, present=(True, kept))
     normal = norm.outputs[0]

@@ -1,7 +1,7 @@
 """Weights of 8 bits and fewer stay packed: what dequantises them becomes part of the kernel that reads them.
 
     MatMul(a, DequantizeLinear(w)), Gemm       MatMulNBits, of w's rows packed along k
-    Conv(x, DequantizeLinear(w))               ConvOfBytes, scaled by output channel
+    Conv(x, DequantizeLinear(w))               Int8Conv, scaled by output channel
     Gather(DequantizeLinear(w), i)             DequantizeLinear(Gather(w, i)), or GatherBlockQuantized of 4-bit w
 
 w: a constant of 2, 4 or 8 bits. Scales of products: one for all, one a column, or one for blocks along k of a multiple
@@ -19,7 +19,7 @@ import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.fused.int8_conv import ConvOfBytes
+from pyruntime.ops.fused.int8_conv import Int8Conv
 from pyruntime.ops.fused.repack import PackRows, SpreadRows
 from pyruntime.ops.quantization.parameters import RANGES
 from pyruntime.ops.registry import newest, op_class
@@ -191,14 +191,14 @@ def _packed(graph: TypedGraph, w: _Weight, kind: TensorType, form: _Form, nodes:
 
 
 def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
-    """Conv, as ConvOfBytes, a scaling and an addition."""
+    """Conv, as Int8Conv, a scaling and an addition."""
     op: Any = node.op
     x, y = graph.tensor(node.inputs[0]), graph.tensor(node.outputs[0])
     if x.dtype is not DType.FLOAT or w.block or w.axis not in (None, 0):
         return None
     column = (-1, *(1,) * (y.rank - 2))
     names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
-    conv = ConvOfBytes(**{n: getattr(op, n) for n in names if hasattr(op, n)})
+    conv = Int8Conv(**{n: getattr(op, n) for n in names if hasattr(op, n)})
     zero = value(graph, w.zero) if w.zero else None
     sums = graph.add_value(f"{node.outputs[0]}.sums", y)
     nodes = [

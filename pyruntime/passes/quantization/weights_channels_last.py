@@ -15,7 +15,7 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target, inp, out
 from pyruntime.kernels.convolution.convolution import chosen_of_constant
 from pyruntime.ops.convolution.conv_integer import ConvInteger, QLinearConv
-from pyruntime.ops.fused.integer_conv_channels_last import ChannelsLast, of_taps
+from pyruntime.ops.fused.integer_conv_channels_last import ChannelsLast, channels_last_weights
 from pyruntime.passes.quantization.dequantized import derived
 
 __all__ = ["run"]
@@ -39,11 +39,11 @@ def _instead(graph: TypedGraph, target: Target, node: Node, made: dict[str, str]
     x, w, y = graph.tensor(node.inputs[0]), graph.tensor(name), graph.tensor(node.outputs[0])
     given = [inp(i, graph.tensor(node.inputs[i])) if len(node.inputs) > i and node.inputs[i] else None for i in zeros]
     sums = out(0, TensorType(DType.INT32, y.shape))
-    conv = op.exactly(inp(0, x), inp(at, w), sums, (given[0], given[1]))
+    conv = op.describe(inp(0, x), inp(at, w), sums, (given[0], given[1]))
     if conv.window.is_pointwise or chosen_of_constant(target, conv).kernel != "taps":
         return None
     nodes: list[Node] = []
     if name not in made:
         made[name] = derived(graph, f"{name}.taps", ChannelsLast(), name, nodes)
     inputs = (*node.inputs[:at], made[name], *node.inputs[at + 1 :])
-    return [*nodes, Node(of_taps(op, w.shape[1]), inputs, node.outputs, node.name)]
+    return [*nodes, Node(channels_last_weights(op, w.shape[1]), inputs, node.outputs, node.name)]

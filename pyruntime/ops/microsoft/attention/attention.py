@@ -1,4 +1,4 @@
-"""Attention with the projection in front of it. Source: com.microsoft operator Attention."""
+"""Attention of a projected input: y = attention(x W + b). Source: com.microsoft operator Attention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Attention(Op):
     input: [B, S, I], weights: [I, 2·H·D + H·E], bias: [2·H·D + H·E]; `qkv_hidden_sizes` names the widths of the three
     parts where they are not alike. mask_index: `masked.py` tells the forms. past: [2, B, H, P,
     D]; with `past_present_share_buffer` a buffer of P rows, of which past_sequence_length, int32 [1], are keys.
-    attention_bias: [B or 1, H or 1, S, T]. With `unidirectional` a query sees no key behind it. `do_rotary`: query and
+    attention_bias: [B or 1, H or 1, S, T]. With `unidirectional` a query sees no later key. `do_rotary`: query and
     key turn by position / 10000^(2j / R), pairs (j, j + R / 2), R = rotary_embedding_dim or D.
 
     Outputs: y [B, S, H·E], present [2, B, H, T, D]. Everything is computed in float32 and rounded once.

@@ -1,4 +1,4 @@
-"""Attention of com.microsoft on NumPy: what its operators share."""
+"""Attention on NumPy: the reference for the operators of com.microsoft."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
     return y
 
 
-def sees(first: Array, lengths: Array, queries: int, keys: int, before: int, behind: int) -> Array:
-    """True [B, 1, S, T] where a query at position first[b] + i sees key j; negative `before`, `behind`: all there."""
+def sees(first: Array, lengths: Array, queries: int, keys: int, before: int, after: int) -> Array:
+    """True [B, 1, S, T] where a query at position first[b] + i sees key j; negative `before`, `after`: all."""
     distance: Array = np.arange(keys) - (first[:, None, None] + np.arange(queries)[:, None])
     seen: Array = np.broadcast_to(np.arange(keys) < lengths[:, None, None], distance.shape).copy()
     if before >= 0:
         seen &= -distance <= before
-    if behind >= 0:
-        seen &= distance <= behind
+    if after >= 0:
+        seen &= distance <= after
     return seen[:, None]
 
 
@@ -87,8 +87,8 @@ def attend(
         weights = weights / np.where(total == 0, wide(1), total)
         values = np.repeat(v, group, axis=1)
         if seen is not None:
-            # A value nobody sees may be anything, infinity and NaN too.
-            somebody: Array = np.any(seen, axis=(1, 2))
-            values = np.where(somebody[:, None, :, None], values, wide(0))
+            # A value that no query sees may be anything, infinity and NaN too.
+            is_seen: Array = np.any(seen, axis=(1, 2))
+            values = np.where(is_seen[:, None, :, None], values, wide(0))
         y = np.matmul(weights, values)
     return y, Scores(scores, weights)

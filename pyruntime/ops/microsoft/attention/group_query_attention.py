@@ -34,8 +34,8 @@ class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
     [B, H, S, total]: with `qk_output` 1 the scores before the softmax (0 where nothing is seen), with 2 after it.
 
     - The queries are the last of a batch entry's keys: the first is at position seqlens_k + 1 - S. Where
-      total_sequence_length is S, a first prompt, they begin at 0 instead; entries may then be shorter: what rows behind
-      them give is not defined.
+      total_sequence_length is S, a first prompt, they begin at 0 instead; entries may then be shorter: the
+      outputs of rows past their end are not defined.
     - A query at position i sees keys j <= i, with `local_window_size` w those of j > i - w; with `causal` 0 all of its
       batch entry.
     - P = total - N, a cache that grows: present has `total` rows. P >= total, one that does not: present has P rows, of
@@ -182,7 +182,7 @@ class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
         return bool(s.past and s.new and not self.sliding_window_cache and s.size % words == 0)
 
     def rewrites(self, *inputs: TensorType | None) -> dict[int, Rewritten]:
-        """A cache that does not grow: rows behind total_sequence_length are not defined."""
+        """A cache that does not grow: rows past total_sequence_length are not defined."""
         s = self.sizes(*inputs)
         if not self._writes_words(s, *inputs) or s.present > s.past:
             return {}
@@ -193,11 +193,11 @@ class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
             first, end = (-1, 0), (-1, total)
         return {i: Rewritten(past, 2, first, end, known) for i, past in ((1, PAST_KEY), (2, PAST_VALUE))}
 
-    def in_place(self, *inputs: TensorType | None) -> _InPlace:
-        return _InPlace(**attributes_of(self))
+    def rewrite_in_place(self, *inputs: TensorType | None) -> _RewritesInPlace:
+        return _RewritesInPlace(**attributes_of(self))
 
-    def in_room(self, *inputs: TensorType | None) -> _InRoom:
-        return _InRoom(**attributes_of(self), past_rows=self.sizes(*inputs).past)
+    def append_in_place(self, *inputs: TensorType | None) -> _AppendsInPlace:
+        return _AppendsInPlace(**attributes_of(self), past_rows=self.sizes(*inputs).past)
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         if self.sliding_window_cache:
@@ -207,8 +207,8 @@ class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
 
 
 @op("GroupQueryAttentionInPlace", opsets=range(1, 2), domain="pyruntime")
-class _InPlace(GroupQueryAttention):
-    """With caches that do not grow, into which the new rows are written: made by passes."""
+class _RewritesInPlace(GroupQueryAttention):
+    """GroupQueryAttention that writes new rows into caches that do not grow, in place."""
 
     @property
     def overwrites(self) -> dict[int, int]:
@@ -216,10 +216,11 @@ class _InPlace(GroupQueryAttention):
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="pyruntime")
-class _InRoom(GroupQueryAttention):
-    """With caches in memory with room, into which the new rows are written: made by passes.
+class _AppendsInPlace(GroupQueryAttention):
+    """GroupQueryAttention that appends new rows to caches in memory with capacity for them, in place.
 
-    past_key, past_value: [B, G, C, D], of which `past_rows` count; present_key and present_value are the same memory.
+    past_key, past_value: [B, G, C, D], whose first `past_rows` rows are keys and values; present_key and present_value
+    are the same memory.
     """
 
     past_rows: Any

@@ -160,5 +160,5 @@ class GroupQueryForm(CacheOp):
 
     @property
     def before(self) -> int:
-        """Keys in front of itself a query sees; -1: all."""
+        """The number of keys before its own position that a query sees; -1: all."""
         return self.local_window_size - 1 if self.local_window_size > 0 else -1

@@ -124,7 +124,7 @@ def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
 
 
 def _appended(node: _Node) -> tuple[Dispatch, ...]:
-    """Each cache and the queries are made ready by dispatches of their own, then the attention."""
+    """Append to each cache and rotate the queries by separate dispatches, then attend."""
     op, given = node.op, node.inputs
     k_norm = None if given.k_norm_weight is None else (given.k_norm_weight, op.epsilons[1])
     scales = [
@@ -242,9 +242,9 @@ def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
     if made.bits == 4:
         load = "(f32(extractBits(load_x(j / 2u), 4u * (j & 1u), 4u)) - 8.0)"
     code = f"""let head = i / params.run;
-  let j = i + head * params.behind;
+  let j = i + head * params.skipped;
   return {load} * load_scale({at});"""
-    behind = (x.type.shape[2] - length) * size
-    values = {"run": length * size, "behind": behind, "heads": heads, "size_d": size}
+    skipped = (x.type.shape[2] - length) * size
+    values = {"run": length * size, "skipped": skipped, "heads": heads, "size_d": size}
     name = f"attention_cache_{made.bits}" + "_channels" * made.channels
     return gather_map(target, name, y, [Source("x", x), Source("scale", made.scale)], code, values)

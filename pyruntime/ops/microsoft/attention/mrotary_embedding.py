@@ -24,7 +24,7 @@ class MRotaryEmbedding(Rotary):
     """x: [B, S, H·D], with `num_heads`, or [B, H, S, D]; caches [positions, R / 2] of the type of x.
 
     position_ids: int64 [3, B, S], in time, rows and columns. `mrope_section`: how many of the R / 2 pairs turn by each
-    of the three: one group behind the other (`mrope_layout` 0) or, in layout 1, pairs 1, 4, .. by the row and 2, 5, ..
+    of the three: one group after the other (`mrope_layout` 0) or, in layout 1, pairs 1, 4, .. by the row and 2, 5, ..
     by the column, as far as 3 times their numbers reach, all others by the time. The first R components of a head turn:
     `rotary_embedding_dim`, which needs `num_heads`, else all. Pairs are (j, j + R / 2) or, with `interleaved` 1,
     (2j, 2j + 1). `scale` (1) multiplies what turns, `is_packed_batching` has no effect, as in onnxruntime. Computed in

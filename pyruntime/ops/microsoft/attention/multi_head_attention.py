@@ -58,8 +58,8 @@ class MultiHeadAttention(CacheOp):
     [B, N, H, 2, D] with values in it; or query [B, S, H, 3, D] with all. bias: [2·H·D + H·E] (only the query's part
     where key and value are of rank 4). key_padding_mask: `masked.py` tells the forms; it adds
     `mask_filter_value`. attention_bias: [B or 1, H or 1, S, T]. past_key, past_value: [B, H, P, ·]; the new rows follow
-    them, or, with past_sequence_length, int32 [1], are set into them there. With `unidirectional` a query sees no key
-    behind it; the first query is behind the past. cache_indirection, of beam search, is not supported.
+    them, or, with past_sequence_length, int32 [1], replace their rows from there on. With `unidirectional` a query sees
+    no later key; the first query follows the past. cache_indirection, of beam search, is not supported.
 
     Outputs: y [B, S, H·E], the caches present_key, present_value [B, H, T, ·], and qk [B, H, S, T]: what goes into the
     softmax. Everything is computed in float32 and rounded once.
@@ -170,8 +170,8 @@ class MultiHeadAttention(CacheOp):
             return {}
         return {1: (PAST_KEY, 2), 2: (PAST_VALUE, 2)}
 
-    def in_room(self, *inputs: Any) -> _InRoom:
-        return _InRoom(**attributes_of(self), past_rows=self.sizes(*inputs).past)
+    def append_in_place(self, *inputs: Any) -> _AppendsInPlace:
+        return _AppendsInPlace(**attributes_of(self), past_rows=self.sizes(*inputs).past)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         operands: list[Any] = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
@@ -218,8 +218,8 @@ def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, 
 
 
 @op("MultiHeadAttention", opsets=range(1, 2), domain="pyruntime")
-class _InRoom(MultiHeadAttention):
-    """With caches [B, H, C, ·] in memory with room, of which `past_rows` count; the new rows are written there."""
+class _AppendsInPlace(MultiHeadAttention):
+    """MultiHeadAttention that appends to caches [B, H, C, ·] in place: their first `past_rows` rows are valid."""
 
     past_rows: Any
 

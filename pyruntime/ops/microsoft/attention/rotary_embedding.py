@@ -17,7 +17,7 @@ class RotaryEmbedding(Rotary):
     position_ids: int64 [B, S], or one number: the position of the first token, from which they count on. The first R
     components of a head turn: `rotary_embedding_dim`, for which x of rank 3 needs `num_heads`, else all of them, and D
     is then the caches' width twice. Pairs are (j, j + R / 2) or, `interleaved`, (2j, 2j + 1). `scale` has no effect, as
-    in onnxruntime; `is_packed_batching` says that sequences stand one behind the other, which positions tell.
+    in onnxruntime; `is_packed_batching` says that sequences are concatenated, which positions tell.
     Computed in float32 and rounded once. GPUs clamp positions.
     """
 

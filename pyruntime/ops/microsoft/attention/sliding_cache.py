@@ -1,13 +1,13 @@
-"""GroupQueryAttention with a cache of the last rows alone (`sliding_window_cache`), by one whose cache has room.
+"""GroupQueryAttention with a cache of the last rows alone (`sliding_window_cache`), by one with a larger cache.
 
 The rule of the specification, for a cache of P rows and a window of W: after n tokens the cache holds
 
     resident(n) = n                                     where n <= P
                   n - d · ceil((n - P) / d)             else, with d = P - W + 1
 
-rows, the last ones in front. New rows are written behind those that are resident, in memory with room for both;
-attention is over all of these; then the last resident(n) of them are what the cache holds. Turns are by positions in
-the text.
+rows, the last ones of the text, from row 0 on. New rows are written after the resident ones, into memory with capacity
+for both. The attention is over all of these, and the cache then holds the last resident(n) of them. Rotary embeddings
+are by positions in the text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def slide(
     before = body("Sub", ends, _number(body, s.new))
     resident = _resident(attention, s, body, before)
     assert given.past_key is not None and given.past_value is not None
-    room = [_with_room(body, x, s.new) for x in (given.past_key, given.past_value)]
+    larger = [_larger(body, x, s.new) for x in (given.past_key, given.past_value)]
     positions = given.position_ids
     if attention.do_rotary and positions is None:
         positions = body.cast(body("Add", before, _count(body, s.queries)), DType.INT64)
@@ -41,8 +41,8 @@ def slide(
     rows = _number(body, s.past + s.new)
     whole = replace(attention, sliding_window_cache=0, present=(True, True, True))
     inputs = given._replace(
-        past_key=room[0],
-        past_value=room[1],
+        past_key=larger[0],
+        past_value=larger[1],
         seqlens_k=lengths,
         total_sequence_length=rows,
         position_ids=positions,
@@ -50,7 +50,7 @@ def slide(
     y, keys, values = body.apply(whole, *inputs)
     passed = body("Sub", body("Add", last, _number(body, 1)), _resident(attention, s, body, ends))
     at = body("Add", passed, _count(body, s.past))
-    at = body("Min", at, _number(body, s.past + s.new - 1))  # rows behind those that are resident are not defined
+    at = body("Min", at, _number(body, s.past + s.new - 1))  # rows after the resident ones are not defined
     return y, *(_rows(body, x, at) for x in (keys, values))
 
 
@@ -80,8 +80,8 @@ def _resident(attention: GroupQueryForm, s: GroupQuerySizes, body: Expansion, co
     return body("Sub", count, body("Mul", steps, _number(body, spare)))
 
 
-def _with_room(body: Expansion, cache: TensorType, rows: int) -> TensorType:
-    """The cache with `rows` more behind its own."""
+def _larger(body: Expansion, cache: TensorType, rows: int) -> TensorType:
+    """The cache with `rows` further rows at its end."""
     zero = body.constant(np.zeros((), cache.dtype.numpy), cache.dtype)
     batch, groups, _, width = cache.shape
     return body("Concat", cache, body("Expand", zero, body.ints(batch, groups, rows, width)), axis=2)

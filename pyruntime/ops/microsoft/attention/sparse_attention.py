@@ -22,7 +22,7 @@ _LARGEST = 1 << 25
 
 @op("SparseAttention", opsets=range(1, 2), domain="com.microsoft")
 class SparseAttention(Decomposed):
-    """y = softmax(scale · q kᵀ) v, over the keys that are not behind the query and that its head's layout shows it.
+    """y = softmax(scale · q kᵀ) v, over the keys up to the query's position that its head's layout shows.
 
     query: [B, S, H·D], key and value: [B, S, G·D], or all packed along the last axis of query. past_key, past_value:
     [B, G, M, D], into which the new rows are set. Layouts of blocks of `sparse_block_size` positions, compressed:
@@ -32,8 +32,8 @@ class SparseAttention(Decomposed):
     the new ones. Where it is S, a first prompt, queries begin at 0; else they are the last of their entry's keys. With
     `do_rotary` query and key are turned by cos_cache, sin_cache [positions, R / 2] at their positions.
 
-    Outputs: y [B, S, H·D] and the caches. A query none of whose keys is shown sees all in front of it alike (float16:
-    by their scores). Of entries shorter than total_sequence_length onnxruntime's CPU provider mixes up the rows of
+    Outputs: y [B, S, H·D] and the caches. A query that sees no key weights all up to its position equally (float16: by
+    their scores). Of entries shorter than total_sequence_length onnxruntime's CPU provider mixes up the rows of
     scores; here each is what it is alone. It is GroupQueryAttention with the layout as an additive mask.
     """
 

@@ -29,7 +29,7 @@ class Activation:
 
     Attributes:
         kind: 'relu', 'gelu' (by tanh), 'silu', 'identity' or 'swiglu': g · sigmoid(alpha · g) · (l + beta).
-        fusion: where swiglu's g and l are: 1 in turns, 2 one half behind the other, 0 in two products.
+        fusion: where swiglu's g and l are: 1: in alternating columns, 2: in two halves, 0: in two products.
         limit: the largest g, and the bounds of l; None for no such. after: it is g · sigmoid(alpha · g) that has no
             more than the limit, and not g.
     """

@@ -16,7 +16,7 @@ from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
 
 @dataclass(frozen=True, kw_only=True)
 class _GroupNorm(Decomposed):
-    """x: [N, D1 .. Dn, C] or [N, C, D1 .. Dn], float; gamma, beta: [C], floats of their own type.
+    """x: [N, D1 .. Dn, C] or [N, C, D1 .. Dn], float; gamma, beta: [C], floats, of one type that may differ from x's.
 
     activation: 0 none, 1 SiLU.
     """

@@ -30,7 +30,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 
 
 def activate(op: Op, body: Expansion, x: TensorType, name: str | None, numbers: Sequence[float | None]) -> TensorType:
-    """x behind the ONNX operator `name` ('Clip' takes a least and a greatest number); x where there is none.
+    """The ONNX operator `name` applied to x ('Clip' takes a least and a greatest number); x where there is none.
 
     Args:
         numbers: the activation's parameters; None and missing ones take the operator's defaults.

@@ -166,7 +166,7 @@ class BeamSearch(_BeamSearch):
         self.fail("a model_type of 0, 1 or 2", self.model_type)
 
     def _continued(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
-        """Behind a prompt."""
+        """The outputs for a model that continues a prompt."""
         ids, beams = self.prompt(fed), self.beams(fed)[0]
         mask = self.matrix(fed, "attention_mask", ids.shape)
         rows, masks = np.repeat(ids, beams, axis=0), None if mask is None else np.repeat(mask, beams, axis=0)
@@ -176,7 +176,7 @@ class BeamSearch(_BeamSearch):
         return self.searched(fed, decoder, self.scoring(fed, len(ids), decoder.vocab), ids)
 
     def _translated(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
-        """From what an encoder reads."""
+        """The outputs for a decoder that reads the states of an encoder."""
         ids, graphs = self.prompt(fed), self.graphs()
         mask = self.matrix(fed, "attention_mask", ids.shape)
         mask = encoder_mask(ids, self.pad_token_id) if mask is None else mask

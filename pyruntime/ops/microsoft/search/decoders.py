@@ -32,7 +32,7 @@ class Decoder(Protocol):
         """Scores [rows, vocab] of the first token, before softmax."""
 
     def step(self, tokens: Array, origins: Array | None, sequences: Array) -> Array:
-        """Scores [rows, vocab] behind `tokens` [rows], which came behind the rows `origins` (None: each its own)."""
+        """Scores [rows, vocab] after `tokens` [rows]; row i continues row origins[i] of the last step (None: row i)."""
 
 
 def tensor_of(x: Any) -> ValueType:
@@ -151,8 +151,8 @@ class EncoderDecoder:
     """An encoder and a decoder, as T5, BART and Whisper.
 
     encoder: features or input ids, a mask (not Whisper), decoder_input_ids -> logits, encoder_hidden_states, the
-    states of the decoder behind these ids, and the keys and values of its cross attention. Or, without
-    decoder_input_ids: these keys and values alone; then the decoder runs from its first token on, behind empty states.
+    states of the decoder after these ids, and the keys and values of its cross attention. Or, without
+    decoder_input_ids: these keys and values alone; then the decoder runs from its first token on, after empty states.
     decoder: input_ids, the mask (not Whisper), encoder_hidden_states or not, its states, the encoder's keys and values
     -> logits, states. Where the shape of input_ids does not say that they are one token, they are the whole sequence.
     A state is [rows, heads, length, size].

@@ -79,8 +79,9 @@ class _Chooser:
 class _Drawn(_Chooser):
     """One of the tokens whose probabilities, from the largest on, add up to top_p; others count as filter_value.
 
-    custom: ordered from the largest, the first always stays. Else from the smallest: those stay that come behind a sum
-    of 1 - top_p, or are among the last `keep`. Numbers are those of C++'s minstd_rand0, two for a uniform one.
+    custom: ordered from the largest, the first always stays. Else ordered from the smallest: a token stays where the
+    sum up to it exceeds 1 - top_p, or where it is among the last `keep`. Random numbers are those of C++'s
+    minstd_rand0, two for a uniform one.
     """
 
     top_p: np.float32

@@ -17,7 +17,7 @@ __all__ = ["Beams", "Chosen"]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The beams that are followed, [batch · beams] each: which token comes behind which beam, and its score."""
+    """The beams that are followed, [batch · beams] each: which token follows which beam, and its score."""
 
     scores: Array
     tokens: Array
@@ -111,7 +111,7 @@ class Beams:
     def _improves(self, found: _Hypotheses, scores: Array, entry: int, length: int) -> bool:
         """Whether a sequence that goes on may become better than the worst that has ended.
 
-        onnxruntime looks at 2 · beams scores from number entry · beams on, of all entries' behind each other.
+        onnxruntime looks at 2 · beams scores from index entry · beams on of the concatenated scores of all entries.
         """
         seen = scores.reshape(-1)[entry * self.beams :][: 2 * self.beams]
         return bool(found.kept[-1][0] < found.scored(seen.max(), length))

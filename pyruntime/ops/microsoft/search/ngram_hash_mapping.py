@@ -89,9 +89,9 @@ class _Mapping(Op):
         multipliers, vocab, offsets = tables
         places = np.arange(whole.shape[1])
         if eos is not None and self.reset_on_eos:
-            behind = np.where(whole == eos, places + 1, 0)
-            behind = np.pad(behind[:, :-1], ((0, 0), (1, 0))) if whole.shape[1] else behind
-            first = np.maximum(first, np.maximum.accumulate(behind, axis=1))
+            following = np.where(whole == eos, places + 1, 0)
+            following = np.pad(following[:, :-1], ((0, 0), (1, 0))) if whole.shape[1] else following
+            first = np.maximum(first, np.maximum.accumulate(following, axis=1))
         start, count = self.history, self.n_head_per_ngram
         y = np.empty((whole.shape[0], whole.shape[1] - start, self.heads), whole.dtype)
         mix = whole[:, start:] * multipliers[0]

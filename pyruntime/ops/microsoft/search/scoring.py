@@ -32,8 +32,8 @@ class Timestamps:
 
     Attributes:
         end, start: tokens of the text's end and its start; start_of_lm, no_timestamps, translate, transcribe likewise.
-        first: the token of time 0; those behind it are later times.
-        initial: how far behind `first` the first timestamp may be.
+        first: the token of time 0; tokens after it are later times.
+        initial: how far after `first` the first timestamp may be.
     """
 
     end: int
@@ -96,7 +96,7 @@ class Scoring:
     timestamps: Timestamps | None = None
 
     def __call__(self, scores: Array, sequences: Array, first: bool) -> Array:
-        """The scores [rows, vocab] behind `sequences` [rows, length]; `first`: of the first token to be made."""
+        """The scores [rows, vocab] of the token after `sequences` [rows, length]; `first`: the first generated one."""
         scores = np.array(scores, np.float32)
         if self.repetition_penalty != 1:
             self._repeated(scores, sequences)
