@@ -49,9 +49,9 @@ session.release()
 """
 
 
-def run_on_host(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], list[Any]]:
-    """What onnxruntime's CPU gives for the steps: other outputs, and the caches after each."""
-    reference = onnxruntime.InferenceSession(cached.model)
+def run_on_host(cached: Cached, steps: list[Any], empty: Any, reference: Any = None) -> tuple[list[Any], list[Any]]:
+    """What `reference`, by default onnxruntime's CPU, gives for the steps: other outputs, and the caches after each."""
+    reference = reference or onnxruntime.InferenceSession(cached.model)
     names = [o.name for o in reference.get_outputs()]
     states, results = [empty], []
     for state, feeds in steps:

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 import pyruntime
-from e2e.execution.test_growing_caches import RUN
+from e2e.execution.test_growing_caches import RUN, run_on_host
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
 from e2e.text.test_javascript_decoding import BRANCHING, COUNTS, DECODING, HELPERS, spent_between, wired
@@ -31,13 +31,7 @@ def expected(cached: Cached, steps: list[Any], empty: Any) -> tuple[list[Any], l
         reference: Any = onnxruntime.InferenceSession(cached.model)
     except Exception:
         reference = pyruntime.InferenceSession(cached.model, providers=["CPUExecutionProvider"])
-    names = [o.name for o in reference.get_outputs()]
-    states, results = [empty], []
-    for state, feeds in steps:
-        made = dict(zip(names, reference.run(None, {**feeds, **states[state]}), strict=True))
-        states.append({cached.caches[n]: v for n, v in made.items() if n in cached.caches})
-        results.append({n: v for n, v in made.items() if n not in cached.caches})
-    return results, states[1:]
+    return run_on_host(cached, steps, empty, reference)
 
 
 def compare(cached: Cached, found: tuple[list[Any], list[Any]], steps: list[Any], empty: Any) -> None:
