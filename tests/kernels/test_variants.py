@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-import pyruntime
 from pyruntime.errors import InvalidArgument
 from pyruntime.kernels import Target
 from pyruntime.kernels.variants import VARIANTS
-from pyruntime.passes.pipeline import PASSES
 from pyruntime.session.switches import disabled_names
 from tests.harness import typed
 from tests.kernels.variant_cases import CASES, runnable, target_of
@@ -47,9 +43,3 @@ def test_disabled_names__list__passes_and_variants() -> None:
 def test_disabled_names__unknown__says_what_there_is() -> None:
     with pytest.raises(InvalidArgument, match=r"matmul_spilt is no pass and no kernel variant.*matmul_split"):
         disabled_names("matmul_spilt")
-
-
-def test_document__passes_and_variants__names_all() -> None:
-    text = (Path(pyruntime.__file__).parent.parent / "docs" / "SWITCHES.md").read_text()
-    missing = [n for n in (*VARIANTS, *dict(PASSES)) if f"`{n}`" not in text]
-    assert not missing

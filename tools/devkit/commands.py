@@ -128,6 +128,7 @@ def lint(*, fix: bool) -> int:
         run([bin_folder / "ruff", "format", "--quiet"])
         run([python(), "-m", "tools.operator_index"])
         run([python(), "-m", "tools.api_docs"])
+        run([python(), "-m", "tools.switches"])
     checks: list[tuple[str, list[str | Path]]] = [
         ("mypy --strict", [bin_folder / "mypy"]),
         ("ruff check", [bin_folder / "ruff", "check", "--quiet"]),
@@ -140,6 +141,7 @@ def lint(*, fix: bool) -> int:
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),
+        ("docs/SWITCHES.md", [python(), "-m", "tools.switches", "--check"]),
     ]
 
     def passes(check: tuple[str, list[str | Path]]) -> bool:

@@ -1,0 +1,46 @@
+"""The tables of docs/SWITCHES.md, from the passes' docstrings and `VARIANTS`: `python -m tools.switches [--check]`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pyruntime.kernels.variants import VARIANTS
+from pyruntime.passes.pipeline import PASSES
+
+TARGET = Path(__file__).parents[1] / "docs" / "SWITCHES.md"
+BEGIN = "<!-- Tables: written by `python -m tools.switches`, from docstrings; do not edit below. -->"
+
+
+def page() -> str:
+    """The whole page: its prose as it is, and the tables."""
+    prose, mark, _ = TARGET.read_text().partition(BEGIN)
+    passes = ((name, _summary(run.__module__)) for name, run in dict(PASSES).items())
+    tables = [
+        f"## Passes\n\n{_table('what it does', passes)}",
+        f"## Kernel variants\n\n{_table('what it is', VARIANTS.items())}",
+    ]
+    return f"{prose}{mark}\n\n" + "\n\n".join(tables) + "\n"
+
+
+def _summary(module: str) -> str:
+    """The first paragraph of a module's docstring, on one line, without its full stop."""
+    text = sys.modules[module].__doc__ or ""
+    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
+
+
+def _table(head: str, rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join([f"| name | {head} |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)])
+
+
+def main(argv: Sequence[str]) -> int:
+    made = page()
+    if "--check" in argv:
+        return int(TARGET.read_text() != made)
+    TARGET.write_text(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
