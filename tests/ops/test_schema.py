@@ -29,8 +29,6 @@ KINDS: dict[str, tuple[Any, ...]] = {
     "STRINGS": (tuple[str, ...], tuple[bytes, ...], Strings[str]),
 }
 NEWEST = {"": LATEST}
-ELSEWHERE = ("pyruntime", "com.microsoft")
-"""The domain of operators that passes make, and that of which `tests/contrib/test_schema.py` knows."""
 
 ALLOWED: dict[tuple[str, str], str] = {
     ("LayerNormalization", "starts at 1, ONNX at 17"): "models that onnxruntime optimised use it at older opsets",
@@ -47,13 +45,14 @@ ALLOWED: dict[tuple[str, str], str] = {
 
 @lru_cache(maxsize=1)
 def operators() -> dict[tuple[str, str], list[type[Op]]]:
-    """Everything that discovery finds, imported."""
+    """Every operator of a domain that ONNX defines, imported. `tests/contrib/test_schema.py` has com.microsoft's."""
     for module in modules():
         import_module(module)
     inside = {
         key: [c for c in versions if c.__module__.startswith("pyruntime.ops.")] for key, versions in registered.items()
     }
-    return {key: versions for key, versions in inside.items() if versions and key[0] not in ELSEWHERE}
+    domains = {domain for domain, _ in schemas()}
+    return {key: versions for key, versions in inside.items() if versions and key[0] in domains}
 
 
 @lru_cache(maxsize=1)
