@@ -27,7 +27,7 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     demo.add_argument("--once", action="store_true", help="end after the run")
     demo.add_argument("--port", type=int, default=8000, help="port of the page (default 8000, else a free one)")
 
-    test = subparsers.add_parser("test", help="a fifth of the tests, another each day; more arguments go to pytest")
+    test = subparsers.add_parser("test", help="a fifth of the tests, another each day; or what pytest is given")
     test.add_argument("--all", action="store_true", help="every test")
     part = test.add_mutually_exclusive_group()
     part.add_argument("--native", action="store_true", help="only tests/, without a browser")

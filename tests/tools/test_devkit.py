@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tools.devkit import pins
+from tools.devkit.commands import chosen_tests
 from tools.devkit.fetch import HashMismatch, download, extract
 from tools.devkit.pyodide import recompress, record_digest, trim_lock, unsigned
 from tools.devkit.server import Server
@@ -180,3 +181,18 @@ def test_versions__in_javascript__are_those_of_the_project() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"export const version = '{version}';" in source
     assert f"const pyodideVersion = '{pins.PYODIDE_VERSION}';" in source
+
+
+@pytest.mark.parametrize(
+    ("given", "native", "browser", "options"),
+    [
+        ((), ["tests"], ["e2e"], []),
+        (("-k", "softmax"), ["tests"], ["e2e"], ["-k", "softmax"]),
+        (("tests/tools/test_devkit.py", "-x"), ["tests/tools/test_devkit.py"], [], ["-x"]),
+        (("e2e/ops/test_cast.py::test_x[a]", "tests/ops"), ["tests/ops"], ["e2e/ops/test_cast.py::test_x[a]"], []),
+    ],
+)
+def test_chosen_tests__paths_and_options__paths_run_alone(
+    given: tuple[str, ...], native: list[str], browser: list[str], options: list[str]
+) -> None:
+    assert chosen_tests(given) == ({"tests": native, "e2e": browser}, options)

@@ -52,12 +52,13 @@ def demo(*, once: bool, port: int) -> int:
 
 
 def test(*, native: bool, browser: bool, everything: bool, pytest_args: Sequence[str]) -> int:
-    """Both suites, also when the first fails: one run shows everything that is wrong.
+    """Run both suites, also when the first fails: one run shows everything that is wrong.
 
     What only the second needs is made ready during the first: most of that is downloads.
 
     Args:
         everything: every test, which takes an hour; else those of today (`tests/sampling.py`).
+        pytest_args: more of pytest's. Files and folders among them run alone, each in its suite.
     """
     ensure_venv()
     if everything:
@@ -65,16 +66,35 @@ def test(*, native: bool, browser: bool, everything: bool, pytest_args: Sequence
     else:
         sample = os.environ.setdefault("PYRUNTIME_SAMPLE", f"{datetime.date.today().toordinal() % PARTS}/{PARTS}")
         say(f"the tests of today (again: PYRUNTIME_SAMPLE={sample}); --all: every test")
+    suites, options = chosen_tests(pytest_args)
+    native, browser = native and bool(suites["tests"]), browser and bool(suites["e2e"])
+    if not native and not browser:
+        raise SetupError("The given files are not of the suite asked for: tests/ is native, e2e/ needs a browser.")
     statuses = []
     with ThreadPoolExecutor(1) as thread:
         environment = thread.submit(browsers) if browser else None
         if native:
-            statuses.append(native_tests(pytest_args))
+            statuses.append(native_tests(suites["tests"], options))
         if environment is not None:
             made = environment.result()
             say("browser tests")
-            statuses.append(run([python(), "-m", "pytest", *BROWSER, "e2e", *pytest_args], env=made))
+            statuses.append(run([python(), "-m", "pytest", *BROWSER, *suites["e2e"], *options], env=made))
     return max(statuses)
+
+
+def chosen_tests(pytest_args: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Which files, folders or tests run of each suite, and pytest's other arguments.
+
+    Both suites are run whole where none is named.
+    """
+    suites: dict[str, list[str]] = {"tests": [], "e2e": []}
+    options: list[str] = []
+    for argument in pytest_args:
+        path = ROOT / argument.partition("::")[0]
+        suite = path.relative_to(ROOT).parts[:1] if path.is_relative_to(ROOT) else ()
+        named = path.exists() and bool(suite) and suite[0] in suites
+        (suites[suite[0]] if named else options).append(argument)
+    return (suites if any(suites.values()) else {name: [name] for name in suites}), options
 
 
 def browsers() -> dict[str, str]:
@@ -84,14 +104,14 @@ def browsers() -> dict[str, str]:
     return {chromium.VARIABLE: str(executable), firefox.VARIABLE: str(firefox.ensure_firefox() or "")}
 
 
-def native_tests(pytest_args: Sequence[str]) -> int:
-    """tests/ in two halves side by side, or, with arguments of the caller's, in one."""
+def native_tests(chosen: Sequence[str], options: Sequence[str]) -> int:
+    """tests/ in two halves at the same time; in one process where tests are chosen or pytest has options."""
     say("ONNX's node tests")
     run([python(), "-c", "from tests.harness import node_tests; node_tests()"])
     say("native tests")
     command: list[str | Path] = [python(), "-m", "pytest"]
-    if pytest_args:
-        return run([*command, "tests", *pytest_args])
+    if options or list(chosen) != ["tests"]:
+        return run([*command, *chosen, *options])
     rest = [*command, "-q", "-p", "no:cacheprovider", "tests", *(f"--ignore={folder}" for folder in FIRST_HALF)]
     with tempfile.TemporaryFile("w+") as output:
         other = subprocess.Popen(rest, cwd=ROOT, env=child_environment(), stdout=output, stderr=subprocess.STDOUT)
