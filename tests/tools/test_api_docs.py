@@ -26,9 +26,10 @@ def test_page__public_names__are_all_there_with_their_docstrings() -> None:
     assert not re.search(r"\n### \w+\n\n###", page), "an entry without a word"
 
 
-@pytest.mark.parametrize(
-    "path", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), ids=lambda path: path.name
-)
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links__of_each_page__lead_to_files_and_headings(path: object) -> None:
     from pathlib import Path
 
@@ -43,3 +44,16 @@ def test_links__of_each_page__lead_to_files_and_headings(path: object) -> None:
             headings = [re.sub(r"[^\w -]", "", line).lower().replace(" ", "-")
                         for line in re.findall(r"^#+ (.*)$", page, re.M)]  # fmt: skip
             assert anchor in headings, f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "docs/contributing/kernel.md", "docs/contributing/pass.md",
+                                  "docs/contributing/device.md", "docs/contributing/page-feature.md"])  # fmt: skip
+def test_files__that_guides_tell_to_open__exist(name: str) -> None:
+    """Paths in code spans, from the root, from pyruntime/ or from web/; those with a placeholder in capitals aside."""
+    spans = re.findall(r"`([\w./-]+/[\w./-]*\.\w+)`", (ROOT / name).read_text())
+    paths = [path for path in spans if not re.search(r"NAME|FAMILY|KIND", path)]
+    assert len(paths) > 5
+    missing = [
+        p for p in paths if not any((ROOT / at / p).exists() for at in (".", "pyruntime", "pyruntime/passes", "web"))
+    ]
+    assert not missing
