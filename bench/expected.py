@@ -25,7 +25,7 @@ from tests.genai.packed import Shape, prompt_of
 
 
 def tokens_of(folder: Path, prompt: int, tokens: int) -> tuple[list[int], float]:
-    """The ids behind a prompt of `prompt` tokens, and by how much the closest choice was won."""
+    """The ids after a prompt of `prompt` tokens, and the least margin between a chosen token and the next best one."""
     model = json.loads((folder / "genai_config.json").read_text())["model"]
     decoder, words = model["decoder"], model["vocab_size"]
     heads, groups, size = (decoder[name] for name in ("num_attention_heads", "num_key_value_heads", "head_size"))

@@ -394,7 +394,7 @@ def main(models: dict[str, Callable[[bool], Spec]], description: str | None) -> 
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--tiny", action="store_true")
-    args = parser.parse_intermixed_args()  # names behind the flag, too
+    args = parser.parse_intermixed_args()  # names after the flag, too
     args.folder.mkdir(parents=True, exist_ok=True)
     for name in args.names or models:
         torch.manual_seed(0)

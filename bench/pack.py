@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, action="append", default=[], metavar="DIR", help="generated or stripped")
     parser.add_argument("--decoders", type=Path, metavar="DIR", help="language models, generated or stripped")
     parser.add_argument("--light", action="store_true", help="the nine light models of the onnx package too")
-    args = parser.parse_intermixed_args()  # names behind flags, too
+    args = parser.parse_intermixed_args()  # names after flags, too
     every = [cases.digits(), *(cases.light() if args.light else [])]
     for folder in args.models:
         every += cases.generated(folder)

@@ -7,8 +7,8 @@ NAME.data.stripped NAME.data.
 needs Python 3.11+ and NumPy alone, and works through all folders below. NAME.packed is a gzip of NAME. A stripped model
 is a gzip file: one line of JSON, `{"size": bytes of the model, "holes": [[offset, length, seed, scale], ...]}`, then
 every byte that is not in a hole. A hole was the raw_data of a float32 weight; it is filled with scale · N(0, 1) from
-`numpy.random.default_rng(seed)`, so every machine gets the same bytes. With a type of integers and their mean behind
-the scale it was one of those: round(mean + scale · N(0, 1)), cut off where the type ends.
+`numpy.random.default_rng(seed)`, so every machine gets the same bytes. A hole of integers
+also has their type and mean: it is filled with round(mean + scale · N(0, 1)), clipped to the type.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def chosen(args: argparse.Namespace) -> list[cases.Case]:
 
 @contextmanager
 def served(models: Sequence[cases.Case]) -> Iterator[str]:
-    """The site, both engines, the pages and the models behind one server; its URL."""
+    """Serve the site, both engines, the pages and the models: the server's URL."""
     folders = list(dict.fromkeys(case.path.parent for case in models))
     urls = {case.name: f"../bench-models/{folders.index(case.path.parent)}/{case.path.name}" for case in models}
     mounts = {f"/bench-models/{number}/": folder for number, folder in enumerate(folders)}

@@ -4,8 +4,8 @@
     python3 serve.py FOLDER --browser CHROMIUM [--out DIR] [--clock] NAME=PAGE@SECONDS ... [-- FLAG ...]
 
 needs Python 3.11+ alone. Each PAGE opens in a new browser with a new profile; what it POSTs to /result or below becomes
-DIR/NAME.json. A page that has not answered after SECONDS is left. FLAGs are the browser's, beside those of every run.
-Two addresses beside the folder's files, which come with ranges, for page/ready.js:
+DIR/NAME.json. A page that has not answered after SECONDS is left. FLAGs are more of the browser's flags. For
+page/ready.js there are two addresses in addition to the folder's files, which are served with ranges:
 
     /paced/RATE/PATH   the file PATH, at RATE megabytes (10^6 bytes) a second that all such share, for no cache
     /sent/PATH         when its last piece was given to the network, in milliseconds since 1970 as a number
@@ -72,7 +72,7 @@ class Server(ThreadingHTTPServer):
 
 class Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # A short body goes at once behind its header, as other servers have it: else after 40 ms, by Nagle's algorithm.
+    # A short body is sent right after its header, as other servers do: by Nagle's algorithm it would wait for 40 ms.
     disable_nagle_algorithm = True
     server: Server
     extensions_map = {  # noqa: RUF012 - as its base class has it

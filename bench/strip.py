@@ -30,8 +30,8 @@ from pyruntime.onnx.formats.external import ExternalFiles
 from pyruntime.onnx.reader import read_model
 
 SMALLEST = 2048
-BESIDE = "model.onnx.data"
-"""The file of weights beside a model."""
+EXTERNAL = "model.onnx.data"
+"""The file with a model's external data, in the model's folder."""
 
 Hole = tuple[int, int, int, float] | tuple[int, int, int, float, str, float]
 """Offset and length in the file, seed, scale; of integers their type and mean, too."""
@@ -39,20 +39,20 @@ Hole = tuple[int, int, int, float] | tuple[int, int, int, float, str, float]
 _TYPES = {DType.FLOAT: "<f4", DType.INT8: "i1", DType.UINT8: "u1"}
 
 
-def holes(data: memoryview, smallest: int = SMALLEST, beside: memoryview | None = None) -> list[Hole]:
+def holes(data: memoryview, smallest: int = SMALLEST, external: memoryview | None = None) -> list[Hole]:
     """What `refill` will fill, ascending: weights of at least `smallest` elements.
 
     Args:
         data: the model.
-        beside: its file of external data; the holes are those of that file then.
+        external: its file of external data; the holes are those of that file then.
     """
     graph = read_model(data).graph
     assert graph is not None
-    data = data if beside is None else beside
-    files = ExternalFiles({BESIDE: data})
+    data = data if external is None else external
+    files = ExternalFiles({EXTERNAL: data})
     found: list[Hole] = []
     for record in graph.initializer:
-        if record.is_external != (beside is not None) or record.dtype not in _TYPES or len(record.dims) < 2:
+        if record.is_external != (external is not None) or record.dtype not in _TYPES or len(record.dims) < 2:
             continue
         if math.prod(record.dims) < smallest or not (record.is_external or record.raw):
             continue
@@ -81,10 +81,11 @@ def strip(model: Path, stripped: Path) -> None:
 
 def strip_folder(folder: Path, out: Path) -> None:
     """Write the folder `out` from one with model.onnx and model.onnx.data."""
-    beside = folder / BESIDE
-    shutil.copytree(folder, out, ignore=shutil.ignore_patterns(beside.name))
-    data = memoryview(beside.read_bytes())
-    _write(out / f"{beside.name}.stripped", data, holes(memoryview((folder / "model.onnx").read_bytes()), beside=data))
+    weights = folder / EXTERNAL
+    shutil.copytree(folder, out, ignore=shutil.ignore_patterns(weights.name))
+    data = memoryview(weights.read_bytes())
+    model = memoryview((folder / "model.onnx").read_bytes())
+    _write(out / f"{weights.name}.stripped", data, holes(model, external=data))
 
 
 def _write(stripped: Path, data: memoryview, found: list[Hole]) -> None:

@@ -21,7 +21,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Sessions": ("InferenceSession", "SessionOptions", "RunOptions", "GraphOptimizationLevel", "ExecutionMode",
                  "ExecutionOrder", "NodeArg", "ModelMetadata"),
     "Values that stay where they are": ("OrtValue", "IOBinding"),
-    "Operators of your own": ("custom_op", "Op", "TensorType", "DType", "model_of"),
+    "Custom operators": ("custom_op", "Op", "TensorType", "DType", "model_of"),
     "The GPU": ("gpu",),
     "Functions": (),
 }  # fmt: skip

@@ -114,7 +114,7 @@ def spline(points: list[tuple[float, float]], steps: int = 6) -> Points:
     for a, b, c, d in zip(p, p[1:], p[2:], p[3:], strict=False):
         if np.array_equal(b, c):
             continue
-        # Beside a corner the neighbour is the corner itself: the spline leaves it straight.
+        # Next to a corner the neighbour is the corner itself: the spline leaves it straight.
         pieces.append(b + 0.5 * t * ((c - a) + t * ((2 * a - 5 * b + 4 * c - d) + t * (3 * b - a - 3 * c + d))))
     return np.concatenate([*pieces, p[-1:]])
 

@@ -4,7 +4,7 @@
  *
  *   bench.html?models=a,b&runs=30&engines=ours,peer&repeats=1&limit=300&budget=500&post=1
  *
- * reads models.json beside it, runs, keeps the result as `globalThis.benchResult` and POSTs it to /result when the
+ * reads models.json next to it, runs, stores the result as `globalThis.benchResult` and POSTs it to /result when the
  * address says `post=1`. `limit`: seconds that one step may take; `budget`: seconds after which no other model is begun.
  * Times in milliseconds, sizes in bytes.
  */
@@ -22,7 +22,7 @@ const limitMs = 1000 * Number(parameters.get('limit') ?? 300);
 const budgetMs = 1000 * Number(parameters.get('budget') ?? Infinity);
 const ROUND = 5;
 const WARM_UP = 2;
-/** Milliseconds of warming up at least: ours compiles kernels that are not needed for a first run behind it. */
+/** Milliseconds of warming up at least: pyruntime compiles its optimized kernels after a session's first run. */
 const WARM_UP_MS = 1000;
 const RTOL = 1e-3;
 const ATOL = 1e-3;

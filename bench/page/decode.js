@@ -20,7 +20,7 @@ import { loadFrame } from './frames.js';
 import { median, quantile } from './quantiles.js';
 
 /**
- * A text: milliseconds until the session is there, of the prompt, of the first token behind it, and of those from the fourth on
+ * A text: milliseconds until the session is ready, of the prompt, of the first token after it, and of those from the fourth on
  * (median, 95 %); the tokens.
  * @typedef {{create_ms: number, prompt_ms: number, next_ms: number, token_ms: number, p95_ms: number, ids: number[],
  *   equal: number | null}} Text
@@ -32,8 +32,8 @@ const parameters = new URL(location.href).searchParams;
 const number = (/** @type {string} */ name, /** @type {number} */ usual) => Number(parameters.get(name) ?? usual);
 const list = (/** @type {string} */ name, usual = '') => (parameters.get(name) ?? usual).split(',').filter(Boolean);
 
-/** Tokens behind the prompt that are not counted: they may still compile. */
-const SETTLING = 3;
+/** Tokens after the prompt that are not counted: they may still compile. */
+const WARM_UP = 3;
 
 /** The index of the largest of the last `vocabulary` logits. @param {Float32Array} logits @param {number} vocabulary */
 function largest(logits, vocabulary) {
@@ -103,7 +103,7 @@ async function measure(api, model) {
   const create_ms = performance.now() - began;
   const { ids, times } = await write(api, session, config.decoder, config.vocab_size).finally(() => session.release());
   const [prompt_ms, next_ms, ...rest] = times;
-  const counted = rest.slice(SETTLING - 1);
+  const counted = rest.slice(WARM_UP - 1);
   const equal = told?.prompt === number('prompt', 128) ? same(ids, told.ids) : null;
   return { create_ms, prompt_ms, next_ms, token_ms: median(counted), p95_ms: quantile(counted, 0.95), ids, equal };
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The engines behind one face: `start`, `create`, `run`, `counts`, `details`, `release`. Times are the caller's to take.
+ * The engines with one interface: `start`, `create`, `run`, `counts`, `details`, `release`. The caller takes times.
  *
  * @typedef {Record<string, {type: string, data: any, dims: number[]}>} Feeds
  * @typedef {Record<string, {data: any, dims: readonly number[]}>} Outputs

@@ -74,7 +74,7 @@ globalThis.bench = {
   async visit(url, specs) {
     const [engine] = await loading;
     await engine.start();
-    const inputs = makeInputs(specs); // some 50 ms for an image, which are nobody's
+    const inputs = makeInputs(specs); // some 50 ms for an image, which count for neither engine
     const [, create] = await clock(() => engine.create(url));
     const created = Date.now();
     engine.feed(inputs);

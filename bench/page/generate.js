@@ -7,7 +7,7 @@
  *     models    folders, comma separated; a name without a slash is /models/NAME/ (tiny)
  *     prompt    tokens of the prompt (100)
  *     tokens    to be written (400)
- *     runs      texts of each model; the first one compiles and makes room (2)
+ *     runs      texts of each model; the first one compiles and allocates (2)
  *     every     tokens of a stretch whose rate is told (100)
  *     options   JSON of more options of `generate`, for instance {"temperature":0.8,"topK":40,"seed":1}
  *     step      1: one token after the other, chosen in JavaScript, to compare with

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * How long behind its last byte a model that arrives at a given rate is ready; served by bench/serve.py:
+ * How long after its last byte a model that arrives at a given rate is ready; served by bench/serve.py:
  *
  *   ready.html?models=a,b&rate=200&engine=ours&visits=1&post=1&name=ready
  *
@@ -26,7 +26,7 @@ async function measure(path, inputs, { engine, rate, idle }) {
     }
     const visit = await bench.visit(new URL(`/paced/${rate}${path}`, location.href).href, inputs);
     const last = await (await fetch(`/sent${path}`)).json();
-    return { ...visit, created_behind_ms: visit.created - last, ran_behind_ms: visit.ran - last };
+    return { ...visit, created_after_ms: visit.created - last, ran_after_ms: visit.ran - last };
   } catch (error) {
     return { error: String(error) };
   } finally {
@@ -60,8 +60,8 @@ async function main() {
     }
     results.push({ model: model.name, ...how, visited, visits });
     const place = document.getElementById('log');
-    const times = visits.map(({ error, created_behind_ms, ran_behind_ms }) => (
-      error ?? `${created_behind_ms.toFixed(0)}, ${ran_behind_ms.toFixed(0)}`));
+    const times = visits.map(({ error, created_after_ms, ran_after_ms }) => (
+      error ?? `${created_after_ms.toFixed(0)}, ${ran_after_ms.toFixed(0)}`));
     if (place) place.textContent += `${model.name}: ${times.join('; ')}\n`;
   }
   if (parameters.get('post')) {

@@ -90,7 +90,7 @@ def test_canonical__header__stays() -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"(\x02\x00\x00\x00N", "too early"), (b"?", "unknown kind"), (b"NN", "behind"), (b"z", "too early")],
+    [(b"(\x02\x00\x00\x00N", "too early"), (b"?", "unknown kind"), (b"NN", "bytes after"), (b"z", "too early")],
 )
 def test_canonical__no_bytecode__is_refused(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -59,8 +59,8 @@ def soak(*, minutes: int) -> int:
     models = ["e2e/conformance/test_forms.py", "e2e/conformance/test_models.py"]
     rows.append(_pytest("residuals of own inputs, models (browser)", factor, models, browser))
     rows.append(_pytest("texts of 200 tokens (browser)", factor, ["e2e/text/test_writing_memory.py"], browser))
-    kept = ["e2e/plans/test_cached_plan_caches.py", "e2e/plans/test_cached_plan_texts.py"]
-    rows.append(_pytest("caches and long texts of kept plans (browser)", factor, kept, browser))
+    cached = ["e2e/plans/test_cached_plan_caches.py", "e2e/plans/test_cached_plan_texts.py"]
+    rows.append(_pytest("caches and long texts of cached plans (browser)", factor, cached, browser))
     files = [f"e2e/reliability/test_reliability{part}.py" for part in ("", "_models", "_memory", "_page")]
     for name, select in {
         "lost devices (browser)": "loss",

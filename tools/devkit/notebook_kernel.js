@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * `loadPyodide` for JupyterLite's kernel, a classic worker: Python from the memory snapshot beside this file, in which the
- * kernel's packages are imported; the plain way where there is none, or where it does not fit.
+ * `loadPyodide` for JupyterLite's kernel, a classic worker. It restores Python from the memory snapshot next to this file, in
+ * which the kernel's packages are imported. Without a snapshot, or if it does not fit, Pyodide starts as usual.
  */
 'use strict';
 

@@ -1,6 +1,6 @@
 """What the notebooks' kernel starts from: Pyodide, the wheels of requirements-notebook-kernel.txt, and this project's.
 
-JupyterLite's Pyodide kernel loads packages by the lock file beside Pyodide; the one made here names only what is there,
+JupyterLite's Pyodide kernel loads packages by the lock file next to Pyodide; the one made here names only what exists,
 so that the kernel starts, and `import pyruntime` loads the package, without any server but the site's own. Where the
 browser can, the kernel starts from a memory snapshot that has them all (notebook_kernel.js).
 """

@@ -122,7 +122,7 @@ def record_digest(data: bytes) -> str:
 
 
 def trim_lock(lock: Path, wheel: Path) -> None:
-    """Leave only NumPy in the lock file, under the name and hash of the wheel that is beside it."""
+    """Leave only NumPy in the lock file, under the name and hash of the wheel that is next to it."""
     content = json.loads(lock.read_text())
     entry = content["packages"]["numpy"]
     if entry["version"] != pins.NUMPY_VERSION or entry["depends"]:

@@ -33,7 +33,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves several folders, each below its URL prefix. The longest prefix that fits decides."""
 
     protocol_version = "HTTP/1.1"
-    # A short body goes at once behind its header, as other servers have it: else after 40 ms, by Nagle's algorithm.
+    # A short body is sent right after its header, as other servers do: by Nagle's algorithm it would wait for 40 ms.
     disable_nagle_algorithm = True
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 

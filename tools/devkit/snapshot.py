@@ -1,4 +1,4 @@
-"""The pictures of Python's memory that the sites start from, and the wheels with bytecode (see tools/snapshot)."""
+"""The memory snapshots that the sites start Python from, and the wheels with bytecode (see tools/snapshot)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SOURCES = (ROOT / "tools" / "snapshot", *SCRIPTS, ROOT / "models" / "digits.onnx
 def ensure_snapshot(
     python: Path, runtime: Path, wheels: Sequence[Path], kind: Literal["page", "kernel"] = "page"
 ) -> Path:
-    """A folder with `snapshot/` and the wheels; `kind` says who starts from it (tools/snapshot).
+    """Make a folder with `snapshot/` and the wheels; `kind` says who starts from it (tools/snapshot).
 
-    It takes a browser to make them. Where there is none, where it fails, and where PYRUNTIME_SNAPSHOT=0 wants a quick
-    build, the snapshot says that there is none and the wheels get no bytecode: the site starts Python from nothing.
-    PYRUNTIME_SNAPSHOT=quick spends little time on packing what is made; the same files are a tenth larger.
+    It takes a browser. Without one, when it fails, and with PYRUNTIME_SNAPSHOT=0, there is no snapshot and the wheels
+    get no bytecode: the site then starts Python as usual. PYRUNTIME_SNAPSHOT=quick compresses in a tenth of the time;
+    the files are a tenth larger.
     """
     folder = CACHE / "startup" / kind
     switch = os.environ.get(SWITCH)
-    wanted, quick = switch != "0", ["--quick"] if switch == "quick" else []
+    wanted, options = switch != "0", ["--fast"] if switch == "quick" else []
     stamp = folder / ".stamp"
-    value = fingerprint(str(wanted), *quick, (runtime / ".stamp").read_text(), *wheels, *SOURCES)
+    value = fingerprint(str(wanted), *options, (runtime / ".stamp").read_text(), *wheels, *SOURCES)
     if stamped(stamp, value):
         return folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -38,7 +38,7 @@ def ensure_snapshot(
         if wanted:
             browser = ensure_chromium(python)
             say(f"taking a snapshot of Python's memory, for the {kind}")
-            command = [python, "-m", "tools.snapshot", *quick, kind, runtime, folder, *wheels]
+            command = [python, "-m", "tools.snapshot", *options, kind, runtime, folder, *wheels]
             check(command, env={VARIABLE: str(browser)}, quiet=True)
             put_stamp(stamp, value)
             return folder

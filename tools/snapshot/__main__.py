@@ -1,6 +1,6 @@
 """Take a snapshot of Python's memory, packages imported, in headless Chromium, and compile what was imported.
 
-    python -m tools.snapshot [--quick] {page,kernel} PYODIDE OUT WHEEL ...
+    python -m tools.snapshot [--fast] {page,kernel} PYODIDE OUT WHEEL ...
 
 PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are what Python has. `page`: all
 of pyruntime is imported, and models of the usual kinds are planned; `kernel`: what a kernel of JupyterLite begins with.
@@ -39,8 +39,8 @@ LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
 LEFT_OUT = ("*.pyi", "*.pxd", "*.h", "*.c", "*.ini", "*/tests/*", "numpy/f2py/*", "*.typed")
 
 
-SMALL, QUICK = 9, 1
-"""Levels of gzip: of users' sites, and in a fifth of the time a sixth larger."""
+SMALL, FAST = 9, 1
+"""Levels of gzip: for users' sites; in a fifth of the time, a sixth larger."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
     listed, libraries = split_libraries(numpy)
     placed = {entry["path"].removeprefix(f"{SITE_PACKAGES}/") for entry in listed}
     kept = {name: data for name, data in numpy.items() if not any(fnmatchcase(name, p) for p in LEFT_OUT)}
-    # The import system looks for the files of the placed libraries; nobody reads them.
+    # The import system looks for the files of the placed libraries, whose content is not read.
     files = {name: b"" if name in placed else data for name, data in kept.items()}
     for wheel in wheels:
         files |= read_wheel(wheel)
@@ -135,13 +135,13 @@ def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Fi
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="pack in a tenth of the time, a tenth larger")
+    parser.add_argument("--fast", action="store_true", help="pack in a tenth of the time, a tenth larger")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("pyodide", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("wheels", type=Path, nargs="+")
     args = parser.parse_args()
-    make(KINDS[args.kind], args.pyodide, args.wheels, args.out, QUICK if args.quick else SMALL)
+    make(KINDS[args.kind], args.pyodide, args.wheels, args.out, FAST if args.fast else SMALL)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""In Pyodide, after what was to be imported: compile the files of /build/modules.txt that have no bytecode beside them.
+"""In Pyodide, after the imports: compile the files of /build/modules.txt that have no bytecode in their folders.
 
 /build/bytecode.zip has the .pyc files by their paths below site-packages. They are unchecked: the files of a wheel are
 unpacked with whatever dates, and source and bytecode always travel together.

@@ -1,9 +1,10 @@
 """Bytecode that depends on its source alone.
 
-What `marshal` writes of a code object also tells of the process that compiled it: a string is marked as interned if
-somebody has interned an equal one, an object as referenced (FLAG_REF) if anybody holds it. So the same source gives
-other bytes behind other imports. `canonical` writes the same objects anew: strings are interned if they could be names,
-as the compiler has it; equal objects are one, and marked where they come again; sets are in the order of their bytes.
+What `marshal` writes of a code object depends on the process that compiled it: a string is marked as interned if an
+equal one was interned before, an object as referenced (FLAG_REF) if there is another reference to it. So the same
+source gives other bytes after other imports. `canonical` writes the same objects again: strings are interned if they
+could be names, as the compiler does; equal objects are one, marked where they occur again; sets are in the order of
+their bytes.
 
 Source: Python/marshal.c of CPython, version 4 of the format.
 """
@@ -19,8 +20,8 @@ HEADER = 16  # of a .pyc: magic number, flags, hash or date and size of the sour
 FLAG_REF = 0x80
 NAME = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 SINGLETONS = frozenset(b"NTFS.")
-# Of a code object, as CPython has it from 3.11 to 3.13: numbers before and behind these objects.
-NUMBERS_BEFORE, OBJECTS, OBJECTS_BEHIND = 5, 8, 2
+# Of a code object, as CPython writes it from 3.11 to 3.13: numbers before these objects, and objects after a number.
+NUMBERS_BEFORE, OBJECTS, OBJECTS_AFTER = 5, 8, 2
 
 Node = tuple[int, bytes, tuple[int, ...]]
 """Kind, bytes of its own, and the places of its parts among the nodes."""
@@ -35,7 +36,7 @@ def canonical(compiled: bytes) -> bytes:
     reader = _Reader(compiled[HEADER:])
     root = reader.read()
     if reader.at != len(reader.data):
-        raise ValueError(f"{len(reader.data) - reader.at} bytes behind the bytecode's end")
+        raise ValueError(f"{len(reader.data) - reader.at} bytes after the bytecode's end")
     return compiled[:HEADER] + _Writer(reader.nodes, root).data
 
 
@@ -100,7 +101,7 @@ class _Reader:
             numbers = self.take(4 * NUMBERS_BEFORE)
             parts = tuple(self.read() for _ in range(OBJECTS))
             numbers += self.take(4)
-            return self.place(kind, numbers, (*parts, *(self.read() for _ in range(OBJECTS_BEHIND))))
+            return self.place(kind, numbers, (*parts, *(self.read() for _ in range(OBJECTS_AFTER))))
         raise ValueError(f"bytecode of an unknown kind, {kind!r}")
 
     def text(self, kind: str, content: bytes) -> int:

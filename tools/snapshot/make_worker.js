@@ -11,8 +11,8 @@ async function gzip(blob) {
   return new Response(blob.stream().pipeThrough(new CompressionStream('gzip'))).arrayBuffer();
 }
 
-/** Memory in which Python's libraries may take room before Python is restored, beyond what they took here. */
-const ROOM = 1 << 20;
+/** Bytes that Python's libraries may allocate before Python is restored, beyond what they allocated here. */
+const SPARE = 1 << 20;
 const WASM_PAGE = 1 << 16;
 /** Runs of zeros of this length are left out of the picture. */
 const HOLE = 1 << 14;
@@ -65,7 +65,7 @@ async function make() {
   let low = 0;
   const placed = await placeLibraries(indexURL, main, compiled, async ({ FS, API, _sbrk }) => {
     unpack(FS, bundle, API.sitePackages);
-    low = Math.ceil((_sbrk(0) + ROOM) / WASM_PAGE) * WASM_PAGE;
+    low = Math.ceil((_sbrk(0) + SPARE) / WASM_PAGE) * WASM_PAGE;
   });
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
   const pyodide = await loadPyodide({ indexURL, _makeSnapshot: true, stdout: () => {} });

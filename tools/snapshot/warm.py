@@ -14,7 +14,7 @@ import pyruntime.bridge.requests
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels.selection import candidates
 
-# They run programs of their own.
+# Importing them runs a program.
 LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__")
 
 files = [str(module.__file__) for name, module in sorted(sys.modules.items()) if name.startswith("pyruntime")]

@@ -1,4 +1,4 @@
-"""The network as ONNX, in the operators that published models of its kind have, and the files beside it."""
+"""The network as ONNX, in the operators that published models of its kind have, and the other files of its folder."""
 
 from __future__ import annotations
 

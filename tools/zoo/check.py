@@ -1,8 +1,8 @@
 """Check exported models natively: python -m tools.zoo.check [--source S] [NAME ...].
 
-For the inputs of the export and, where axes are open, for those of a second size: onnxruntime's CPU provider gives the
-reference; the NumPy interpreter is compared with it; plans are made for a GPU and proved by the verifier. What comes
-out is NAME.result.json and NAME.wanted.npz beside the model.
+For the inputs of the export and, with dynamic axes, for those of a second size: onnxruntime's CPU provider gives the
+reference; the NumPy interpreter is compared with it; plans are made for a GPU and checked by the verifier. It writes
+NAME.result.json and NAME.wanted.npz next to the model.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def host(array: np.ndarray[Any, Any]) -> HostTensor:
 
 
 def graph_of(model: bytes | Path) -> Graph:
-    """The graph of a model; external data is beside its file."""
+    """The graph of a model; external data is in its folder."""
     folder = model if isinstance(model, Path) else None
     return import_model(read_model(model), folder=folder).graph
 

@@ -14,7 +14,7 @@ RELATIVE = 2e-3
 sums are split in another order."""
 
 HALF = 2e-2
-"""The same of float16, which has 11 bits and is rounded behind every operator or some, as the runtime likes."""
+"""The same for float16, which has 11 bits and is rounded after every operator or after some, as the runtime decides."""
 
 
 def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str], part: float = RELATIVE) -> str:
@@ -47,7 +47,7 @@ def apart(
 ) -> tuple[str, float]:
     """How outputs of rounded values differ from the nearest of `wanted`, and by what part of what the rounding did.
 
-    Rounding to steps is discontinuous: sums in another order take other steps here and there, and layers behind amplify
+    Rounding to steps is discontinuous: sums in another order take other steps here and there, and later layers amplify
     that. So the distance (root mean square) to onnxruntime may be as large as onnxruntime's to the float32 model
     `plain`, and the own distance to that at most half as much again; or `part` of the largest value.
     """

@@ -64,7 +64,7 @@ class Definition:
 
     @property
     def path(self) -> Path:
-        """Of the model; inputs are beside it as .npz, what is known of it as .json."""
+        """The model's file; next to it are its inputs (.npz) and what is known of it (.json)."""
         return CACHE / self.source / f"{self.name}.onnx"
 
     def attempts(self) -> list[Attempt]:

