@@ -1,4 +1,4 @@
-"""Constants: initializers that stay where the model's bytes are until somebody asks."""
+"""Constants: initializers whose bytes are read from the model when they are needed."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ __all__ = ["HostTensor"]
 
 
 class HostTensor:
-    """A tensor the host has; each form is made from the other when somebody asks.
+    """A tensor in host memory, as raw_data or as an array; the other form is made when it is needed.
 
     Attributes:
         type: element type and shape.
-        raw: raw_data where it is there: bytes, or a source of them outside Python's memory (a JavaScript buffer).
+        raw: raw_data, where there is one: bytes, or a source of them outside Python's memory (a JavaScript buffer).
     """
 
     __slots__ = ("_array", "raw", "type")

@@ -1,8 +1,8 @@
-"""Types of values: what is known of a tensor, sequence, optional or map while a plan is made.
+"""Types of values: what is known of a tensor, sequence, optional or map during planning.
 
-The dimensions of a `TensorType` are ints, or `Dim`s where a plan leaves sizes open. It may also know its
-value, which for small integer tensors has Dims too; nothing is computed until somebody asks. Inside a container a
-tensor is known by its element type alone, because the tensors of a sequence differ in shape:
+The dimensions of a `TensorType` are ints, or `Dim`s where a plan has dynamic dimensions. It may also know its value,
+which for small integer tensors has Dims too and is computed when it is needed. Inside a container only the element type
+of a tensor is known, because the tensors of a sequence differ in shape:
 `SequenceType(DType.FLOAT)`, `MapType(DType.INT64, DType.FLOAT)`.
 """
 

@@ -1,7 +1,7 @@
-"""onnxruntime's own file format (.ort) as the records of an ONNX model.
+"""Read onnxruntime's own file format (.ort) into the records of an ONNX model.
 
-It is what onnxruntime saves after its passes: a graph of operators of ONNX and of onnxruntime, without functions.
-Kernels' names, edges and runtime optimisations, which onnxruntime has beside the graph, are not read.
+onnxruntime saves it after its passes: a graph of operators of ONNX and of onnxruntime, without functions. The names of
+kernels, edges and runtime optimisations that it saves with the graph are not read.
 Source: onnxruntime, core/flatbuffers/schema/ort.fbs and README.md (format versions 1 to 6).
 """
 

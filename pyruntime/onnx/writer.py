@@ -152,7 +152,7 @@ def _float(tag: int, value: float) -> bytes:
 
 
 def field(tag: int, content: bytes) -> bytes:
-    """A field of bytes, text or a message."""
+    """A length-delimited field: bytes, text or a message."""
     return _varint(tag << 3 | 2) + _varint(len(content)) + content
 
 

@@ -1,4 +1,4 @@
-"""Random single nodes of com.microsoft, and what they are held against: onnxruntime's CPU, or a reference of their own.
+"""Random single nodes of com.microsoft, compared with onnxruntime's CPU provider or with a reference in NumPy.
 
 `tests/contrib/families/` has a module for each family of operators; its `DRAWS` maps an operator's name to a function
 that draws a case from a random generator.

@@ -115,7 +115,7 @@ def decoder(
     rows: int = 0,
     windowed: bool = False,
 ) -> Decoder:
-    """input_ids, attention_mask int64 [B, ·] and the caches to logits [B, S, words] and the caches behind.
+    """input_ids, attention_mask int64 [B, ·] and the caches to logits [B, S, words] and the new caches.
 
     `local`: how many tokens each attention sees; `placed`: position_ids are an input; `interleaved`: which components
     the rotary embedding pairs; `rows`: of caches that do not grow; `windowed`: caches of attentions that are

@@ -56,7 +56,7 @@ class Writer:
         return self.op("Transpose", self.op("Reshape", y, self.constant([0, 0, HEADS, SIZE])), perm=[0, 2, 1, 3])
 
     def attention(self, q: str, k: str, v: str, bias: str) -> str:
-        """softmax(q kᵀ / √SIZE + bias) v, with heads behind each other, times a matrix."""
+        """softmax(q kᵀ / √SIZE + bias) v, with heads concatenated, times a matrix."""
         scores = self.op("MatMul", q, self.op("Transpose", k, perm=[0, 1, 3, 2]))
         scores = self.op("Add", self.op("Mul", scores, self.constant(SIZE**-0.5, np.float32)), bias)
         y = self.op("Transpose", self.op("MatMul", self.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])

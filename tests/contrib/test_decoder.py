@@ -18,7 +18,7 @@ STEPS = 8
 
 
 def _steps(session: Any, made: Decoder, prompts: list[list[int]]) -> tuple[list[Any], list[Any]]:
-    """Tokens and logits of greedy steps behind prompts, which are padded on the right."""
+    """Tokens and logits of greedy steps after prompts, which are padded on the right."""
     batch, longest = len(prompts), max(map(len, prompts))
     ids = np.array([p + [0] * (longest - len(p)) for p in prompts], np.int64)
     mask = np.array([[1] * len(p) + [0] * (longest - len(p)) for p in prompts], np.int64)

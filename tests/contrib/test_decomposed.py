@@ -92,7 +92,7 @@ def test_plan__optimised_bert_layer__fuses_as_the_plain_model_would() -> None:
     assert kernels == [*embedding, "matmul", "normalize", "matmul", "matmul", "normalize"]
 
 
-def test_plan__skip_norm_behind_no_product__is_one_dispatch() -> None:
+def test_plan__skip_norm_after_no_product__is_one_dispatch() -> None:
     x = np.zeros((2, 5), np.int32)
     nodes = [
         helper.make_node("Gather", ["table", "ids"], ["a"]),

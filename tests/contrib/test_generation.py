@@ -33,7 +33,7 @@ def theirs(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Any]:
 
 
 def compare(mine: list[Array], expected: list[Array], exact: bool) -> None:
-    """exact: all of the sequences; else what onnxruntime's one has no value behind, the end of its last sequence."""
+    """Compare sequences and scores; exact: whole sequences, else up to the end of onnxruntime's longest one."""
     ids, wanted = mine[0], expected[0]
     assert (ids.dtype, ids.shape) == (wanted.dtype, wanted.shape)
     made = ids.shape[-1] if exact else int(np.flatnonzero((ids != PAD).any(axis=0))[-1]) + 1

@@ -37,7 +37,7 @@ def decoder(changes: Changes, **attributes: Any) -> Case:
 
 
 def sparse(changes: Changes, **attributes: Any) -> Case:
-    """One layout of two blocks of 16, one token behind 20."""
+    """One layout of two blocks of 16, one token after 20."""
     row, cache = f32(2, 1, 32), f32(2, 2, 32, 16)
     inputs: list[Any] = [row, row, row, cache, cache, i32([0, 1, 3]), i32([0, 0, 1]), i32(21), i32(21, 21)]
     given = [changes.get(i, x) for i, x in enumerate(inputs)]
@@ -199,7 +199,7 @@ def test_mrotary_embedding__attributes_that_do_not_fit__invalid_graph(changed: d
 
 
 @pytest.mark.parametrize("place", [-1, 9])
-def test_mrotary_embedding__position_behind_the_caches__is_named(place: int) -> None:
+def test_mrotary_embedding__position_past_the_caches__is_named(place: int) -> None:
     table, positions = np.ones((9, 4), np.float32), np.zeros((3, 1, 2), np.int64)
     positions[1, 0, 1] = place
     x = np.ones((1, 1, 2, 8), np.float32)

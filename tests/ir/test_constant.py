@@ -1,4 +1,4 @@
-"""Constants, which stay where their bytes are until somebody asks."""
+"""Constants, whose bytes are read when they are needed."""
 
 from __future__ import annotations
 

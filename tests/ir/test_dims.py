@@ -1,4 +1,4 @@
-"""A Dim is an int to whoever computes with it, and says for which other sizes what it answered holds."""
+"""A Dim computes like an int, and records for which other sizes its answers hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotients of open sizes, against float32 arithmetic for every size there is."""
+"""Quotients of dynamic dimensions, against float32 arithmetic for every size."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_real__quotients_of_sizes__are_numbers_where_sizes_cancel() -> None:
 
 
 @pytest.mark.parametrize("to", [DType.STRING, DType.FLOAT16, DType.BOOL])
-def test_cast__to_types_that_hold_no_open_sizes__is_of_the_size_seen(to: DType) -> None:
+def test_cast__to_types_without_dims__is_of_the_size_seen(to: DType) -> None:
     sizes, h = size()
     given = np.array([h, 2], object)
     np.testing.assert_array_equal(cast(given, to), cast(np.array([77, 2], np.int64), to))

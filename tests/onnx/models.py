@@ -1,4 +1,4 @@
-"""Building models, importing them, running them beside onnxruntime, and checking a graph against its protobuf."""
+"""Building models, importing them, comparing them with onnxruntime, and checking a graph against its protobuf."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_directory__model_saved_by_onnx__equals_onnx_load(tmp_path: Path) -> Non
     onnx.save_model(
         model, str(tmp_path / "m.onnx"), save_as_external_data=True, location="data/w.bin", size_threshold=0
     )
-    external = ExternalDirectory.beside(tmp_path / "m.onnx")
+    external = ExternalDirectory.of(tmp_path / "m.onnx")
     graph = read_model(tmp_path / "m.onnx").graph
     assert graph is not None and all(t.is_external for t in graph.initializer)
     for record, array in zip(graph.initializer, arrays, strict=True):
@@ -98,14 +98,14 @@ def test_files__not_given__names_the_file_and_what_was_given() -> None:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Path:
-    """A model's directory with weights, and a secret beside it."""
-    directory = tmp_path / "house"
+def model_folder(tmp_path: Path) -> Path:
+    """A model's directory with weights, and a secret next to it."""
+    directory = tmp_path / "model"
     (directory / "sub").mkdir(parents=True)
     (directory / "w.bin").write_bytes(VALUES.tobytes())
     (tmp_path / "secret").write_bytes(VALUES.tobytes())
-    (tmp_path / "house-of-others").mkdir()
-    (tmp_path / "house-of-others" / "w.bin").write_bytes(VALUES.tobytes())
+    (tmp_path / "model-of-others").mkdir()
+    (tmp_path / "model-of-others" / "w.bin").write_bytes(VALUES.tobytes())
     return directory
 
 
@@ -116,7 +116,7 @@ def house(tmp_path: Path) -> Path:
         "sub/../../secret",
         "sub/../w.bin",
         "..",
-        "{house}/w.bin",
+        "{model_folder}/w.bin",
         "/etc/passwd",
         "file:///etc/passwd",
         "http://example.org/w.bin",
@@ -125,49 +125,49 @@ def house(tmp_path: Path) -> Path:
         "..\\secret",
         "sub\\..\\..\\secret",
         "w.bin\0",
-        "../house-of-others/w.bin",
+        "../model-of-others/w.bin",
     ],
 )
-def test_directory__way_out__is_refused(house: Path, location: str) -> None:
+def test_directory__way_out__is_refused(model_folder: Path, location: str) -> None:
     with pytest.raises(Fail, match="only a relative path inside"):
-        tensor(location=location.format(house=house)).to_numpy(ExternalDirectory(house))
+        tensor(location=location.format(model_folder=model_folder)).to_numpy(ExternalDirectory(model_folder))
 
 
 @pytest.mark.parametrize("location", ["missing.bin", "sub/missing.bin", "w.bin/x", "sub", ".", "x" * 5000])
-def test_directory__nothing_to_read__is_an_error_of_ours(house: Path, location: str) -> None:
+def test_directory__nothing_to_read__is_an_error_of_ours(model_folder: Path, location: str) -> None:
     with pytest.raises(OrtError):
-        tensor(location=location).to_numpy(ExternalDirectory(house))
+        tensor(location=location).to_numpy(ExternalDirectory(model_folder))
 
 
-@pytest.mark.parametrize("target", ["../secret", "../house-of-others/w.bin"])
-def test_directory__symbolic_link_out__is_refused(house: Path, target: str) -> None:
-    (house / "link.bin").symlink_to(target)
+@pytest.mark.parametrize("target", ["../secret", "../model-of-others/w.bin"])
+def test_directory__symbolic_link_out__is_refused(model_folder: Path, target: str) -> None:
+    (model_folder / "link.bin").symlink_to(target)
     with pytest.raises(Fail, match="a link that leaves"):
-        tensor(location="link.bin").to_numpy(ExternalDirectory(house))
+        tensor(location="link.bin").to_numpy(ExternalDirectory(model_folder))
 
 
-def test_directory__symbolic_link_to_a_directory_outside__is_refused(house: Path) -> None:
-    (house / "out").symlink_to("../house-of-others")
+def test_directory__symbolic_link_to_a_directory_outside__is_refused(model_folder: Path) -> None:
+    (model_folder / "out").symlink_to("../model-of-others")
     with pytest.raises(Fail, match="a link that leaves"):
-        tensor(location="out/w.bin").to_numpy(ExternalDirectory(house))
+        tensor(location="out/w.bin").to_numpy(ExternalDirectory(model_folder))
 
 
-def test_directory__hard_link__is_refused(house: Path) -> None:
-    os.link(house.parent / "secret", house / "hard.bin")
+def test_directory__hard_link__is_refused(model_folder: Path) -> None:
+    os.link(model_folder.parent / "secret", model_folder / "hard.bin")
     with pytest.raises(Fail, match="hard link"):
-        tensor(location="hard.bin").to_numpy(ExternalDirectory(house))
+        tensor(location="hard.bin").to_numpy(ExternalDirectory(model_folder))
 
 
-def test_directory__pipe__is_refused_without_waiting(house: Path) -> None:
-    os.mkfifo(house / "pipe")
+def test_directory__pipe__is_refused_without_waiting(model_folder: Path) -> None:
+    os.mkfifo(model_folder / "pipe")
     with pytest.raises(Fail, match="not a regular file"):
-        tensor(location="pipe").to_numpy(ExternalDirectory(house))
+        tensor(location="pipe").to_numpy(ExternalDirectory(model_folder))
 
 
-def test_directory__links_within_it__are_followed(house: Path, tmp_path: Path) -> None:
-    (house / "link.bin").symlink_to("w.bin")
-    np.testing.assert_array_equal(tensor(location="link.bin").to_numpy(ExternalDirectory(house)), VALUES)
-    (tmp_path / "alias").symlink_to(house)
+def test_directory__links_within_it__are_followed(model_folder: Path, tmp_path: Path) -> None:
+    (model_folder / "link.bin").symlink_to("w.bin")
+    np.testing.assert_array_equal(tensor(location="link.bin").to_numpy(ExternalDirectory(model_folder)), VALUES)
+    (tmp_path / "alias").symlink_to(model_folder)
     np.testing.assert_array_equal(tensor(location="w.bin").to_numpy(ExternalDirectory(tmp_path / "alias")), VALUES)
 
 
@@ -180,7 +180,7 @@ def test_directory__model_and_weights_both_links_into_a_store__are_followed(tmp_
     (blobs / "b2").write_bytes(VALUES.tobytes())
     (snapshot / "model.onnx").symlink_to("../../blobs/a1")
     (snapshot / "model.onnx_data").symlink_to("../../blobs/b2")
-    external = ExternalDirectory.beside(snapshot / "model.onnx")
+    external = ExternalDirectory.of(snapshot / "model.onnx")
     np.testing.assert_array_equal(tensor(location="model.onnx_data").to_numpy(external), VALUES)
     with pytest.raises(Fail, match="a link that leaves"):
         tensor(location="model.onnx_data").to_numpy(ExternalDirectory(snapshot))

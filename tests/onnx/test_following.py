@@ -23,7 +23,7 @@ from tests.onnx.test_hostile import everything
 
 
 def followed(source: Following) -> ModelRecord:
-    """What is read of a source that gives no more than somebody waits for."""
+    """Read a model from a source that gives no more bytes than were awaited."""
     reading = reading_model(source)
     while True:
         try:
@@ -78,7 +78,7 @@ def test_reading_model__no_model__is_told_by_its_beginning() -> None:
 
 
 def test_reading_model__weights_between__little_is_left_when_all_has_come() -> None:
-    """Forty nodes in front of 40 weights of 100 kB: behind the last byte the last weight alone is read."""
+    """Forty nodes before 40 weights of 100 kB: after the last byte only the last weight is read."""
     nodes = [
         helper.make_node("MatMul", [f"v{i}", f"w{i}"], [f"v{i + 1}"], name=f"/layer.{i}/MatMul") for i in range(40)
     ]

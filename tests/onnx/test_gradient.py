@@ -129,7 +129,7 @@ def test_gradient__fed_other_tensors__is_taken_there() -> None:
     np.testing.assert_allclose(found["d"], 2 * (A + 1) * (B + 2))
 
 
-def test_gradient__of_an_intermediate_tensor__does_not_go_behind_it() -> None:
+def test_gradient__of_an_intermediate_tensor__stops_at_it() -> None:
     inputs = {"a": A}
     node = f'd = {TRAINING}.Gradient<xs=["t"], y="y">(t)'
     found = evaluate(model("t = Exp(a) y = Mul(t, t)", inputs, node, ["d"]), inputs)

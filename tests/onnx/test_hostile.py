@@ -275,7 +275,7 @@ def test_other_files__say_what_they_are(data: bytes, what: str) -> None:
         read_model(data)
 
 
-def test_limit__of_bytes__says_the_limit_and_the_size() -> None:
+def test_limit__nbytes__says_the_limit_and_the_size() -> None:
     data = everything()
     with pytest.raises(Fail, match=f"{len(data)} bytes, the limit is 100"):
         read_model(data, Limits(nbytes=100))

@@ -46,7 +46,7 @@ def test_holds__window_at_10__has_as_much_as_is_asked_for_or_a_whole_header(
 
 
 class CutOff(ByteSource):
-    """A file whose first window ends anywhere, behind which others are asked for."""
+    """A file whose first window ends anywhere; later windows are counted."""
 
     def __init__(self, data: bytes, cut: int) -> None:
         super().__init__(len(data))

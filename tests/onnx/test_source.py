@@ -113,8 +113,8 @@ def test_read_model__skeleton_alone__fetches_every_byte_about_once() -> None:
     assert source.fetched < 1.1 * len(data) and source.calls < 20
 
 
-def test_read_model__long_notes_behind_every_node__takes_few_fetches() -> None:
-    """torch.onnx's exporter writes each node's stack trace into its metadata_props, which nobody reads."""
+def test_read_model__long_notes_after_every_node__takes_few_fetches() -> None:
+    """torch.onnx's exporter writes each node's stack trace into its metadata_props, which is not read."""
     nodes = []
     for i in range(2000):
         node = helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"])

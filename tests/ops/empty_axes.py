@@ -40,7 +40,7 @@ class Emptied:
 
     @property
     def has_scratch(self) -> bool:
-        """True where dispatches use memory of their own."""
+        """True where dispatches use scratch memory."""
         return any(o.role is Role.SCRATCH for d in self.dispatches for o in d.operands)
 
 

@@ -29,7 +29,7 @@ F, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def encoder(layers: int, width: int, heads: int, vocabulary: int = 50, seed: int = 0) -> onnx.ModelProto:
-    """A sentence encoder as MiniLM: ids [batch, sequence] to hidden states; layer norm behind every residual."""
+    """A sentence encoder as MiniLM: ids [batch, sequence] to hidden states; layer norm after every residual."""
     w = Writer(seed)
     x = w.add("Gather", w.weight(vocabulary, width, scale=1.0), "ids", axis=0)
 

@@ -111,6 +111,6 @@ def test_residual_net__in_qdq__bytes_from_end_to_end(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["16 bits", "16 bits, signed"])
 def test_residual_net__of_16_bits__quantises_where_it_computes(kind: str) -> None:
     _, plan = net(kind)
-    # As of bytes, but for two of floats that are made for who reads them, and a convolution that is split.
+    # As with 8 bits, but for two float tensors, which their consumers need, and a split convolution.
     assert len(plan.kernels) <= 14, plan.kernels
-    assert sum(k.startswith("quantize") for k in plan.kernels) == 1  # behind the mean
+    assert sum(k.startswith("quantize") for k in plan.kernels) == 1  # after the mean

@@ -1,4 +1,4 @@
-"""Quantised weights behind DequantizeLinear: results as onnxruntime's, and no float copy of them."""
+"""Quantised weights of DequantizeLinear: results as onnxruntime's, and no float copy of the weights."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Labelled(NullDevice):
     ("kind", "axis", "block", "bits"),
     [(TensorProto.INT4, 0, 32, 4), (TensorProto.UINT4, 1, 0, 4), (TensorProto.INT8, 1, 0, 8)],
 )
-def test_weights__behind_dequantize_linear__are_held_packed(kind: int, axis: int, block: int, bits: int) -> None:
+def test_weights__of_dequantize_linear__are_held_packed(kind: int, axis: int, block: int, bits: int) -> None:
     """The session's bytes on the device: packed weights and their scales, over several plans."""
     rng = np.random.default_rng(0)
     weights, back = dequantized(rng, kind, (512, 1024), axis, block, False)

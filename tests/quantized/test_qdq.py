@@ -1,5 +1,7 @@
-"""Random chains of quantised operators against onnxruntime: within one quantisation step, since it rounds in kernels of
-its own; and operators of onnxruntime's that are products of bytes."""
+"""Random chains of quantised operators, and integer products of com.microsoft, against onnxruntime.
+
+Results may differ by one quantisation step, because onnxruntime rounds in other places.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A `Dim` stands in a shape where an int stood. Arithmetic keeps both sides: `2 * s + 1` is a Dim whose value is that of
 the sizes seen (the hint) and whose expression holds for others. A comparison that the ranges of the sizes do not decide
 answers by the hint and is remembered as a guard: what was planned holds for other sizes while every guard answers the
-same. Whoever asks for a number (`int()`, `range()`, a hash) gets the hint, and the plan holds for that number alone: it
-is specialised. So code that was written for ints is right with Dims, and as general as what it asks.
+same. Code that needs a number (`int()`, `range()`, a hash) gets the hint, and the plan is specialised for that number.
+So code that was written for ints is right with Dims, and as general as what it asks.
 
 Expressions are polynomials (`polynomials`); the sizes in them, their ranges and the guards are a plan's `Sizes`
 (`sizes`).

@@ -1,8 +1,8 @@
-"""Quotients of sizes in shape arithmetic that goes by float: n / d exactly, so that ceil(h / 2) stays open.
+"""Exact quotients n / d of dynamic dimensions in shape arithmetic of floats, so that ceil(h / 2) stays symbolic.
 
 Exporters write floor(h * 0.5) and ceil(h / 2) of a size h as Cast, Mul or Div, Floor or Ceil, Cast. A `Real` is what
-such float tensors hold for an open size. It says what float32 would say, or asks for the number seen, on which the plan
-then relies. Products and sums are exact where denominators are powers of two and numbers are below 2^24. Any other
+such float tensors hold for a dynamic dimension h. It gives what float32 would give, or specialises the plan for the
+hint of h. Products and sums are exact where denominators are powers of two and numbers are below 2^24. Any other
 quotient is only rounded to a whole number, which its one rounding to float32 does not change.
 """
 
@@ -35,7 +35,7 @@ def real_of(size: Any) -> Any:
 
 
 def _made(over: Any, under: int) -> Any:
-    """over / under; a float where it is no open size, or one that float32 does not hold."""
+    """over / under; a float where `over` is a number, or a dimension that float32 does not hold."""
     if is_dim(over) and max(abs(lower(over)), abs(upper(over))) < EXACT:
         return Real(over, under)
     return float(over) / under

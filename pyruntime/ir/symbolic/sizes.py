@@ -42,7 +42,7 @@ class Guard:
 
     Attributes:
         by: the node that was looked at, for reports.
-        number: true where somebody asked for the number itself.
+        number: true where code needed the number itself.
     """
 
     terms: Terms

@@ -1,7 +1,7 @@
 """Tensor data in other files, resolved only through what the caller gave.
 
 A model names such a file by a relative path. `ExternalFiles` looks it up among bytes the user handed over;
-`ExternalDirectory`, where there is a file system, opens it beside the model and refuses every way out: absolute
+`ExternalDirectory`, where there is a file system, opens it in the model's directory and refuses every way out: absolute
 paths, `..`, URLs, symbolic links that leave the directory, hard links. `relative_address` says where a file is if the
 model came from a URL; `extents.py` says which files a model needs.
 Source: ONNX External Data; CVE-2022-25882, CVE-2024-27318, CVE-2024-5187, CVE-2025-51480.
@@ -62,7 +62,7 @@ class ExternalFiles:
 
 
 class ExternalDirectory:
-    """Files beside a model: in `directory`, or, where `model` is a symbolic link, beside what it points to."""
+    """Files in a model's `directory`, or, where `model` is a symbolic link, in the directory of its target."""
 
     def __init__(self, directory: str | os.PathLike[str], model: str | os.PathLike[str] | None = None) -> None:
         self._directory = os.path.realpath(directory)
@@ -72,8 +72,8 @@ class ExternalDirectory:
         self._open: dict[str, ByteSource] = {}
 
     @staticmethod
-    def beside(path: str | os.PathLike[str]) -> ExternalDirectory:
-        """The directory `path`, or the files beside the model `path`."""
+    def of(path: str | os.PathLike[str]) -> ExternalDirectory:
+        """The directory `path`, or the directory of the model `path`."""
         if os.path.isdir(path):
             return ExternalDirectory(path)
         return ExternalDirectory(os.path.dirname(os.path.abspath(path)), path)
@@ -120,13 +120,13 @@ def _refuse_escape(location: str) -> None:
 
 
 def count_of(entries: Mapping[str, str], key: str, default: int, label: str) -> int:
-    """The number of bytes that `entries` give for `key`. Raises Fail where it is none."""
+    """The byte count that `entries` give for `key`. Raises Fail where it is none."""
     text = entries.get(key, "").strip()
     if not text:
         return default
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise Fail(
-            f"{label}: the {key} of its external data is {text[:40]!r}, not a number of bytes; export the model again"
+            f"{label}: the {key} of its external data is {text[:40]!r}, not a byte count; export the model again"
         )
     return int(text)
 

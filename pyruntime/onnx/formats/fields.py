@@ -50,10 +50,10 @@ class Field(NamedTuple):
 
 
 class Message:
-    """What the parser must know of a message.
+    """The description of a protobuf message that drives the parser.
 
-    `record` is called with the values of `attributes` in the order their fields are declared, behind the source
-    where `sourced`; repeated fields are tuples.
+    `record` is called with the source, where `sourced`, and the values of `attributes` in the order that their fields
+    are declared in; repeated fields are tuples.
     """
 
     def __init__(self, name: str, record: Callable[..., Any], *, sourced: bool = False) -> None:

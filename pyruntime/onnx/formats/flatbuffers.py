@@ -1,8 +1,8 @@
-"""FlatBuffers: bytes to records, driven by descriptions of tables.
+"""Parse FlatBuffers into records, driven by descriptions of tables.
 
-A table begins with the signed distance back to its vtable. That has, behind its own size and the table's, one number
-for each field: how far behind the table's begin the field is, 0 where it is absent. Numbers are there themselves;
-strings, vectors and tables are at an unsigned distance from there. A vector begins with the count of its elements.
+A table begins with the signed distance back to its vtable. The vtable has its own size, the table's, and one number for
+each field: the field's offset from the start of the table, 0 where it is absent. A number is stored at that offset; a
+string, vector or table at an unsigned distance from it. A vector begins with the count of its elements.
 
 Every position is checked against the file; nesting, the number of tables and names, and bytes that are taken out of the
 file are limited. Vectors of numbers and strings that several tables share are read once.
@@ -44,7 +44,7 @@ INT8, UINT8, INT32, INT64, FLOAT = "<b", "<B", "<i", "<q", "<f"
 TEXT, BYTES = "text", "bytes"
 """Strings, decoded and as they are."""
 SPAN = "span"
-"""A vector of bytes that stays in the file: its offset and length."""
+"""A byte vector that is not read: its offset and length in the file."""
 _NUMBERS = {form: struct.Struct(form) for form in (INT8, UINT8, "<H", INT32, "<I", INT64, FLOAT)}
 _PAGE = 1 << 15
 _BLOCK = 1 << 16
@@ -61,7 +61,7 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of several tables, by the number that the field in front of it has; 0 is none."""
+    """One of several tables, chosen by the number in the preceding field; 0 is none."""
 
     of: Mapping[int, Table]
 
@@ -75,11 +75,11 @@ class Later:
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """How a table becomes a record.
+    """The description of a table, and the record that it becomes.
 
     Attributes:
         name: in error messages.
-        record: takes the fields' values in the order of `fields`; with `sourced`, the source in front of them.
+        record: takes the fields' values in the order of `fields`; with `sourced`, the source before them.
         fields: the number of each field that is read, what is there, and its value where it is absent.
     """
 
@@ -135,7 +135,7 @@ class FlatReader:
         return table.record(self._source, *values) if table.sourced else table.record(*values)
 
     def _vtable(self, at: int, table: Table) -> Sequence[int]:
-        """How far behind its table's begin each field is; 0: absent. Many tables share one."""
+        """The offset of each field from the start of its table; 0: absent. Many tables share one vtable."""
         if (at, "vtable") not in self._seen:
             count = max(int(self._number("<H", at, table)) // 2 - 2, 0)
             data, start = self._bytes(at + 4, 2 * count, table)

@@ -71,7 +71,7 @@ class Limits:
 
 
 class Run(NamedTuple):
-    """Part of a repeated field left in the file: payloads back to back (`packed`), or each behind its tag."""
+    """Part of a repeated field left in the file: payloads back to back (`packed`), or each after its tag."""
 
     field: int
     offset: int
@@ -284,7 +284,7 @@ class Parser:
             return pos
         tag = buffer[start]
         if tag > 0x7F:
-            raise Malformed("tensor data behind a tag of more than one byte")
+            raise Malformed("tensor data after a tag of more than one byte")
         pos = start
         try:
             while pos < end and buffer[pos] == tag:
@@ -362,7 +362,7 @@ class Parser:
 
 
 def at_once(reading: Reading[T]) -> T:
-    """What is read where nobody waits for bytes."""
+    """Run `reading` to its end and return its result, for sources that never wait for bytes."""
     while True:
         try:
             next(reading)

@@ -93,7 +93,7 @@ def _narrow(many: array[int]) -> Array:
 
 
 def taken(action: int, many: Any, buffer: Buffer, start: int, end: int) -> int:
-    """Add the elements of one field that lie back to back from `start`, each behind its tag, to `many`.
+    """Add the elements of one field that lie back to back from `start`, each after its tag, to `many`.
 
     Returns where the last one that was taken ends: at most the first that another field follows, or that is cut off.
     """

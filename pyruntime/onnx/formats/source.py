@@ -1,6 +1,6 @@
-"""Random access to a model's bytes, wherever they are.
+"""Random access to the bytes of a model, in memory, in files or still arriving.
 
-A reader asks for windows, a consumer of weights for ranges; nobody needs the whole file. A source whose bytes lie
+A reader requests windows, a consumer of weights ranges; no consumer needs the whole file. A source whose bytes lie
 outside this process's memory (a JavaScript ArrayBuffer, a file) implements `fetch` alone and inherits a cache of one
 window that grows while reading goes forward in small steps and shrinks after a jump: the skeleton of a model whose
 weights are raw_data costs a fraction of a percent of its bytes, and few fetches where what is passed over is small.
@@ -105,8 +105,8 @@ class ArrivingSource(ByteSource):
     Attributes:
         in_order: a reader may follow it: bytes are in memory from the first on, as far as `there_now` says, and
             nothing is read ahead of those.
-        looked_at: begin and end, ascending and apart, of what may be read while a model is planned; empty where nobody
-            knows, and once it was asked for.
+        looked_at: begin and end, ascending and disjoint, of what planning may read; empty where that is unknown, and
+            once it was requested.
     """
 
     in_order = False
@@ -129,9 +129,9 @@ class ArrivingSource(ByteSource):
 
 
 class Awaited(BaseException):
-    """Somebody who cannot wait has read bytes that have not come: wait for them, and do it again.
+    """Raised where code that cannot wait reads bytes that have not arrived: wait for `end`, then repeat the work.
 
-    No Exception, so that nobody on the way takes it for a failure of what was tried.
+    Not an Exception, so that no handler on the way takes it for a failure.
     """
 
     def __init__(self, source: ArrivingSource, end: int) -> None:
@@ -200,7 +200,7 @@ class FileSource(ByteSource):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`length` bytes at `offset` of a source; reading is left to whoever needs the bytes."""
+    """`length` bytes at `offset` of a source, which `read` reads."""
 
     source: ByteSource
     offset: int

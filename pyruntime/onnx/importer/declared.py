@@ -25,7 +25,7 @@ __all__ = ["Constants", "declared_type", "value_info"]
 
 
 class _Decoded(ByteSource):
-    """raw_data that is made when somebody asks, and kept."""
+    """raw_data that the first read decodes."""
 
     def __init__(self, nbytes: int, decode: Callable[[], Buffer]) -> None:
         super().__init__(nbytes)

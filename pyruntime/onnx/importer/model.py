@@ -74,7 +74,7 @@ def import_model(
     if model.graph is None:
         raise InvalidProtobuf("the file has no graph, so it is not an ONNX model; check that it is the right file")
     ir_version, opsets = _checked_versions(model)
-    directory = None if folder is None else ExternalDirectory.beside(folder)
+    directory = None if folder is None else ExternalDirectory.of(folder)
     external = ExternalFiles(files or {}, directory) if files or directory else None
     builder = GraphBuilder(
         model.functions,

@@ -36,7 +36,7 @@ class Target:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def define(self, wanted: str) -> str:
-        """`wanted`, or with a number behind it where that is taken here or around."""
+        """`wanted`, or `wanted` with a number appended where this graph or one around it has the name."""
         name = wanted
         while self._taken(name):
             number = self._numbers[wanted] = self._numbers.get(wanted, 1) + 1

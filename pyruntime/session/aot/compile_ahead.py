@@ -93,7 +93,7 @@ def compile_model(
 
 def _files_beside(record: ModelRecord, path: str | os.PathLike[str]) -> dict[str, ByteSource]:
     """The files that a model keeps weights in, by the names it gives them; what is missing is told with its tensor."""
-    folder, found = ExternalDirectory.beside(path), dict[str, ByteSource]()
+    folder, found = ExternalDirectory.of(path), dict[str, ByteSource]()
     for name in sorted(extents(record)):
         with suppress(OrtError):
             found[name] = folder.resolve(name)

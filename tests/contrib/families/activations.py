@@ -44,7 +44,7 @@ def draw_fast_gelu(rng: np.random.Generator) -> Case:
     return Case("FastGelu", [x, bias][: 1 + (bias is not None)], reference=reference if dtype == BFLOAT16 else None)
 
 
-def draw_quick_gelu(rng: np.random.Generator) -> Case:
+def draw_sigmoid_gelu(rng: np.random.Generator) -> Case:
     dtype = pick(rng, F32, F16, BFLOAT16)
     alpha = float(pick(rng, 1.702, 1.0, 0.5, 3.0))
     x = floats(rng, shape_of(rng, 0, 4), dtype, 3)
@@ -114,7 +114,7 @@ DRAWS: dict[str, Draw] = {
     "Gelu": draw_gelu,
     "BiasGelu": draw_bias_gelu,
     "FastGelu": draw_fast_gelu,
-    "QuickGelu": draw_quick_gelu,
+    "QuickGelu": draw_sigmoid_gelu,
     "BiasSplitGelu": draw_bias_split_gelu,
     "ScaledSiLU": draw_scaled_silu,
     "BiasAdd": draw_bias_add,

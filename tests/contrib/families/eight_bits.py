@@ -336,7 +336,7 @@ def draw_embedding(rng: np.random.Generator) -> Case:
     scales = [np.array(rng.uniform(0.01, 0.1), np.float32) if there else None for there in present]
     zeros = [whole(rng, dtype) if there else None for there in present]
     mask = None
-    if rng.random() < 0.5:  # ones in front, zeros behind
+    if rng.random() < 0.5:  # ones, then zeros
         mask = (np.arange(length) < rng.integers(1, length + 1, (batch, 1))).astype(np.int32)
     inputs = [ids, kinds, *tables, mask, *scales, *zeros]
     return Case("QEmbedLayerNormalization", inputs, 2, {"epsilon": one(rng, 1e-12, 1e-5, 0.1)}, tolerance=(1e-4, 1e-4))

@@ -33,7 +33,7 @@ def _lengths(rng: np.random.Generator, batch: int, queries: int, past: int) -> t
 
 
 def _defined(ends: Array, queries: int, first_prompt: bool) -> Callable[[int, Array], Array]:
-    """Rows of queries and keys that there are: those behind a shorter prompt, and spare rows of caches, are not."""
+    """Select the defined rows of outputs: not those past the end of a shorter prompt, nor unused rows of caches."""
 
     def of(number: int, x: Array) -> Array:
         rows = [min(queries, int(e)) if first_prompt else queries for e in ends]

@@ -53,7 +53,7 @@ def draw(rng: np.random.Generator) -> Case:
     if rng.random() < 0.3:
         attributes["mask_filter_value"] = float(rng.choice([-2.0, -1e4, -3.4e38]))
     if rng.random() < 0.3 and new <= queries:
-        # The CPU provider lets the last query see all keys, also those behind it.
+        # The CPU provider lets the last query see all keys, also later ones.
         attributes["unidirectional"] = 1
     query, k_width, v_width = _numbers(rng, batch, queries, heads * size), heads * size, heads * v_size
     key: Array = _numbers(rng, batch, new, k_width)

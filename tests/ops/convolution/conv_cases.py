@@ -128,13 +128,13 @@ def deform_cases(count: int, rank: int, seed: int = 0) -> Iterator[Case]:
             (i + pads[a] + pads[a + rank] - (k - 1) * d - 1) // s + 1
             for a, (i, k, d, s) in enumerate(zip(spatial, kernel, dilations, strides, strict=True))
         ]
-        images, taps = r.choice((1, 2)), int(np.prod(kernel))
+        images, positions = r.choice((1, 2)), int(np.prod(kernel))
         inputs: list[Array | None] = [
             _floats(rng, images, channels * group, *spatial),
             _floats(rng, maps * group, channels, *kernel),
-            2 * _floats(rng, images, offset_group * taps * rank, *output),
+            2 * _floats(rng, images, offset_group * positions * rank, *output),
             _floats(rng, maps * group) if r.random() < 0.5 else None,
-            rng.random((images, offset_group * taps, *output)).astype(np.float32) if r.random() < 0.5 else None,
+            rng.random((images, offset_group * positions, *output)).astype(np.float32) if r.random() < 0.5 else None,
         ]
         while inputs[-1] is None:
             inputs.pop()

@@ -57,7 +57,7 @@ def test_scatter__index_out_of_range__names_index_and_bound() -> None:
 @pytest.mark.parametrize(
     ("indices", "updates"),
     [((2, 4), (2, 4)), ((1,), (1,)), ((2, 2), (2, 1))],
-    ids=["too long beside the axis", "another rank", "updates of another shape"],
+    ids=["too long along another axis", "another rank", "updates of another shape"],
 )
 def test_scatter_elements__shapes_that_do_not_fit__invalid_graph(
     indices: tuple[int, ...], updates: tuple[int, ...]

@@ -69,7 +69,7 @@ def test_recurrent__malformed__invalid_graph(op: RNN, shapes: tuple[tuple[int, .
 
 
 @pytest.mark.parametrize("case", ROUNDED)
-def test_dynamic_quantize_lstm__input_and_state_of_bytes__as_onnxruntime_on_one_thread(case: str) -> None:
+def test_dynamic_quantize_lstm__quantised_input_and_state__as_onnxruntime_on_one_thread(case: str) -> None:
     inputs, attributes = rounded_inputs(*ROUNDED[case])
     microsoft = {"domain": "com.microsoft", **attributes}
     check_against_ort("DynamicQuantizeLSTM", inputs, opset=14, outputs=3, tolerance=(0, 2e-5), **microsoft)
