@@ -63,7 +63,7 @@ def compare_resizes(model: bytes, ways: list[dict[str, Any]], python: BrowserPyt
     fed = [x(1, 2, h, w) for h, w in ((24, 19), (33, 40), (19, 64), (57, 30))]
     found, told, plans = python(RUN, model=model, fed=fed, gpu=False)
     assert not told["fixed"] and any(plans), told
-    closed = RUN.replace('"software" if gpu else ""', '"open_sizes"')
+    closed = RUN.replace('"software" if gpu else ""', '"dynamic_dimensions"')
     wanted, _, plans = python(closed, model=model, fed=fed, gpu=False)
     assert not any(plans)
     for number, (run, expected) in enumerate(zip(found, wanted, strict=True)):

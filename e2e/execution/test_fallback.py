@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import Page
 
 from e2e.harness.python import BrowserPython
-from pyruntime.kernels.ir.fallback import without_quick
+from pyruntime.kernels.ir.fallback import without_fallback
 
 PLAYING = """async ({ bodies, early }) => {
     const { play } = await import('/web/gpu/player.js');
     const { record } = await import('/web/gpu/recording.js');
-    const { compileQuickly, settled } = await import('/web/gpu/fallback.js');
+    const { compileFallback, settled } = await import('/web/gpu/fallback.js');
     const { bufferOf } = await import('/web/gpu/buffers.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
     const entries = [];
@@ -30,7 +30,7 @@ PLAYING = """async ({ bodies, early }) => {
         texts.push(descriptor.code);
         return createShaderModule.call(this, descriptor);
     };
-    const made = bodies.map((body) => compileQuickly(device, body));
+    const made = bodies.map((body) => compileFallback(device, body));
     const ready = Promise.all(made.map(({ pipeline }) => pipeline));
     const buffer = bufferOf(device, 64);
     const rows = bodies.map((_, i) => [i, [16 / bodies.length, 1, 1], [], [0, 0, 64]]);
@@ -52,13 +52,13 @@ PLAYING = """async ({ bodies, early }) => {
 
 BODY = """
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
-// <whole>
+// <optimized>
 @compute @workgroup_size(1) fn main(@builtin(workgroup_id) at: vec3<u32>) { x[at.x] = 2; }
-// </whole>
+// </optimized>
 //
-// <quick>
-@compute @workgroup_size(1) fn quick(@builtin(workgroup_id) at: vec3<u32>) { x[at.x] = 1; }
-// </quick>
+// <fallback>
+@compute @workgroup_size(1) fn fallback(@builtin(workgroup_id) at: vec3<u32>) { x[at.x] = 1; }
+// </fallback>
 """
 
 
@@ -68,18 +68,18 @@ def _played(page: Page, site_url: str, *bodies: str, early: bool = False) -> Any
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["recorded behind its pipeline", "recorded before"])
-def test_compile__two_entry_points__a_first_run_is_quick_and_later_ones_whole(
+def test_compile__two_entry_points__first_run_uses_the_fallback_and_later_ones_the_optimized_kernel(
     page: Page, site_url: str, early: bool
 ) -> None:
     found = _played(page, site_url, BODY, early=early)
-    assert found["before"] == ["quick"], "nothing else compiles in front of the first run"
+    assert found["before"] == ["fallback"], "nothing else compiles before the first run"
     assert found["first"] == [1]
     assert found["later"] == [[2], [2], [2]]
-    assert found["entries"] == ["quick", "main"]
-    quick, whole = found["texts"]
-    assert "fn main" not in quick and whole == without_quick(BODY), "what a plan that is kept has"
-    assert found["code"] == quick
-    assert len(quick.splitlines()) == len(BODY.splitlines()) - 3, (
+    assert found["entries"] == ["fallback", "main"]
+    fallback, optimized = found["texts"]
+    assert "fn main" not in fallback and optimized == without_fallback(BODY), "what a plan that is kept has"
+    assert found["code"] == fallback
+    assert len(fallback.splitlines()) == len(BODY.splitlines()) - 3, (
         "errors name lines of the text without the other's part"
     )
     assert found["warned"] == []
@@ -90,57 +90,61 @@ TILED = """
 const SIDE: u32 = SIDEu;
 const TWICE: u32 = 2u * SIDE;
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
-// <whole>
+// <optimized>
 @compute @workgroup_size(1) fn main(@builtin(workgroup_id) at: vec3<u32>) { x[at.x + FROMu] = TWICE; }
-// </whole>
+// </optimized>
 //
-// <quick>
-@compute @workgroup_size(1) fn quick(@builtin(workgroup_id) at: vec3<u32>) { x[at.x] = 1; x[at.x + 8u] = 1; }
-// </quick>
+// <fallback>
+@compute @workgroup_size(1) fn fallback(@builtin(workgroup_id) at: vec3<u32>) { x[at.x] = 1; x[at.x + 8u] = 1; }
+// </fallback>
 """
 
 
-def test_compile__kernels_that_differ_in_their_tiles_alone__have_one_quick_pipeline(page: Page, site_url: str) -> None:
+def test_compile__kernels_that_differ_in_their_tiles_alone__have_one_fallback_pipeline(
+    page: Page, site_url: str
+) -> None:
     bodies = [
         TILED.replace("SIDEu", f"{side}u").replace("_SIDE", f"_{side}").replace("FROM", str(start))
         for side, start in ((4, 0), (8, 8))
     ]
     found = _played(page, site_url, *bodies, early=True)
-    assert found["before"] == ["quick"]
+    assert found["before"] == ["fallback"]
     assert found["first"] == [1]
-    assert found["later"] == [[8, 16], [8, 16], [8, 16]], "each has a whole kernel of its own"
-    assert sorted(found["entries"]) == ["main", "main", "quick"]
+    assert found["later"] == [[8, 16], [8, 16], [8, 16]], "each has an optimized kernel of its own"
+    assert sorted(found["entries"]) == ["fallback", "main", "main"]
     assert "SIDE" not in found["texts"][0] and "tiled" not in found["texts"][0]
 
 
-def test_compile__kernels_that_differ_in_their_quick_ones_alone__have_one_whole_pipeline(
+def test_compile__kernels_that_differ_in_their_fallback_alone__have_one_optimized_pipeline(
     page: Page, site_url: str
 ) -> None:
     found = _played(page, site_url, BODY, BODY.replace("x[at.x] = 1;", "x[at.x] = 3;"))
-    assert (found["before"], found["first"]) == (["quick", "quick"], [3, 0]), "half of the places are written"
+    assert (found["before"], found["first"]) == (["fallback", "fallback"], [3, 0]), "half of the places are written"
     assert found["later"] == [[2, 0], [2, 0], [2, 0]]
-    assert sorted(found["entries"]) == ["main", "quick", "quick"]
+    assert sorted(found["entries"]) == ["fallback", "fallback", "main"]
 
 
-def test_compile__a_quick_kernel_that_uses_the_size_of_a_tile__is_one_of_its_own(page: Page, site_url: str) -> None:
+def test_compile__a_fallback_kernel_that_uses_the_size_of_a_tile__is_one_of_its_own(page: Page, site_url: str) -> None:
     bodies = [TILED.replace("SIDEu", f"{side}u").replace("= 1;", "= TWICE;").replace("FROM", "0") for side in (4, 8)]
     found = _played(page, site_url, *bodies)
-    assert found["before"] == ["quick", "quick"]
+    assert found["before"] == ["fallback", "fallback"]
     assert found["first"] == [16], "the second overwrites the first"
 
 
 def test_compile__one_entry_point__compiles_once(page: Page, site_url: str) -> None:
-    found = _played(page, site_url, BODY.split("// </whole>")[0].replace("// <whole>\n", ""))
+    found = _played(page, site_url, BODY.split("// </optimized>")[0].replace("// <optimized>\n", ""))
     assert (found["entries"], found["first"], found["later"]) == (["main"], [2], [[2], [2], [2]])
 
 
-def test_compile__whole_kernel_does_not_compile__quick_goes_on_and_it_is_told(page: Page, site_url: str) -> None:
+def test_compile__optimized_kernel_does_not_compile__fallback_stays_and_it_is_reported(
+    page: Page, site_url: str
+) -> None:
     found = _played(page, site_url, BODY.replace("x[at.x] = 2;", "x[at.x] = nothing;"))
     assert (found["first"], found["later"]) == ([1], [[1], [1], [1]])
     assert len(found["warned"]) == 1 and "stays slow" in found["warned"][0]
 
 
-def test_compile__quick_kernel_does_not_compile__the_error_names_the_kernel_and_shows_the_line(
+def test_compile__fallback_kernel_does_not_compile__the_error_names_the_kernel_and_shows_the_line(
     python_in_browser: BrowserPython,
 ) -> None:
     text = "// some_kernel\n" + BODY.replace("x[at.x] = 1;", "x[at.x] = nothing;")

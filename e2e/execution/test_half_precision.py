@@ -160,7 +160,7 @@ ATTENTIONS: dict[str, tuple[Tile, tuple[int, int, int, int, int, int], int, Reac
         1.0,
         np.float16,
     ),
-    "a window": (SMALL, (1, 2, 50, 50, 32, 32), 1, Reach(before=9, behind=0), 1.0, np.float32),
+    "a window": (SMALL, (1, 2, 50, 50, 32, 32), 1, Reach(before=9, after=0), 1.0, np.float32),
     "scores beyond float16": (SMALL, (1, 1, 32, 40, 64, 64), 1, Reach(), 200.0, np.float16),
 }
 """Tile, sizes, heads in a group, keys in reach, what queries and keys are multiplied by, the type of queries."""

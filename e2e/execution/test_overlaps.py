@@ -150,7 +150,7 @@ SEVERAL = """
     import pyruntime as ort
 
     options = ort.SessionOptions()
-    options.add_session_config_entry("pyruntime.disable", "open_sizes")
+    options.add_session_config_entry("pyruntime.disable", "dynamic_dimensions")
     session = await ort.InferenceSession.create(model, options)
     feeds = [{"x": np.random.default_rng(i).standard_normal((rows, 64)).astype(np.float32), "s": np.float32([i])}
              for i, rows in enumerate((70, 9000, 300, 5, 12000, 41))]

@@ -141,14 +141,14 @@ class Gpu:
         browser: where to open it; default: a Chromium of its own (Playwright allows one driver a thread).
 
     Attributes:
-        is_quick: run kernels by their quick entry points, where they have one (`kernels.ir.fallback`).
+        runs_fallback: run kernels by their fallback entry points, where they have one (`kernels.ir.fallback`).
 
     Raises:
         LookupError: the browser finds no adapter.
     """
 
     def __init__(self, browser: Browser | None = None) -> None:
-        self.is_quick = False
+        self.runs_fallback = False
         self._large: dict[str, bytes] = {}
         handler = functools.partial(_Handler, self._large)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -226,7 +226,7 @@ class Gpu:
             params = base64.b64encode(dispatch.params).decode() if dispatch.kernel.has_params else None
             constants = frozenset(i for i, o in enumerate(dispatch.operands) if _is_constant(o))
             source = dispatch.kernel.wgsl(tuple(first), constants)
-            entry = "quick" if self.is_quick and "// <quick>" in source else "main"
+            entry = "fallback" if self.runs_fallback and "// <fallback>" in source else "main"
             steps.append(
                 {"source": source, "entry": entry, "bound": bound, "params": params, "grid": list(dispatch.grid)}
             )

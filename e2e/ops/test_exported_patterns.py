@@ -48,7 +48,7 @@ def test_fused_rotary__views_and_tables__agree_with_numpy(
 ) -> None:
     turning, width, size = turn
     sizes = (2, 3, 5, size)
-    # Heads behind one other component each, in rows of 3 heads, behind two more.
+    # Heads after one other component each, in rows of 3 heads, after two more.
     view = HeadView(2, (5 * 3 * (size + 1), size + 1, 3 * (size + 1), 1))
     x = numbers(dtype, 2 * 5 * 3 * (size + 1) + 2)
     op = FusedRotary(sizes=sizes, view=view, turning=turning, width=width, y_shape=sizes, interleaved=interleaved)

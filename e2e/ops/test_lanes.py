@@ -14,7 +14,7 @@ import pytest
 from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.ir.fallback import without_quick
+from pyruntime.kernels.ir.fallback import without_fallback
 from pyruntime.kernels.ir.kernel import Kernel
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.wgsl.module import Module
@@ -83,7 +83,7 @@ def _imitated(kernel: Kernel, size: int) -> Kernel:
     if "joined_lanes" not in module.functions:
         return kernel
     moved = f"fn moved(share: Share, by: u32) -> Share {{ return passed_on(share, place_in_all % {size}u + by); }}"
-    text = without_quick(module.with_function("moved", moved).text)
+    text = without_fallback(module.with_function("moved", moved).text)
     text = re.sub(r"\bsubgroupShuffle\(", "passed_on(", text)
     text = re.sub(r"(@builtin\(local_invocation_index\) (\w+): u32,?\s*\) \{)", r"\1\n  place_in_all = \2;", text)
     assert text.count("place_in_all =") == 1 and not re.search(r"subgroup[A-Z]\w*\(", text)

@@ -101,7 +101,7 @@ def test_group_norm__every_candidate__as_the_formula(gpu: Gpu, problem: GroupsPr
     d = x.astype(np.float64) - x.mean(1, dtype=np.float64, keepdims=True)
     expected = (d / np.sqrt((d * d).mean(1, keepdims=True) + 1e-5)).astype(np.float32)
     names = {c.name for c in GROUP_NORMS.rank(problem, target).others if c.cost is not None}
-    assert names == {"one_64", "one_256", *(["dealt"] if problem.length > 8192 else [])}
+    assert names == {"one_64", "one_256", *(["split"] if problem.length > 8192 else [])}
     for name in names:
         made = sample(Noted(GROUP_NORMS, problem), name, target)
         (got,) = gpu.run(made, [x], [typed(x)], [typed(expected)])

@@ -92,7 +92,7 @@ def test_recurrent__outputs_in_float32__steps_write_them(case: str, dispatches: 
 
 
 @pytest.mark.parametrize("case", ROUNDED)
-def test_dynamic_quantize_lstm__steps_of_bytes__as_host(case: str, gpu: Gpu) -> None:
+def test_dynamic_quantize_lstm__steps_of_int8__as_host(case: str, gpu: Gpu) -> None:
     inputs, attributes = rounded_inputs(*ROUNDED[case])
     node = node_of("DynamicQuantizeLSTM", inputs, 3, "com.microsoft", **attributes)
     op = make_op(node, {"": 14, "com.microsoft": 1})

@@ -181,9 +181,9 @@ def test_hardmax__of_a_row_that_takes_two_passes__as_host(gpu: Gpu, software: Gp
 @pytest.mark.parametrize(
     ("problem", "least"),
     [
-        (ReductionProblem(1, 40000, True), {"each", "shared_8", "shared_dealt", "each_dealt"}),
-        (ReductionProblem(70, 300, True), {"each", "shared_8", "shared_4", "each_dealt"}),
-        (ReductionProblem(70, 300, False), {"each", "shared_8", "shared_4", "each_dealt"}),
+        (ReductionProblem(1, 40000, True), {"each", "shared_8", "shared_split", "each_split"}),
+        (ReductionProblem(70, 300, True), {"each", "shared_8", "shared_4", "each_split"}),
+        (ReductionProblem(70, 300, False), {"each", "shared_8", "shared_4", "each_split"}),
         (ReductionProblem(3, 20000, False, once=True), {"each", "shared_8"}),
     ],
     ids=lambda v: v.key if isinstance(v, ReductionProblem) else "",

@@ -62,7 +62,7 @@ def test_tail__batched_matmul__equals_the_chain(gpu: Gpu) -> None:
     check(gpu, newest("MatMul"), [normal(3, 10, 24), normal(3, 24, 20)], normal(20), normal(3, 10, 20))
 
 
-def test_tail__matmul_whose_k_is_dealt_out__equals_the_chain(gpu: Gpu) -> None:
+def test_tail__matmul_whose_k_is_split__equals_the_chain(gpu: Gpu) -> None:
     check(gpu, newest("MatMul"), [normal(64, 2048), normal(2048, 256)], normal(256), normal(64, 256), 1e-3)
 
 
@@ -122,7 +122,7 @@ def test_tail__group_normalization__equals_the_chain(gpu: Gpu, shape: tuple[int,
         (40, 1024, 30, "RMSNormalization", False),
     ],
 )
-def test_norm__behind_a_product__equals_the_chain(gpu: Gpu, m: int, k: int, n: int, norm: str, kept: bool) -> None:
+def test_norm__after_a_product__equals_the_chain(gpu: Gpu, m: int, k: int, n: int, norm: str, kept: bool) -> None:
     base = WithEpilogue(base=newest("MatMul"), count=2, chain=chain())
     op = WithNorm(base=base, count=4, norm=newest(norm), present=(True, kept))
     weights = [normal(n), normal(n)][: 2 if norm == "LayerNormalization" else 1]
@@ -140,7 +140,7 @@ def test_norm__behind_a_product__equals_the_chain(gpu: Gpu, m: int, k: int, n: i
 
 
 @pytest.mark.parametrize(("k", "n", "kept"), [(2048, 256, True), (1024, 300, False), (24, 20, True)])
-def test_norm__behind_a_product__writes_its_rows_where_they_go(gpu: Gpu, k: int, n: int, kept: bool) -> None:
+def test_norm__after_a_product__writes_its_rows_where_they_go(gpu: Gpu, k: int, n: int, kept: bool) -> None:
     base = WithEpilogue(base=newest("MatMul"), count=2, chain=chain())
     there = WithNorm(base=base, count=4, norm=newest("LayerNormalization"), present=(True, kept))
     places = np.random.default_rng(k).permutation(37).astype(np.uint32)

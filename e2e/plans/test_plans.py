@@ -88,7 +88,7 @@ def test_plan__models__onnxruntimes_answer_without_python(
         np.testing.assert_allclose(np.reshape(value["values"], value["dims"]), expected[output], RTOL, ATOL)
 
 
-QUICK = """
+FALLBACK = """
 for (const [name, value] of Object.entries({ vendor, isFallbackAdapter: vendor === 'google' })) {
   Object.defineProperty(GPUAdapterInfo.prototype, name, { get: () => value });
 }
@@ -117,20 +117,20 @@ return { before, entries, answers };
 
 
 @pytest.mark.parametrize("vendor", ["nvidia", "google"])
-def test_plan__with_quick_kernels__gpus_begin_with_these_and_processors_do_not(script: Script, vendor: str) -> None:
+def test_plan__with_fallback_kernels__gpus_begin_with_these_and_processors_do_not(script: Script, vendor: str) -> None:
     image = feeds_of(DIGITS, 1)["image"]
     found = script(
         "const { Program } = await import('/web/plans/program.js');"
-        "const { settled } = await import('/web/gpu/fallback.js');" + QUICK,
+        "const { settled } = await import('/web/gpu/fallback.js');" + FALLBACK,
         model=DIGITS.read_bytes(),
         plan=compile_model(DIGITS),
         image=image.ravel().tolist(),
         vendor=vendor,
     )
     assert not started_python(script.page)
-    quick = found["before"].count("quick")
-    assert bool(quick) == (vendor != "google"), "what compiles before the first run"
-    assert found["entries"] == [*found["before"], *["main"] * quick], "the others follow"
+    fallback = found["before"].count("fallback")
+    assert bool(fallback) == (vendor != "google"), "what compiles before the first run"
+    assert found["entries"] == [*found["before"], *["main"] * fallback], "the others follow"
     (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})
     for answer in found["answers"]:
         np.testing.assert_allclose([answer], expected, RTOL, ATOL)

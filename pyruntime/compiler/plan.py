@@ -9,7 +9,7 @@ from enum import Enum
 
 from pyruntime.compiler.memory import MemoryReport
 from pyruntime.ir import Constant, Expression, Node, TensorType, ValueType, evaluate
-from pyruntime.kernels.ir.fallback import without_quick
+from pyruntime.kernels.ir.fallback import without_fallback
 from pyruntime.kernels.selection.candidates import Noted
 
 __all__ = [
@@ -312,12 +312,12 @@ class Plan:
         return bytes(data)
 
     def settled(self) -> Plan:
-        """The plan without quick kernels (`kernels.ir.fallback`), as plans of much work are."""
-        texts = [*map(without_quick, self.shaders)]
+        """The plan without fallback kernels (`kernels.ir.fallback`), as plans of much work are."""
+        texts = [*map(without_fallback, self.shaders)]
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         if len(numbers) == len(texts):
             return replace(self, shaders=texts)
-        # Some differed in their quick kernels alone.
+        # Some differed in their fallback kernels alone.
         steps = [
             replace(step, commands=[replace(c, shader=numbers[texts[c.shader]]) for c in step.commands])
             if isinstance(step, GpuSegment)

@@ -15,7 +15,7 @@ from pyruntime.compiler.memory import round_up
 from pyruntime.compiler.placement import Placed, fold
 from pyruntime.ir import Constant, TensorType, TypedGraph, hint, upper
 from pyruntime.kernels import Dispatch, Role
-from pyruntime.kernels.ir.fallback import MOST_WORK, without_quick
+from pyruntime.kernels.ir.fallback import MOST_WORK, without_fallback
 from pyruntime.ops.base import Op
 
 __all__ = ["Prefetch"]
@@ -47,7 +47,7 @@ class Prefetch:
         sources = dict.fromkeys(self._predicted.sources(at, placed))
         self._asked.update(sources)
         for source in self._asked if self.is_much and not was_much else sources:
-            self._ask(without_quick(source) if self.is_much else source)
+            self._ask(without_fallback(source) if self.is_much else source)
 
     @property
     def is_much(self) -> bool:

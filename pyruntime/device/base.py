@@ -180,7 +180,7 @@ class Device(Protocol):
         ...
 
     async def settle(self) -> None:
-        """Have no quick kernel run any more: wait until all pipelines are there (`kernels.ir.fallback`)."""
+        """Have no fallback kernel run any more: wait until all pipelines are there (`kernels.ir.fallback`)."""
         ...
 
     def record(self, commands: Sequence[Bound]) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyruntime.ir import Dim, DType
 from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Operand, Target
-from pyruntime.kernels.ir.fallback import marked, quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag, marked
 from pyruntime.kernels.ir.indexing import (
     broadcast_shapes,
     broadcast_strides,
@@ -54,7 +54,7 @@ def group_map(
     values: Values | None = None,
     helpers: str = "",
     flops: int = 0,
-    quick: str = "",
+    fallback: str = "",
     kinds: Mapping[str, str] | None = None,
 ) -> Dispatch:
     """A kernel whose invocation `g` makes the `group(dtype)` elements from `group(dtype) * g` on.
@@ -62,7 +62,7 @@ def group_map(
     Args:
         statements: WGSL that stores group `g` of y once, e.g. `store4_y(g, a, b, c, d);`.
         sources, values, helpers, kinds: as `gather_map` has them.
-        quick: such statements that compile sooner; '': there are none.
+        fallback: such statements that compile sooner; '': there are none.
     """
     dtype = y.type.dtype
     size, count = y.type.size, group(dtype)
@@ -79,8 +79,8 @@ def group_map(
         )
 
     main = entry("main", statements)
-    if quick and quick_flag(target):
-        main = marked(main, entry("quick", quick))
+    if fallback and fallback_flag(target):
+        main = marked(main, entry("fallback", fallback))
     body = "\n\n".join(filter(None, (declare(fields), helpers.strip(), main)))
     kernel = Kernel(name, body, bindings({s.name: s.dtype for s in sources}, {"y": dtype}))
     operands = (*(s.operand for s in sources), y)
@@ -107,7 +107,7 @@ def gather_map(
         element: body of `fn element(i: u32) -> T`; may read `params.<field>` and `params.size`.
         values: further uniforms; a float is an f32, a sequence a vec4, others are u32, if not `kinds` says what.
         helpers: WGSL functions `element` calls (those of `shaders/lib` need not be given).
-        is_long: drivers take long to compile `element`: a quick kernel has it once, in a loop.
+        is_long: drivers take long to compile `element`: a fallback kernel has it once, in a loop.
     """
     dtype = y.type.dtype
     count = group(dtype)
@@ -117,12 +117,12 @@ def gather_map(
     functions = "\n\n".join(filter(None, (helpers, made)))
     store = f"let i = g * {count}u;\n  let last = params.size - 1u;\n  store{count}_y(g, {elements});"
     loop = f"for (var k = 0u; k < {count}u * min(params.size, 1u); k++) {{ v[k] = element(min(i + k, last)); }}"
-    made_quickly = (
+    in_a_loop = (
         f"let i = g * {count}u;\n  let last = params.size - 1u;\n  var v: array<{dtype.compute}, {count}>;\n  {loop}\n"
         f"  store{count}_y(g, {', '.join(f'v[{k}]' for k in range(count))});"
     )
-    quick = made_quickly if is_long else ""
-    return group_map(target, name, y, sources, store, values, functions, flops, quick, kinds)
+    fallback = in_a_loop if is_long else ""
+    return group_map(target, name, y, sources, store, values, functions, flops, fallback, kinds)
 
 
 def for_each(

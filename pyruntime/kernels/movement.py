@@ -127,7 +127,7 @@ def move(
 
 
 def strided_copy(target: Target, name: str, y: Operand, x: Operand, base: int, strides: Sequence[int]) -> Dispatch:
-    """y[c] = x[base + sum(c[d] * strides[d])]: Transpose, Slice, Expand and kin, for every element type."""
+    """y[c] = x[base + sum(c[d] * strides[d])]: Transpose, Slice, Expand and similar, for every element type."""
     dtype = y.type.dtype
     dims, (view,) = collapse(y.type.shape, strides)
     if len(dims) == 1 and view == (1,) and base == 0:

@@ -44,7 +44,7 @@ class Bytes:
     """Recurrent weights of 8 bits, by which a state is multiplied that is rounded to 8 bits at each step.
 
     Attributes:
-        columns: float32 [D, 3, G·H]: a gate's scale, zero point (of bytes less 128 where R is unsigned) and the sum of
+        columns: float32 [D, 3, G·H]: a gate's scale, zero point (less 128 where R is uint8) and the sum of
             its weights less the zero point. has_zeros: zero points may be other than 0.
     """
 
@@ -206,7 +206,7 @@ def _bias(layer: Layer, m: int) -> Epilogue | None:
 
 
 def _initial(target: Target, name: str, state: Operand, given: Operand | None, layer: Layer) -> Dispatch:
-    """The initial state, or zeros, at the front of `state`; zeros behind it."""
+    """The initial state, or zeros, at the front of `state`; zeros after it."""
     if given is None:
         return gather_map(target, "recurrent_zero", state, [], "return 0.0;")
     element = """
@@ -219,7 +219,7 @@ def _initial(target: Target, name: str, state: Operand, given: Operand | None, l
 
 
 def _state_values(layer: Layer) -> dict[str, int]:
-    """Uniforms that tell where (direction, batch entry) is in a tensor of states as the model has it."""
+    """Uniforms that tell where (direction, batch entry) is in a tensor of states as the model stores it."""
     D, B, H = layer.directions, layer.batch, layer.hidden
     return {
         "count": D * B * H,

@@ -13,22 +13,22 @@ from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.wgsl.storage import bits_type
 
-__all__ = ["Steps", "Taps", "interpolate", "resample"]
+__all__ = ["AxisTable", "Steps", "interpolate", "resample"]
 
 FUSED = 16
-"""Products of taps up to this are summed in one dispatch; larger ones an axis at a time."""
+"""Products of terms up to this are summed in one dispatch; larger ones an axis at a time."""
 
 OUTSIDE = 0xFFFFFFFF
 """Index of an output that is the extrapolation value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taps:
+class AxisTable:
     """Along `axis`, output o is sum over t of weight[o, t] * x[index[o, t]].
 
     Attributes:
-        index: int64 [outputs, taps]; -1: the output is the extrapolation value.
-        weight: floats of that shape; None: one tap of weight 1.
+        index: int64 [outputs, terms]; -1: the output is the extrapolation value.
+        weight: floats of that shape; None: one term of weight 1.
     """
 
     axis: int
@@ -37,7 +37,7 @@ class Taps:
 
     @property
     def count(self) -> int:
-        """Taps of an output."""
+        """Terms of an output."""
         return int(self.index.shape[1])
 
 
@@ -148,7 +148,7 @@ def _loop(step: Steps, k: int) -> str:
 
 
 def _weight(step: Steps, k: int) -> str:
-    """WGSL of the weight of the element t<k> behind the one in front, before weights are divided by their sum."""
+    """WGSL of the weight of element t<k>, counted from the first, before weights are divided by their sum."""
     distance = f"abs(f32(t{k}) - part{k})"
     if step.squeeze is not None:
         distance += f" * f32(params.up{k}) / f32(params.down{k})"
@@ -198,7 +198,7 @@ fn rounds_down(q: u32, length: u32, outputs: u32) -> bool {
 
 
 def resample(
-    target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float
+    target: Target, y: Operand, x: Operand, tables: Sequence[AxisTable], extrapolation: float
 ) -> tuple[Dispatch, ...]:
     """y = x with each table's axis resampled; weighted sums of integers are rounded and saturated."""
     if all(t.weight is None for t in tables):
@@ -219,8 +219,8 @@ def resample(
     return tuple(steps)
 
 
-def _moved(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float) -> Dispatch:
-    """One tap of weight 1 along every axis: bits are moved, whatever they mean."""
+def _moved(target: Target, y: Operand, x: Operand, tables: Sequence[AxisTable], extrapolation: float) -> Dispatch:
+    """One term of weight 1 along every axis: bits are moved, whatever they mean."""
     dtype = y.type.dtype
     bits = bits_type(dtype)
     where = _Where(x.type.shape, y.type.shape, tables)
@@ -238,8 +238,8 @@ def _moved(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extra
     return gather_map(target, f"resample_nearest_{where.name}", _as(y, bits), sources, "\n  ".join(lines), values)
 
 
-def _weighted(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], extrapolation: float) -> Dispatch:
-    """The sum over all taps of all axes."""
+def _weighted(target: Target, y: Operand, x: Operand, tables: Sequence[AxisTable], extrapolation: float) -> Dispatch:
+    """The sum over all terms of all axes."""
     where = _Where(x.type.shape, y.type.shape, tables)
     values = {**where.values, "extrapolation": float(extrapolation)}
     lines = [*where.lines, "var sum = 0.0;"]
@@ -247,7 +247,9 @@ def _weighted(target: Target, y: Operand, x: Operand, tables: Sequence[Taps], ex
         if table.count <= 4:
             lines.append(f"for (var t{k} = 0u; t{k} < {table.count}u; t{k}++) {{")
         else:
-            lines.append(f"for (var t{k} = 0u; t{k} < 0x10000000u; t{k}++) {{ if (t{k} >= params.taps{k}) {{ break; }}")
+            lines.append(
+                f"for (var t{k} = 0u; t{k} < 0x10000000u; t{k}++) {{ if (t{k} >= params.terms{k}) {{ break; }}"
+            )
         lines.append(f"let i{k} = load_index(first{k} + t{k}); let w{k} = load_weight(first{k} + t{k});")
     weights = " * ".join(f"w{k}" for k in range(len(tables)))
     result = _stored("params.extrapolation", y.type.dtype)
@@ -265,7 +267,7 @@ class _Where:
     """WGSL that finds an output's place: `at` for what no table maps, `first<k>` in the tables of the others."""
 
     def __init__(
-        self, source: Sequence[int], result: Sequence[int], tables: Sequence[Taps], computed: Sequence[int] = ()
+        self, source: Sequence[int], result: Sequence[int], tables: Sequence[AxisTable], computed: Sequence[int] = ()
     ) -> None:
         """`computed`: axes without a table, whose place in the output is `o<k>`."""
         self.tables = tables
@@ -295,8 +297,8 @@ class _Where:
             elif computed:
                 self.lines.append(f"let o{k} = c{d};")
             else:
-                self.lines.append(f"let first{k} = params.base{k} + c{d} * params.taps{k};")
-                self.values |= {f"base{k}": base[k], f"taps{k}": tables[k].count}
+                self.lines.append(f"let first{k} = params.base{k} + c{d} * params.terms{k};")
+                self.values |= {f"base{k}": base[k], f"terms{k}": tables[k].count}
         self.name = "".join("k" if k < 0 else "r" for _, _, k in dims)
         self.any_outside = " || ".join(f"i{k} == {OUTSIDE}u" for k in range(len(tables)))
         self.sum_of_indices = " + ".join(["at", *(f"i{k}" for k in range(len(tables)))])

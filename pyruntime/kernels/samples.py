@@ -134,7 +134,7 @@ def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:
 
 
 def _with_norm(target: Target, made: tuple[Dispatch, ...], kind: TensorType) -> tuple[Dispatch, ...]:
-    """The dispatches of a product with a normalisation behind, as `ops.fused.with_norm` joins them."""
+    """The dispatches of a product and the normalisation after it, as `ops.fused.with_norm` joins them."""
     y, p = out(1, kind), out(0, kind)
     norm = Norm(1e-5, False, inp(2, TensorType(DType.FLOAT, kind.shape[-1:])), None)
     joined = sum_and_normalize(target, made, y, None, norm)

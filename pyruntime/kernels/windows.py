@@ -23,7 +23,7 @@ class Window:
     """A window over each of the spatial axes; every field has one number an axis.
 
     Attributes:
-        input, output: extents. kernel: taps. strides, dilations: steps.
+        input, output: extents. kernel: filter size. strides, dilations: steps.
         begin, end: padding before and after, possibly negative (cropping).
     """
 
@@ -41,7 +41,7 @@ class Window:
         return len(self.input)
 
     @property
-    def taps(self) -> int:
+    def positions(self) -> int:
         """Kernel positions."""
         return math.prod(self.kernel)
 
@@ -52,7 +52,7 @@ class Window:
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Input positions from the first tap to the last: (kernel - 1) * dilation + 1."""
+        """Input positions from the first filter position to the last: (kernel - 1) * dilation + 1."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     @property
@@ -95,7 +95,7 @@ class Window:
 
     @property
     def trimmed(self) -> Window:
-        """The same without taps at the ends that see the input from no output: kernels may be far larger than it."""
+        """The same without filter positions at the ends that see the input from no output: it may be far smaller."""
         kernel, begin = list(self.kernel), list(self.begin)
         for axis, (k, d, b) in enumerate(zip(self.kernel, self.dilations, self.begin, strict=True)):
             last = (self.output[axis] - 1) * self.strides[axis] - b
@@ -140,11 +140,11 @@ class Window:
                 continue
             if auto_pad == "VALID":
                 begin[d] = end[d] = 0
-            room = input[d] + begin[d] + end[d] - extent
-            if room < 0 and (ceil is None or -room >= strides[d] or input[d] < 1):
+            spare = input[d] + begin[d] + end[d] - extent
+            if spare < 0 and (ceil is None or -spare >= strides[d] or input[d] < 1):
                 raise ValueError(f"a window of {extent} does not fit {input[d]} + {begin[d]} + {end[d]} (axis {d + 2})")
-            steps = -(-room // strides[d]) if ceil or room < 0 else room // strides[d]
-            if steps * strides[d] >= input[d] + begin[d] and steps > room // strides[d]:
+            steps = -(-spare // strides[d]) if ceil or spare < 0 else spare // strides[d]
+            if steps * strides[d] >= input[d] + begin[d] and steps > spare // strides[d]:
                 steps -= 1
             output.append(steps + 1)
         return Window(

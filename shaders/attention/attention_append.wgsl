@@ -21,7 +21,7 @@ struct Params {
   heads: u32,
   rows: u32,              // new rows of a head
   length: u32,            // rows of a head in y
-  past_heads: u32,        // heads of past in front of the first
+  past_heads: u32,        // heads of past before the first
   past_rows: u32,             // rows of a head in past
   size: u32,              // components of a head
   half: u32,

@@ -7,13 +7,13 @@
 // them where there are more than THREADS, of all rows, and every GROUPS-th key. Loads of a step do not wait for each other:
 // with one query there is little else to do meanwhile.
 //
-// SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
+// SPLIT: keys are split across workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
 // divisors, for attention_merge. RANGE, CAP, SINK, VEC, EMPTY_ZERO, views: as in attention_flash. The stretches are
 // shares of the keys that are seen, which only the lengths tell; one without keys has the sum 0 and no results.
 //
-// FRESH: one query, turned and normalised here, as `prepare_heads` does, and with it the newest row of keys and
+// NEW_ROW: one query, turned and normalised here, as `prepare_heads` does, and with it the newest row of keys and
 // values, which comes from `own_key` and `own_value`, with PACKED from q, and is set into k and v, where all others are. Needs VEC, LENGTHS.
-// QUICK: `kernels/ir/fallback.py`; not with FRESH.
+// FALLBACK: `kernels/ir/fallback.py`; not with NEW_ROW.
 //#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats, k, v
 const DIM: u32 = 64u;
 const DIM_V: u32 = 64u;
@@ -50,8 +50,8 @@ struct Params {
   split_stride: u32,      // elements from one split of y to the next
   scale: f32,
   cap: f32,
-//#if FRESH
-  fresh_strides: vec4<u32>,  // of batches and heads: of own_key, of own_value
+//#if NEW_ROW
+  new_row_strides: vec4<u32>,  // of batches and heads: of own_key, of own_value
   key_base: u32,
   value_base: u32,
   half: u32,
@@ -61,8 +61,8 @@ struct Params {
 }
 
 //#include attention_views
-//#if FRESH
-//#include attention_fresh
+//#if NEW_ROW
+//#include attention_new_quad
 //#endif
 
 struct Row {
@@ -78,12 +78,12 @@ fn row_of(row: u32) -> Row {
 }
 
 //#include attention_share
-//#if QUICK
-// <quick>
+//#if FALLBACK
+// <fallback>
 //#include attention_row
-// </quick>
+// </fallback>
 //
-// <whole>
+// <optimized>
 //#endif
 var<workgroup> tile_q: array<vec4<f32>, ROWS * QUADS>;
 // Of each invocation: its part of the scores of a key, and at the end TOGETHER of its results.
@@ -93,9 +93,9 @@ var<workgroup> part: array<f32, ROWS * LANES>;
 var<workgroup> decay: array<f32, ROWS>;
 var<workgroup> seen: array<vec2<u32>, ROWS>;
 var<workgroup> stretch: vec2<u32>;
-//#if FRESH
-var<workgroup> fresh_k: array<vec4<f32>, QUADS>;
-var<workgroup> fresh_v: array<vec4<f32>, QUADS_V>;
+//#if NEW_ROW
+var<workgroup> new_k: array<vec4<f32>, QUADS>;
+var<workgroup> new_v: array<vec4<f32>, QUADS_V>;
 //#endif
 //#if SUBGROUP
 
@@ -106,7 +106,7 @@ fn join_shares(a: Share, b: Share) -> Share { return max(a, b); }
 //#include lanes
 //#endif
 
-// Vec4 `d` of value `turn` of the step that begins at `first`, of which there are `count`; zero of those behind.
+// Vec4 `d` of value `turn` of the step that begins at `first`, of which there are `count`; zero of those after them.
 fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32> {
   let at = v_base + (first + select(0u, turn, turn < count)) * params.v_strides.z;
   return select(vec4<f32>(), quad_v(at, min(d, QUADS_V - 1u)), turn < count);
@@ -128,21 +128,21 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
   let k_base = params.bases.y + dot(vec2<u32>(batch, kv_head), params.k_strides.xy);
   let v_base = params.bases.z + dot(vec2<u32>(batch, kv_head), params.v_strides.xy);
 
-//#if FRESH
+//#if NEW_ROW
   let newest = placed(batch).x;
   let angles = angles_of(batch, newest);
 //#endif
   for (var i = t; i < ROWS * QUADS; i += THREADS) {
     let row = row_of(row0 + i / QUADS);
     let base = params.bases.x + dot(vec3<u32>(batch, head0 + row.head, row.query), params.q_strides.xyz);
-//#if FRESH
-    tile_q[i] = fresh_quad(0u, base, i % QUADS, angles) * params.scale;
+//#if NEW_ROW
+    tile_q[i] = new_quad(0u, base, i % QUADS, angles) * params.scale;
 //#else
     tile_q[i] = quad_q(base, i % QUADS) * params.scale;
 //#endif
   }
-//#if FRESH
-//#include attention_fresh_row
+//#if NEW_ROW
+//#include attention_new_row
 //#endif
   if (t < ROWS) {
 //#if RANGE
@@ -197,8 +197,8 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
     //#unroll FEW_QUADS
     for (var n = 0u; n < PER; n++) {
       let d = min(n * SHARE + t % SHARE, QUADS - 1u);
-//#if FRESH
-      let key = select(quad_k(at_k, d), fresh_k[d], i32(nearest) == newest);
+//#if NEW_ROW
+      let key = select(quad_k(at_k, d), new_k[d], i32(nearest) == newest);
 //#else
       let key = quad_k(at_k, d);
 //#endif
@@ -317,8 +317,8 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
 //#else
         var x = value_of(v_base, first, turn, count, owned + n * THREADS);
 //#endif
-//#if FRESH
-        if (turn < count && i32(first + j) == newest) { x = fresh_v[min(owned + n * THREADS, QUADS_V - 1u)]; }
+//#if NEW_ROW
+        if (turn < count && i32(first + j) == newest) { x = new_v[min(owned + n * THREADS, QUADS_V - 1u)]; }
 //#endif
         //#unroll
         for (var r = 0u; r < ROWS; r++) {
@@ -387,10 +387,10 @@ fn store_quad(batch: u32, head0: u32, row0: u32, split: u32, r: u32, d: u32, x: 
   put(base, d, x * share_of(decay[r], whole, at.y));
 //#endif
 }
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
-//#include attention_few_queries_quick
-// </quick>
+// <fallback>
+//#include attention_few_queries_fallback
+// </fallback>
 //#endif

@@ -1,5 +1,5 @@
 // y[b, h, i] = sum over s of exp(top[s] - T) * parts[s, b, h, i] / sum over s of exp(top[s] - T) * sum[s], T = max top:
-// the second pass of attention_tiled and attention_few_queries where keys were dealt out. `stats` holds top and sum of every
+// the second pass of attention_tiled and attention_few_queries where keys were split. `stats` holds top and sum of every
 // split and query; a sum of 0 says that the split has no results. SINK: exp(sink[h]) is added to the divisor.
 //#tensors parts, stats, sink -> y
 const DIM_V: u32 = 64u;

@@ -10,9 +10,9 @@
 // staged keys is key c * TX + tx: the scores an invocation writes then fall into different banks. Keys and values pass
 // through the same memory; the next ones are on their way into registers while a product runs.
 //
-// SPLIT: keys are dealt out over workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
+// SPLIT: keys are split across workgroups; y is [split, ...] of sums not yet divided, `stats` their maxima and
 // divisors, for attention_merge. VEC, EMPTY_ZERO, views: as in attention_flash.
-// RANGE, CAP, SINK too; with SPLIT the sink is for attention_merge. QUICK: `kernels/ir/fallback.py`.
+// RANGE, CAP, SINK too; with SPLIT the sink is for attention_merge. FALLBACK: `kernels/ir/fallback.py`.
 //#tensors q, k, v, mask, lengths, prompt, sink -> y, stats
 //#if HALF
 //
@@ -57,13 +57,13 @@ struct Params {
 }
 
 //#include attention_views
-//#if QUICK
-// <quick>
+//#if FALLBACK
+// <fallback>
 //#include attention_share
 //#include attention_row
-// </quick>
+// </fallback>
 //
-// <whole>
+// <optimized>
 //#endif
 //#if HALF_Q
 var<workgroup> tile_q: array<vec4<f16>, QUADS * 4u * ROW_QUADS>;
@@ -387,10 +387,10 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
     }
   }
 }
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
-//#include attention_tiled_quick
-// </quick>
+// <fallback>
+//#include attention_tiled_fallback
+// </fallback>
 //#endif

@@ -1,4 +1,4 @@
-// Rows of up to three tensors made ready for attention: normalised, turned, and set behind the rows of a cache.
+// Rows of up to three tensors made ready for attention: normalised, turned, and set after the rows of a cache.
 //
 //   fresh_p[b, h, s] = turn(norm(x_p[b, h, s])), each where part p has it
 //   y_p[b, h, t]     = fresh_p[b, h, t - first_p] where that row is among the new ones, else past_p[b, h, t]
@@ -32,7 +32,7 @@ struct Params {
   sizes_0: vec4<u32>,     // heads, new rows of a head, rows of a head in y, invocations a row
   sizes_1: vec4<u32>,
   sizes_2: vec4<u32>,
-  place_0: vec4<u32>,     // base in x, rows in front of the new ones, rows to make in all, workgroups of earlier parts
+  place_0: vec4<u32>,     // base in x, rows before the new ones, rows to make in all, workgroups of earlier parts
   place_1: vec4<u32>,
   place_2: vec4<u32>,
   half: u32,

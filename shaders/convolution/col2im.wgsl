@@ -26,7 +26,7 @@ fn add(a: T, b: T) -> T {
 //#endif
 }
 
-// The block along one axis that has element i under tap k; -1 where none has.
+// The block along one axis that has element i under position k; -1 where none has.
 fn block_of(i: u32, k: u32, axis: u32) -> i32 {
   let t = i32(i) + params.pads[axis] - i32(k) * params.dilations[axis];
   let o = t / params.strides[axis];

@@ -4,7 +4,7 @@
 // each input they share once: 3 * STRIDE + KW columns a kernel row.
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //
-// QUICK: `kernels/ir/fallback.py`.
+// FALLBACK: `kernels/ir/fallback.py`.
 //#tensors x, w, bias -> y
 //#type ACC = y
 const KH: u32 = 3u;
@@ -49,8 +49,8 @@ fn emit(sums: vec4<ACC>, four: Four) {
 //#include store_four v=sum m=four.m first=four.first width=params.output.y
 }
 
-//#if QUICK
-// <whole>
+//#if FALLBACK
+// <optimized>
 //#endif
 @compute @workgroup_size(64)
 //#include invocation job=job size=64u jobs=jobs
@@ -73,10 +73,10 @@ fn emit(sums: vec4<ACC>, four: Four) {
   }
   emit(sum, four);
 }
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
-//#include conv_depthwise_quick
-// </quick>
+// <fallback>
+//#include conv_depthwise_fallback
+// </fallback>
 //#endif

@@ -1,4 +1,4 @@
-// y[n, m, p] = finish(sum over c, tap of w[m, c, tap] * x[n, c, p * stride - pad + tap * dilation] + bias[m])
+// y[n, m, p] = finish(sum over c, k of w[m, c, k] * x[n, c, p * stride - pad + k * dilation] + bias[m])
 //
 // One invocation makes four neighbouring pixels of one output channel (FOUR: of four channels; EIGHT with it: of eight),
 // walking the channels of its group. For groups of few output channels, where the tiles of conv_implicit_gemm would stay
@@ -10,7 +10,7 @@ const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;
 
-const TAPS: u32 = KD * KH * KW;
+const POSITIONS: u32 = KD * KH * KW;
 const MANY: u32 = 0x10000000u;
 
 struct Params {
@@ -26,7 +26,7 @@ struct Params {
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
-// Where a quad of pixels looks: x's first channel at their first tap, and its coordinates.
+// Where a quad of pixels looks: x's first channel at their first position, and its coordinates.
 struct Quad {
   x_at: u32,
   d: vec4<i32>,
@@ -90,7 +90,7 @@ fn four_w(at: vec4<u32>) -> vec4<ACC> {
   let group = (run / params.blocks) % params.groups;
   let plane = params.input.x * params.input.y * params.input.z;
   let quad = quad_of(first, (image * params.input.w + group * params.channels) * plane);
-  let depth = params.channels * TAPS;
+  let depth = params.channels * POSITIONS;
   let zero = x_zero();
 //#if FOUR
 //#if EIGHT
@@ -114,21 +114,21 @@ fn four_w(at: vec4<u32>) -> vec4<ACC> {
   let w_zeros = w_zero(m);
 //#endif
   var sum0 = vec4<ACC>(0);
-  for (var tap = 0u; tap < TAPS; tap++) {
-    let h = quad.h + i32((tap / KW) % KH * params.dilations.y);
-    let w = quad.w + i32(tap % KW * params.dilations.z);
+  for (var position = 0u; position < POSITIONS; position++) {
+    let h = quad.h + i32((position / KW) % KH * params.dilations.y);
+    let w = quad.w + i32(position % KW * params.dilations.z);
     var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
     var line = h;
 //#if VOLUME
-    let d = quad.d + i32(tap / (KH * KW) * params.dilations.x);
+    let d = quad.d + i32(position / (KH * KW) * params.dilations.x);
     inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
     line += d * i32(params.input.y);
 //#endif
     var at = select(vec4<u32>(0u), vec4<u32>(line) * params.input.z + vec4<u32>(w) + quad.x_at, inside);
     let step = select(vec4<u32>(0u), vec4<u32>(plane), inside);
-    var w_at = m * depth + tap;
+    var w_at = m * depth + position;
 //#if EIGHT
-    var w_at_high = m_high * depth + tap;
+    var w_at_high = m_high * depth + position;
 //#endif
     for (var c = 0u; c < MANY; c++) {
       if (c >= params.channels) { break; }
@@ -146,13 +146,13 @@ fn four_w(at: vec4<u32>) -> vec4<ACC> {
       sum5 += weight_high.y * v;
       sum6 += weight_high.z * v;
       sum7 += weight_high.w * v;
-      w_at_high += TAPS;
+      w_at_high += POSITIONS;
 //#endif
 //#else
       sum0 += (ACC(load_w(w_at)) - w_zeros) * v;
 //#endif
       at += step;
-      w_at += TAPS;
+      w_at += POSITIONS;
     }
   }
 //#if FOUR

@@ -1,20 +1,20 @@
-// y[n, m, p] = finish(sum over k of w[m, k] * x[n, channel(k), p * stride - pad + tap(k) * dilation] + bias[m])
+// y[n, m, p] = finish(sum over k of w[m, k] * x[n, channel(k), p * stride - pad + position(k) * dilation] + bias[m])
 //
 // Convolution as an implicit matrix product over NCHW. Rows m are the output channels of a group, columns the output
-// pixels of all images, k the input channels of the group times the kernel taps, taps innermost, as ONNX stores w.
+// pixels of all images, k the input channels of the group times the filter positions, which are innermost, as ONNX stores w.
 // A workgroup makes a 32 x 32 tile, an invocation 4 x 4 of it in registers, or, with SIDE = 16 and TALL = 2, a 64 x 64
 // tile, 8 x 4 an invocation. k is walked in steps of 16 through workgroup memory while the next step's operands are
 // fetched into registers. SLICES sets of THREADS invocations take turns at the steps and are added up at the end (small
 // tiles only); `splits` workgroups share a tile's k where tiles are few (conv_split_sum then adds and finishes).
 //
 // TRANSPOSED: y[n, m, o] = finish(sum over c, k, i with i * stride - pad + k * dilation = o of w[c, m, k] * x[n, c, i]).
-// Outputs whose o + pad leave the same remainder by the stride meet the same taps: each such phase is a product of its
-// own, over the taps first, first + period, ... of which KD x KH x KW is the number.
+// Outputs whose o + pad leave the same remainder by the stride meet the same positions: each such phase is a product of its
+// own, over the positions first, first + period, ... of which KD x KH x KW is the number.
 //
-//   weight4  is the only reader of w: a layout packed at load changes that function and `tap_of` alone
+//   weight4  is the only reader of w: a layout packed at load changes that function and `position_of` alone
 //   finish   is the epilogue: fusion replaces it (activation, residual)
 //
-// QUICK: `kernels/ir/fallback.py`.
+// FALLBACK: `kernels/ir/fallback.py`.
 //#tensors x, w, bias, x_zero_point, w_zero_point -> y
 //#type ACC = y
 const KD: u32 = 1u;
@@ -27,7 +27,7 @@ const TALL: u32 = 1u;     // vec4s of rows of an invocation
 const HIGH: u32 = SIDE / TALL;
 const THREADS: u32 = SIDE * HIGH;
 const STAGED: u32 = SIDE * 16u;
-const TAPS: u32 = KD * KH * KW;
+const POSITIONS: u32 = KD * KH * KW;
 const MANY: u32 = 0x10000000u;
 
 struct Params {
@@ -43,14 +43,14 @@ struct Params {
   size: u32,            // elements of y
   zero_stride: u32,     // 1: w_zero_point has one element an output channel
 //#if TRANSPOSED
-  taps: vec4<u32>,      // of the whole kernel: depth, height, width; their product
+  positions: vec4<u32>,      // of the filter: depth, height, width; their product
   grid: vec4<u32>,      // outputs of a phase: depth, height, width; their product
-  periods: vec4<u32>,   // from one tap of a phase to the next
+  periods: vec4<u32>,   // from one position of a phase to the next
   gaps: vec4<u32>,      // and the inputs between them
 //#endif
 }
 
-// Four columns: where their first tap lies in x, and where they lie in y's first channel.
+// Four columns: where their first position lies in x, and where they lie in y's first channel.
 struct Quad {
   inside: vec4<bool>,
   x_at: vec4<u32>,
@@ -59,16 +59,16 @@ struct Quad {
   w: vec4<i32>,
   y_at: vec4<u32>,
 //#if TRANSPOSED
-  first: vec3<u32>,     // tap of their phase
+  first: vec3<u32>,     // position of their phase
 //#endif
 }
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
-// (input channel, tap depth, tap height, tap width) of k.
-fn tap_of(k: u32) -> vec4<u32> {
-  let tap = k % TAPS;
-  return vec4<u32>(k / TAPS, tap / (KH * KW), (tap / KW) % KH, tap % KW);
+// (input channel, position depth, position height, position width) of k.
+fn position_of(k: u32) -> vec4<u32> {
+  let position = k % POSITIONS;
+  return vec4<u32>(k / POSITIONS, position / (KH * KW), (position / KW) % KH, position % KW);
 }
 
 //#if TRANSPOSED
@@ -78,16 +78,16 @@ fn remainder_of(phase: u32) -> vec3<u32> {
   return vec3<u32>(phase / (s.z * s.y), (phase / s.z) % s.y, phase % s.z);
 }
 
-// The first tap that meets outputs of a remainder; past the kernel where none does.
-fn first_tap(remainder: u32, axis: u32) -> u32 {
+// The first position that meets outputs of a remainder; past the kernel where none does.
+fn first_position(remainder: u32, axis: u32) -> u32 {
   for (var k = 0u; k < MANY; k++) {
     if (k >= params.periods[axis]) { break; }
     if ((k * params.dilations[axis]) % u32(params.strides[axis]) == remainder) { return k; }
   }
-  return params.taps[axis];
+  return params.positions[axis];
 }
 
-// (o, i) along one axis: the u-th outputs of a phase, and the inputs that meet them by the first tap.
+// (o, i) along one axis: the u-th outputs of a phase, and the inputs that meet them by the first position.
 fn phase_of(u: vec4<u32>, remainder: u32, first: u32, axis: u32) -> array<vec4<i32>, 2> {
   let s = params.strides[axis];
   let pad = params.pads[axis];
@@ -99,7 +99,7 @@ fn phase_of(u: vec4<u32>, remainder: u32, first: u32, axis: u32) -> array<vec4<i
 fn columns4(column: u32, group: u32, phase: u32) -> Quad {
   var quad: Quad;
   let remainder = remainder_of(phase);
-  quad.first = vec3<u32>(first_tap(remainder.x, 0u), first_tap(remainder.y, 1u), first_tap(remainder.z, 2u));
+  quad.first = vec3<u32>(first_position(remainder.x, 0u), first_position(remainder.y, 1u), first_position(remainder.z, 2u));
   let j = vec4<u32>(column, column + 1u, column + 2u, column + 3u);
   let image = j / params.grid.w;
   let p = j - image * params.grid.w;
@@ -123,13 +123,13 @@ fn columns4(column: u32, group: u32, phase: u32) -> Quad {
 }
 
 fn weight4(quad: Quad, row: u32, k: u32, group: u32) -> vec4<ACC> {
-  let tap = tap_of(k);
-  let at_tap = quad.first + tap.yzw * params.periods.xyz;
+  let position = position_of(k);
+  let at_position = quad.first + position.yzw * params.periods.xyz;
   let r = vec4<u32>(row, row + 1u, row + 2u, row + 3u);
-  let inside = (r < vec4<u32>(params.rows)) & vec4<bool>(tap.x < params.channels && all(at_tap < params.taps.xyz));
-  let place = (at_tap.x * params.taps.y + at_tap.y) * params.taps.z + at_tap.z;
-  let matrix = (group * params.channels + tap.x) * params.rows;
-  let at = select(vec4<u32>(0u), (r + matrix) * params.taps.w + place, inside);
+  let inside = (r < vec4<u32>(params.rows)) & vec4<bool>(position.x < params.channels && all(at_position < params.positions.xyz));
+  let place = (at_position.x * params.positions.y + at_position.y) * params.positions.z + at_position.z;
+  let matrix = (group * params.channels + position.x) * params.rows;
+  let at = select(vec4<u32>(0u), (r + matrix) * params.positions.w + place, inside);
   let v = vec4<ACC>(ACC(load_w(at.x)), ACC(load_w(at.y)), ACC(load_w(at.z)), ACC(load_w(at.w)));
   return select(vec4<ACC>(0), v - zeros4(row, group), inside);
 }
@@ -150,7 +150,7 @@ fn columns4(column: u32, group: u32, phase: u32) -> Quad {
 }
 
 fn weight4(quad: Quad, row: u32, k: u32, group: u32) -> vec4<ACC> {
-  let depth = params.channels * TAPS;
+  let depth = params.channels * POSITIONS;
   let r = vec4<u32>(row, row + 1u, row + 2u, row + 3u);
   let inside = (r < vec4<u32>(params.rows)) & vec4<bool>(k < depth);
   let at = select(vec4<u32>(0u), (r + group * params.rows) * depth + k, inside);
@@ -164,23 +164,23 @@ fn input4(quad: Quad, k: u32, zero: ACC) -> vec4<ACC> {
   if (k >= params.channels || !quad.inside.x) { return vec4<ACC>(0); }
   return vec4<ACC>(load4_x((quad.x_at.x + k * params.output.w) / 4u)) - zero;
 //#else
-  let tap = tap_of(k);
+  let position = position_of(k);
 //#if TRANSPOSED
-  let step = vec3<u32>(0u) - tap.yzw * params.gaps.xyz;
+  let step = vec3<u32>(0u) - position.yzw * params.gaps.xyz;
 //#else
-  let step = tap.yzw * params.dilations.xyz;
+  let step = position.yzw * params.dilations.xyz;
 //#endif
   let h = quad.h + i32(step.y);
   let w = quad.w + i32(step.z);
-  var inside = quad.inside & vec4<bool>(tap.x < params.channels);
+  var inside = quad.inside & vec4<bool>(position.x < params.channels);
   inside &= (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
 //#if TRANSPOSED
-  inside &= vec4<bool>(all(quad.first + tap.yzw * params.periods.xyz < params.taps.xyz));
+  inside &= vec4<bool>(all(quad.first + position.yzw * params.periods.xyz < params.positions.xyz));
 //#endif
 //#if VOLUME
   inside &= vec4<u32>(quad.d + i32(step.x)) < vec4<u32>(params.input.x);
 //#endif
-  let offset = ((tap.x * params.input.x + step.x) * params.input.y + step.y) * params.input.z + step.z;
+  let offset = ((position.x * params.input.x + step.x) * params.input.y + step.y) * params.input.z + step.z;
   let at = select(vec4<u32>(0u), quad.x_at + offset, inside);
   let v = vec4<ACC>(ACC(load_x(at.x)), ACC(load_x(at.y)), ACC(load_x(at.z)), ACC(load_x(at.w)));
   return select(vec4<ACC>(0), v - zero, inside);
@@ -251,8 +251,8 @@ fn job_of(job: u32) -> Job {
   return Job(job % params.row_tiles, column_tile, rest % params.groups, split, phase, phase < phases);
 }
 
-//#if QUICK
-// <whole>
+//#if FALLBACK
+// <optimized>
 //#endif
 // Per slice, 16 rows of SIDE vec4: w's tile, rotated by k to keep banks apart, then x's.
 var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
@@ -340,11 +340,11 @@ var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
   }
 //#endif
 }
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
+// <fallback>
 //#include quads_each
-//#include conv_implicit_gemm_quick
-// </quick>
+//#include conv_implicit_gemm_fallback
+// </fallback>
 //#endif

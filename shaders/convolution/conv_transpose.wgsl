@@ -1,7 +1,7 @@
 // y[n, m, o] = finish(sum over c, k, i with i * stride - pad + k * dilation = o of w[c, m, k] * x[n, c, i] + bias[m])
 //
 // Transposed convolution, one output an invocation. Neighbouring invocations make outputs `stride` apart, which meet
-// the same taps: no invocation of a subgroup waits for another's. For groups of few output channels; conv_implicit_gemm
+// the same positions: no invocation of a subgroup waits for another's. For groups of few output channels; conv_implicit_gemm
 // does the others.
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //#tensors x, w, bias -> y
@@ -28,7 +28,7 @@ struct Params {
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
-// The input that tap k brings to output o along one axis; -1 where none does.
+// The input that position k brings to output o along one axis; -1 where none does.
 fn meets(o: i32, k: u32, axis: u32) -> i32 {
   let t = o + params.pads[axis] - i32(k) * params.dilations[axis];
   let i = t / params.strides[axis];
@@ -55,7 +55,7 @@ fn meets(o: i32, k: u32, axis: u32) -> i32 {
   let plane = params.input.x * params.input.y * params.input.z;
   let x_at = (image * params.input.w + group * params.channels) * plane;
   let w_at = group * params.channels * params.rows + (m - group * params.rows);
-  let taps = KD * KH * KW;
+  let positions = KD * KH * KW;
 
   var sum = ACC(0);
   for (var kd = 0u; kd < KD; kd++) {
@@ -68,10 +68,10 @@ fn meets(o: i32, k: u32, axis: u32) -> i32 {
         let w = meets(i32(o.z), kw, 2u);
         if (w < 0) { continue; }
         let source = x_at + (u32(d) * params.input.y + u32(h)) * params.input.z + u32(w);
-        let tap = w_at * taps + (kd * KH + kh) * KW + kw;
+        let position = w_at * positions + (kd * KH + kh) * KW + kw;
         for (var c = 0u; c < MANY; c++) {
           if (c >= params.channels) { break; }
-          sum += ACC(load_x(source + c * plane)) * ACC(load_w(tap + c * params.rows * taps));
+          sum += ACC(load_x(source + c * plane)) * ACC(load_w(position + c * params.rows * positions));
         }
       }
     }

@@ -1,11 +1,11 @@
 // y[n, c, o] = x[n, c] sampled at the place grid[n, o] names, each coordinate -1 .. 1 over the input's extent.
 //
-// Axes are depth, height, width, the last RANK of them real; grid lists them innermost first. TAPS inputs an axis:
+// Axes are depth, height, width, the last RANK of them real; grid lists them innermost first. TERMS inputs an axis:
 // 1 the nearest (ties to even), 2 linear, 4 cubic with a = -0.75. One invocation makes four neighbouring outputs.
 //#tensors x, grid -> y
 //#type T = y
 const RANK: u32 = 2u;
-const TAPS: u32 = 2u;
+const TERMS: u32 = 2u;
 
 const FAR: f32 = 1e9;
 
@@ -39,12 +39,12 @@ fn reflect_into(v: f32, edge: vec2<f32>) -> f32 {
 }
 
 // A coordinate brought into the input where the padding mode says so; places out of all reach, NaN too, are -100.
-fn settle(value: f32, extent: u32) -> f32 {
+fn padded_place(value: f32, extent: u32) -> f32 {
   var v = value;
 //#if BORDER
   if (is_nan(v)) { return 0.0; }
   // Between the border and a cubic kernel's reach outside it, the kernel still sees the inside.
-  let reach = select(0.0, 2.0, TAPS == 4u);
+  let reach = select(0.0, 2.0, TERMS == 4u);
   v = clamp(v, -reach, f32(extent) - 1.0 + reach);
 //#else
   if (is_nan(v) || !(abs(v) < FAR)) { v = -100.0; }
@@ -55,7 +55,7 @@ fn settle(value: f32, extent: u32) -> f32 {
   return v;
 }
 
-// The element a tap names along one axis; -1 for the zeros around the input.
+// The element a term names along one axis; -1 for the zeros around the input.
 fn pixel(i: i32, extent: u32) -> i32 {
 //#if BORDER
   return clamp(i, 0, i32(extent) - 1);
@@ -67,8 +67,8 @@ fn pixel(i: i32, extent: u32) -> i32 {
 }
 
 fn weight(t: u32, part: f32) -> f32 {
-  if (TAPS == 1u) { return 1.0; }
-  if (TAPS == 2u) { return select(1.0 - part, part, t == 1u); }
+  if (TERMS == 1u) { return 1.0; }
+  if (TERMS == 2u) { return select(1.0 - part, part, t == 1u); }
   let d = abs(part + 1.0 - f32(t));
   if (d <= 1.0) { return (1.25 * d - 2.25) * d * d + 1.0; }
   return ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0;
@@ -84,14 +84,14 @@ fn element(i: u32) -> T {
     let extent = params.input[axis];
     let edge = edges(extent);
     var v = (load_grid(o * RANK + a) + 1.0) * 0.5 * (edge.y - edge.x) + edge.x;
-    if (TAPS == 1u) { v = round(v); }
-    v = settle(v, extent);
+    if (TERMS == 1u) { v = round(v); }
+    v = padded_place(v, extent);
     let whole = floor(v);
-    low[axis] = i32(whole) - i32((TAPS - 1u) / 2u);
+    low[axis] = i32(whole) - i32((TERMS - 1u) / 2u);
     part[axis] = v - whole;
   }
-  var count = TAPS;
-  for (var a = 1u; a < RANK; a++) { count *= TAPS; }
+  var count = TERMS;
+  for (var a = 1u; a < RANK; a++) { count *= TERMS; }
 //#if !WEIGHTED
   let at = vec3<i32>(
     pixel(low.x, params.input.x),
@@ -103,7 +103,7 @@ fn element(i: u32) -> T {
 //#else
   var sum = 0.0;
   for (var k = 0u; k < count; k++) {
-    let t = vec3<u32>(k / (TAPS * TAPS), (k / TAPS) % TAPS, k % TAPS);
+    let t = vec3<u32>(k / (TERMS * TERMS), (k / TERMS) % TERMS, k % TERMS);
     var at = vec3<i32>(0);
     var w = 1.0;
     for (var axis = 3u - RANK; axis < 3u; axis++) {

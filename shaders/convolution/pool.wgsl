@@ -3,7 +3,7 @@
 // Padding does not count: it is below every maximum and adds nothing to sums. Means divide by the inputs seen, or with
 // COUNT_PADDING by the places within the padded input. One invocation makes four neighbouring outputs.
 //   INDICES  also the flat index of the maximum, the first of equals; NaN is greater than any number
-//   WIDE     only the taps that see the input are visited: windows may be far larger than it
+//   WIDE     only the positions that see the input are visited: windows may be far larger than it
 //#tensors x -> y, indices
 //#type T = y
 const KD: u32 = 1u;
@@ -24,18 +24,18 @@ struct Params {
 }
 
 //#if WIDE
-// The first tap of a window that starts at `start` that sees the input along one axis.
-fn first_tap(start: i32, axis: u32) -> u32 {
+// The first position of a window that starts at `start` that sees the input along one axis.
+fn first_position(start: i32, axis: u32) -> u32 {
   return u32((max(-start, 0) + params.dilations[axis] - 1) / params.dilations[axis]);
 }
 
-// How many taps there are before `end`, where the first is at `start`.
-fn taps_before(end: u32, start: i32, taps: u32, axis: u32) -> u32 {
-  return min(taps, u32(max(i32(end) - start + params.dilations[axis] - 1, 0) / params.dilations[axis]));
+// How many positions there are before `end`, where the first is at `start`.
+fn positions_before(end: u32, start: i32, positions: u32, axis: u32) -> u32 {
+  return min(positions, u32(max(i32(end) - start + params.dilations[axis] - 1, 0) / params.dilations[axis]));
 }
 //#endif
 
-// True where tap k, of a window that starts at `start`, sees the input along one axis.
+// True where position k, of a window that starts at `start`, sees the input along one axis.
 fn inside(start: i32, k: u32, axis: u32) -> bool {
   return u32(start + i32(k) * params.dilations[axis]) < params.input[axis];
 }
@@ -67,13 +67,13 @@ fn element(i: u32) -> T {
 //#endif
 //#if WIDE
   let starts = vec3<i32>(d0, h0, w0);
-  let first = vec3<u32>(first_tap(d0, 0u), first_tap(h0, 1u), first_tap(w0, 2u));
-  let end = vec3<u32>(taps_before(params.input.x, d0, KD, 0u), taps_before(params.input.y, h0, KH, 1u),
-    taps_before(params.input.z, w0, KW, 2u));
+  let first = vec3<u32>(first_position(d0, 0u), first_position(h0, 1u), first_position(w0, 2u));
+  let end = vec3<u32>(positions_before(params.input.x, d0, KD, 0u), positions_before(params.input.y, h0, KH, 1u),
+    positions_before(params.input.z, w0, KW, 2u));
 //#if COUNT_PADDING
   let padded = starts + params.pads.xyz;
-  count = taps_before(params.reach.x, padded.x, KD, 0u) * taps_before(params.reach.y, padded.y, KH, 1u)
-    * taps_before(params.reach.z, padded.z, KW, 2u);
+  count = positions_before(params.reach.x, padded.x, KD, 0u) * positions_before(params.reach.y, padded.y, KH, 1u)
+    * positions_before(params.reach.z, padded.z, KW, 2u);
 //#endif
 //#else
   let first = vec3<u32>(0u);

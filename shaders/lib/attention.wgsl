@@ -1,5 +1,5 @@
 // The keys [x, y) a query sees: those below `length` that lie at most `reach.x` before its position and `reach.y`
-// behind it; a negative reach is endless.
+// after it; a negative reach is endless.
 fn keys_in_reach(position: i32, length: i32, reach: vec2<i32>) -> vec2<u32> {
   let first = select(max(0, position - reach.x), 0, reach.x < 0);
   let end = select(min(length, position + reach.y + 1), length, reach.y < 0);

@@ -7,7 +7,7 @@ const ALL: u32 = LANES * APART;
 const CLOSE: u32 = max(SUBGROUP, APART);
 
 //#if !MOVED
-// The share of the invocation `by` places behind this one.
+// The share of the invocation `by` places after this one.
 fn moved(share: Share, by: u32) -> Share { return subgroupShuffleDown(share, by); }
 
 //#endif
@@ -48,7 +48,7 @@ fn joined_lanes(own: Share, place: u32) -> Share {
 }
 
 //#if !MOVED
-// The same, known to each of them. A second time only behind a barrier.
+// The same, known to each of them. A second time only after a barrier.
 fn joined_for_all(own: Share, place: u32) -> Share {
   let met = joined_lanes(own, place);
   let lane = place % ALL;

@@ -1,9 +1,9 @@
 // y[b, m, n] = finish(sum over k of (a[b, m, k] - a_zero) * (b[b, k, n] - b_zero)), ROWS rows of four columns an invocation, no
 // workgroup memory: for adapters that run on a processor, which multiply floats faster than bytes.
 //
-// Exact all the same: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them. Such a processor
+// Exact all the same: products of differences of int8 numbers are below 2^16, so f32 holds the sums of 256 of them. Such a processor
 // has no loop-invariant code moved and every call inlined: addresses are stepped, and `finish` is there once.
-// STEPPED: whole words of b, and of k. ALONE: one batch. ROW_ZEROS: rows of a have zero points of their own. ONCE: f32 holds the sums over all of k.
+// STEPPED: whole words of b, and of k. ALONE: one batch. ROW_ZEROS: a zero point for each row of a. ONCE: f32 holds the sums over all of k.
 //#tensors a, b, a_zero, b_zero -> y
 const WG: u32 = 64u;
 const ROWS: u32 = 4u;

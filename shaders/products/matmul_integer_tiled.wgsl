@@ -6,9 +6,9 @@
 // columns of a word of b into workgroup memory, and adds what it moved to its share of that row's and these columns' sums.
 // SLICES sets of THREADS invocations take every SLICES-th step.
 //
-// CONVOLUTION: b is what an image holds under KD x KH x KW taps: rows of y are output channels, columns its pixels.
+// CONVOLUTION: b is what an image holds under a filter of KD x KH x KW: rows of y are output channels, columns its pixels.
 // CENTRED_A, CENTRED_B: a' (b') has a zero point that is not 0, flipped sign bits included; parts/products/integer_operands.wgsl
-// tells the other conditions. QUICK: `kernels/ir/fallback.py`.
+// tells the other conditions. FALLBACK: `kernels/ir/fallback.py`.
 //#tensors a, b, a_zero, b_zero -> y
 const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
@@ -17,7 +17,7 @@ const ROWS: u32 = 4u;
 const KD: u32 = 1u;
 const KH: u32 = 1u;
 const KW: u32 = 1u;
-const TAPS: u32 = KD * KH * KW;
+const POSITIONS: u32 = KD * KH * KW;
 //#endif
 const SLICES: u32 = 1u;
 
@@ -71,8 +71,8 @@ fn put(row: u32, col: u32, sum: vec4<T>) {
 //#include store_quad
 }
 
-//#if QUICK
-// <whole>
+//#if FALLBACK
+// <optimized>
 //#endif
 // For each slice: words of k by quads of rows of a, then by quads of columns of b.
 var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS * ROWS)>;
@@ -155,7 +155,7 @@ var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS
     workgroupBarrier();
   }
 //#endif
-  // The shares of the sums over columns of b, one an invocation; behind them those over rows of a, by quads of rows.
+  // The shares of the sums over columns of b, one an invocation; after them those over rows of a, by quads of rows.
   tile[local] = vec4<u32>(column_sum);
   let share_a = THREADS * SLICES + (slice * 2u + t % 2u) * (TILE_M / 4u);
   tile[share_a + row_a / 4u][row_a % 4u] = u32(row_sum);
@@ -193,11 +193,11 @@ var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS
     }
   }
 }
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
+// <fallback>
 //#include quads_each
-//#include matmul_integer_tiled_quick
-// </quick>
+//#include matmul_integer_tiled_fallback
+// </fallback>
 //#endif

@@ -1,5 +1,5 @@
 // y[m, n] = finish(sum over k of a[m, k] * (b[n, k] - zero) * scale), ROWS rows of four columns an invocation, no
-// workgroup memory: for adapters that run on a processor. b, ZEROS, FLOAT_ZEROS: as matmul_nbits_few_rows.wgsl has them.
+// workgroup memory: for adapters that run on a processor. b, ZEROS, FLOAT_ZEROS: as matmul_nbits_skinny.wgsl has them.
 // CODES: as there too, where rows and blocks are whole steps of STEP weights; else a step is a block.
 // The order of a result's sum does not depend on ROWS.
 //#tensors a, b, scales, zeros -> y

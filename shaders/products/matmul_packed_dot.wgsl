@@ -2,9 +2,9 @@
 // TILE_M x TILE_N a workgroup: rows of 8 bits by weights of BITS bits, products taken four at a time (dot4I8Packed).
 //
 // A chunk is 32 numbers, eight words of a row (quantize_chunks.wgsl) and BITS words of weights, which come apart on their way
-// into workgroup memory: 8 / BITS words of bytes each. Its sums are exact; those over chunks are float32.
+// into workgroup memory: 8 / BITS words of int8 numbers each. Its sums are exact; those over chunks are float32.
 // 32 invocations in a row make 4 x 8 places of a tile, as in matmul_tiled.wgsl.
-// SPLIT: chunks are dealt out over workgroups, and y holds the partial sums [split, m, n].
+// SPLIT: chunks are split across workgroups, and y holds the partial sums [split, m, n].
 //
 // b is [n][blocks][BLOCK weights, low bits first]. ZEROS: packed zero points, each row on a byte. FOURS: an invocation moves
 // whole vec4s of weights. GUARD: the last share of the chunks is not whole. VEC_Y: rows of y are whole vec4s.
@@ -63,7 +63,7 @@ fn centred(word: u32, zero: u32) -> u32 {
 //#endif
 }
 
-// What an invocation moves in a step: half a chunk of a row of a, some words of a column of b, and what is beside them.
+// What an invocation moves in a step: half a chunk of a row of a, some words of a column of b, and their scales.
 struct Moved {
   a: vec4<u32>,
   b: array<u32, MOVES_B>,

@@ -1,13 +1,13 @@
 // p = finish(sum over s of parts[s]), y = (p - mean) * inv * scale + bias along rows; inv = 1 / sqrt(var + epsilon): the
-// second pass of a matrix product whose k was dealt out, and the normalisation behind it.
+// second pass of a matrix product whose k was split, and the normalisation after it.
 //
 // A workgroup takes a row and holds it in registers, QUADS vec4s an invocation. RMS: the mean is not taken off. KEEP: p
-// is wanted too. Shares are joined by Chan, Golub and LeVeque's formula (1979).
+// is wanted too. Partial results are combined by Chan, Golub and LeVeque's formula (1979).
 //#if PLACES
 // PLACES: row r of y is written as row `places[r]`.
 //#endif
-//#if QUICK
-// QUICK: `kernels/ir/fallback.py`.
+//#if FALLBACK
+// FALLBACK: `kernels/ir/fallback.py`.
 //#endif
 //#tensors parts, scale, bias, places -> y, p
 //#type T = parts
@@ -37,16 +37,16 @@ fn put(row: u32, col: u32, normal: vec4<f32>) {
 //#endif
 }
 
-//#if QUICK
-// <whole>
+//#if FALLBACK
+// <optimized>
 //#endif
-//#include moments_joined shares=shares
+//#include moments_combined shares=shares
 
 @compute @workgroup_size(WG)
 //#include workgroup name=main place=lane
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
-  // Shares of all quads are on their way at once, two of each; behind the end of the row lie those of its last quad.
+  // Shares of all quads are on their way at once, two of each; after the end of the row lie those of its last quad.
   let first = row * params.n;
   let last = params.splits - 1u;
   var held: array<vec4<f32>, QUADS>;
@@ -107,10 +107,10 @@ fn put(row: u32, col: u32, normal: vec4<f32>) {
     if (col < params.n) { put(row, col, (held[i] - vec4<f32>(total.y)) * inv); }
   }
 }
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
+// <fallback>
 fn p_at(row: u32, col: u32) -> vec4<f32> {
   var sum = vec4<f32>();
   for (var s = 0u; s < params.splits; s++) {
@@ -121,7 +121,7 @@ fn p_at(row: u32, col: u32) -> vec4<f32> {
 
 // Every invocation adds up the whole row for its mean, and all of them have when the first results take the place of operands.
 @compute @workgroup_size(64)
-//#include workgroup name=quick place=lane
+//#include workgroup name=fallback place=lane
   let row = workgroup_index(wid, nwg);
   if (row >= params.rows) { return; }
   var mean = 0.0;
@@ -147,5 +147,5 @@ fn p_at(row: u32, col: u32) -> vec4<f32> {
     put(row, col, (v - vec4<f32>(mean)) * inv);
   }
 }
-// </quick>
+// </fallback>
 //#endif

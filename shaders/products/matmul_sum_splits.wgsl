@@ -1,4 +1,4 @@
-// y[b, m, n] = finish(sum over s of parts[s, b, m, n]): the second pass of a matrix product whose k was dealt out.
+// y[b, m, n] = finish(sum over s of parts[s, b, m, n]): the second pass of a matrix product whose k was split.
 //#tensors parts -> y
 //#type T = y
 struct Params {

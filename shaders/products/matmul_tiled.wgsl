@@ -4,16 +4,16 @@
 // MOVES_B vec4s of the operands an invocation. 32 invocations in a row make 4 x 8 places of a tile, which takes fewer reads
 // of workgroup memory than 2 x 16.
 // SLICES groups of THREADS invocations take every SLICES-th step and are summed at the end (STAGED: two groups of many
-// results); with SPLIT the steps are also dealt out over workgroups, and y holds the partial sums [split, batch, m, n].
+// results); with SPLIT the steps are also split across workgroups, and y holds the partial sums [split, batch, m, n].
 //
 // TRANS_A: a is [k, m]. TRANS_B: b is [n, k]. VEC_A, VEC_B, VEC_Y: rows are whole vec4s. GUARD_K: the last step is
 // not whole. K_MAJOR: the staged tile of a is transposed, which pays with many rows an invocation. UNROLL: the
 // inner loops are written out, on an H200 12% faster than loops of constant length, but slow to compile for a processor.
 // ROLLED: `finish` is there once, in a loop whose count compilers do not know; results move up in their registers.
 // QUANTIZED: b is n rows of packed weights of BITS bits in blocks of BLOCK, with scales and ZEROS or FLOAT_ZEROS, as
-// matmul_nbits_few_rows.wgsl has them; GROUPED: `group_of` says which scale k has. CODES: of NF4 or FP4, in blocks over all of b.
+// matmul_nbits_skinny.wgsl has them; GROUPED: `group_of` says which scale k has. CODES: of NF4 or FP4, in blocks over all of b.
 // ZERO_A, ZERO_B: zero points, one for all or one a row of a and a column of b. BIAS: added to a row, where rows are
-// output channels of a convolution. QUICK: `kernels/ir/fallback.py`.
+// output channels of a convolution. FALLBACK: `kernels/ir/fallback.py`.
 //#tensors a, b, a_zero, b_zero, bias, scales, zeros, group_of -> y
 //#type T = y
 const TILE_M: u32 = 32u;
@@ -80,8 +80,8 @@ struct Params {
 //#include matmul_quads_b
 //#endif
 
-//#if QUICK
-// <whole>
+//#if FALLBACK
+// <optimized>
 //#endif
 var<workgroup> tile_a: array<vec4<T>, max(A_SIZE * SLICES, (SLICES - 1u) * THREADS * RESULTS)>;
 var<workgroup> tile_b: array<vec4<T>, B_SIZE * SLICES>;
@@ -287,13 +287,13 @@ fn stage_b(slice: u32, at: vec2<u32>, v: vec4<T>) {
 //#endif
 }
 
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
+// <fallback>
 //#include quads_each
-//#include matmul_tiled_quick
-// </quick>
+//#include matmul_tiled_fallback
+// </fallback>
 
 //#endif
 fn put(plane: u32, batch: u32, row: u32, col: u32, sum: vec4<T>) {

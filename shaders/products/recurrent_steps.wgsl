@@ -11,7 +11,7 @@
 // Sequences end at `lens`, which DIRECT has none of. A GRU that resets first takes two phases: gates z and r, then, with
 // r * h in `reset`, the candidate. CLIP bounds the gates' inputs.
 //
-// BYTES: R is of bytes [direction, gate, QUADS * 16], and h(t-1) is rounded to uint8 over its range in all batch entries, by each
+// BYTES: R is int8 [direction, gate, QUADS * 16], and h(t-1) is rounded to uint8 over its range in all batch entries, by each
 // workgroup for itself, which then makes `turns` blocks of units. Sums are exact: with bytes less 128, and o the zero
 // point of h less 128, a gate's is sum(h r) - zero sum(h) - o sum(r - zero), times both scales. `columns` holds, for
 // each direction, the gates' scales, zero points and sum(r - zero).
@@ -82,7 +82,7 @@ fn state_before(d: u32, s: u32, b: u32) -> u32 {
   return time * params.hs_time + d * params.hs_direction + b * params.hs_batch;
 }
 
-fn state_behind(d: u32, s: u32, b: u32) -> u32 {
+fn state_after(d: u32, s: u32, b: u32) -> u32 {
 //#if DIRECT
   let time = select(s, params.times - 1u - s, is_backward(d));
 //#else
@@ -134,7 +134,7 @@ fn own_at(d: u32, b: u32) -> u32 {
 }
 
 //#if BYTES
-//#include dot_of_bytes
+//#include dot_int8
 
 // The state before step `s` to `state`, bytes less 128, and its scale and zero point.
 fn round_state(d: u32, b: u32, s: u32, lane: u32) {
@@ -254,7 +254,7 @@ fn summed(d: u32, j: u32, unit: u32, g: u32) -> f32 {
 fn step_unit(d: u32, b: u32, s: u32, t: u32, j: u32, unit: u32, phase: u32) {
   let x_at = d * params.xw_direction + t * params.xw_time + b * params.xw_batch + j;
   let own = own_at(d, b) + j;
-  let h_new = state_behind(d, s, b) + j;
+  let h_new = state_after(d, s, b) + j;
 //#if GRU
   let h_old = h_before(d, s, b, state_before(d, s, b), j);
 //#endif

@@ -1,7 +1,7 @@
 // stats[row, segment] = (how many, mean, sum of squared distances from it, pivot) of a run of `share` elements of a row:
 // the first pass of a normalisation whose rows are longer than one workgroup should read (normalize_spread is the second).
 //
-// Means are of distances from the row's first element, the pivot, and shares are joined by Chan, Golub and LeVeque's
+// Means are of distances from the row's first element, the pivot, and partial results are combined by Chan, Golub and LeVeque's
 // formula (1979): no digits are lost where the mean is large.
 //#tensors x -> stats
 const WG: u32 = 256u;
@@ -13,7 +13,7 @@ struct Params {
   share: u32,      // elements of a segment, a multiple of four
 }
 
-//#include moments_joined shares=parts
+//#include moments_combined shares=parts
 
 @compute @workgroup_size(WG)
 //#include workgroup name=main place=lane

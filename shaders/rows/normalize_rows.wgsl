@@ -3,7 +3,7 @@
 // s = x + skip + offset. SKIP: a tensor of `period` elements that repeats. OFFSET: a tensor of `length` elements.
 //
 // LANES invocations share a row, WG / LANES rows a workgroup. Each takes the mean of its share, then the squares of its
-// distances from that, and the shares are joined by Chan, Golub and LeVeque's formula (1979): no digits are lost where
+// distances from that, and the partial results are combined by Chan, Golub and LeVeque's formula (1979): no digits are lost where
 // the mean is large. VEC: rows are whole vec4s. SCALE, BIAS: tensors of `length` elements that every row shares. JOINED:
 // s is an output too; MEAN, INV: so are the statistics.
 //#if SCALES
@@ -15,8 +15,8 @@
 //#if PLACES
 // PLACES: row r of y is written as row `places[r]`.
 //#endif
-//#if QUICK
-// QUICK: `kernels/ir/fallback.py`.
+//#if FALLBACK
+// FALLBACK: `kernels/ir/fallback.py`.
 //#endif
 //#tensors x, skip, offset, scale, bias, order, places -> y, joined, mean, inv
 const WG: u32 = 64u;
@@ -178,8 +178,8 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   }
 }
 
-//#if QUICK
-// <whole>
+//#if FALLBACK
+// <optimized>
 //#endif
 //#if SUBGROUP
 alias Share = vec3<f32>;
@@ -197,14 +197,14 @@ var<workgroup> parts: array<vec3<f32>, WG>;
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }
 }
-//#if QUICK
-// </whole>
+//#if FALLBACK
+// </optimized>
 //
-// <quick>
+// <fallback>
 // Every invocation reads the whole row for its mean, and all of them have when the first results take its place. A workgroup's
 // rows are as many as it takes for all: WG / LANES, or fewer.
 @compute @workgroup_size(64)
-//#include workgroup name=quick place=place
+//#include workgroup name=fallback place=place
   let groups = nwg.x * nwg.y * nwg.z;
   let share = (params.rows + groups - 1u) / groups;
   let lanes = 64u / share;
@@ -215,5 +215,5 @@ var<workgroup> parts: array<vec3<f32>, WG>;
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (within < share && row < params.rows) { write_row(row, place % lanes, lanes, total.y, factor); }
 }
-// </quick>
+// </fallback>
 //#endif

@@ -21,7 +21,7 @@ struct Params {
   floor: f32,
 }
 
-//#include moments_joined shares=parts
+//#include moments_combined shares=parts
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 

@@ -157,7 +157,7 @@ def test_decoder__one_token__takes_at_most_seven_dispatches_a_layer(
 @pytest.mark.parametrize("past", [700, 900])
 def test_decoder__keys_dealt_out__product_behind_attention_joins_what_it_left(past: int) -> None:
     layers = 3
-    joined, apart = (kernels(layers, False, "", 10, past, frozenset(off)) for off in ((), ("joining_few_rows",)))
+    joined, apart = (kernels(layers, False, "", 10, past, frozenset(off)) for off in ((), ("merging_skinny",)))
     assert len(joined) == len(apart) - layers
     assert [sum("joined" in name for name in names) for names in (joined, apart)] == [layers, 0]
     assert [sum("attention_merge" in name for name in names) for names in (joined, apart)] == [0, layers]

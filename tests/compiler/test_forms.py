@@ -42,9 +42,9 @@ HOOKS = {
     "conv_split_sum": "conv_split_sum",
     "conv_transpose": "conv_transpose",
     "matmul_direct": "matmul_direct",
-    "matmul_few_rows": "matmul_few_rows",
+    "matmul_skinny": "matmul_skinny",
     "matmul_nbits_direct": "matmul_[248]bits_direct",
-    "matmul_nbits_few_rows": "matmul_[248]bits_few_rows",
+    "matmul_nbits_skinny": "matmul_[248]bits_skinny",
     "matmul_packed_dot": "matmul_dot_[248]bits",
     "matmul_sum_norm": "matmul_sum_norm",
     "matmul_sum_splits": "matmul_sum_splits",
@@ -55,10 +55,10 @@ HOOKS = {
 """Templates that take an epilogue, and how the names of the kernels made of them begin."""
 
 BYTES = {
-    "conv_depthwise_bytes",
-    "conv_taps_direct",
+    "conv_depthwise_int8",
+    "conv_int8_direct",
     "matmul_integer_direct",
-    "matmul_integer_few_rows",
+    "matmul_integer_skinny",
     "matmul_integer_tiled",
 }
 """Templates that take one, but no float `t` as operand."""

@@ -125,7 +125,7 @@ def _few_rows(form: Form) -> int:
     return next((r for r in (8, 7, 6, 4, 3, 2, 1) if count % r == 0 and (count // r) ** 2 <= MOST_WEIGHTS), 0)
 
 
-def _matmul_few_rows(form: Form) -> str | None:
+def _matmul_skinny(form: Form) -> str | None:
     count, rows = math.prod(form.shape), _few_rows(form)
     if not rows:
         return None
@@ -241,7 +241,7 @@ PRODUCTS: Mapping[str, Kind] = {
     "matmul normalised": _matmul_norm,
     "matmul by itself": _square_by_itself,
     "matmul by itself twice": _self_attention_bare,
-    "matmul of few rows of a view": _matmul_few_rows,
+    "matmul of few rows of a view": _matmul_skinny,
     "matmul packed in 4 bits": _matmul_packed(4, 32),
     "matmul packed in 8 bits": _matmul_packed(8, 16),
     "matmul packed by rows of 8 bits": _matmul_packed(4, 32, level=4),

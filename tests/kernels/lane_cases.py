@@ -1,4 +1,4 @@
-"""Operators whose invocations join shares by shuffles, with inputs: each kernel that includes parts/lanes.wgsl."""
+"""Operators whose invocations reduce by shuffles, with inputs: each kernel that includes parts/lanes.wgsl."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ CASES: dict[str, tuple[Op, list[Any]]] = {
     "groups": (_INSTANCES, [_some(2, 3, 40, 41), _some(3), _some(3)]),
     "groups_in_two": (_INSTANCES, [_some(1, 2, 128, 80), _some(2), _some(2)]),
     "product_norm": (VARIANTS["matmul_norm"].op, VARIANTS["matmul_norm"].inputs()),
-    "few_rows": (newest("MatMul"), [_some(5, 300), _some(300, 41)]),
-    "few_rows_long": (newest("MatMul"), [_some(1, 3000), _some(3000, 40)]),
-    "few_rows_turned": (_TURNED(transB=1), [_some(3, 301), _some(37, 301)]),
-    "few_rows_turned_long": (_TURNED(transB=1), [_some(2, 3000), _some(40, 3000)]),
+    "skinny": (newest("MatMul"), [_some(5, 300), _some(300, 41)]),
+    "skinny_long": (newest("MatMul"), [_some(1, 3000), _some(3000, 40)]),
+    "skinny_turned": (_TURNED(transB=1), [_some(3, 301), _some(37, 301)]),
+    "skinny_turned_long": (_TURNED(transB=1), [_some(2, 3000), _some(40, 3000)]),
     "one_column": (newest("MatMul"), [_some(30, 777), _some(777, 1)]),
     "attention": (Attention(), [_some(1, 4, 2, 8), _some(1, 2, 9, 8), _some(1, 2, 9, 8)]),
     "attention_wide": (Attention(), [_some(1, 32, 1, 256), _some(1, 4, 77, 256), _some(1, 4, 77, 256)]),
@@ -84,5 +84,5 @@ def lowered(op: Op, inputs: Sequence[Any], target: Target) -> list[Dispatch]:
 
 
 def shuffles(op: Op, inputs: Sequence[Any], target: Target) -> bool:
-    """Whether a dispatch joins shares by shuffles."""
+    """Whether a dispatch reduces partial results by shuffles."""
     return any("joined_lanes" in d.kernel.module.functions for d in lowered(op, inputs, target))

@@ -62,7 +62,7 @@ def test_attend__sizes__tile_that_fills_the_machine(sizes: tuple[int, int, int, 
     assert tile_of(form(*sizes), NVIDIA) == tile
 
 
-def test_attend__few_units__nothing_is_dealt_out() -> None:
+def test_attend__few_units__nothing_is_split() -> None:
     laptop = replace(NVIDIA, rates=replace(H200, units=8, flops=H200.flops * 8 / H200.units))
     whisper, decode = form(6, 1500, 1500, 64), form(32, 1, 1024, 64)
     assert tile_of(whisper, laptop) == SMALL
@@ -82,7 +82,7 @@ def test_attend__little_workgroup_memory__only_tiles_that_fit() -> None:
             assert (kernel_bytes <= 49152) == (size <= 64 or tile is SMALL)
 
 
-def test_attend__keys_dealt_out__every_share_has_keys() -> None:
+def test_attend__keys_split__every_share_has_keys() -> None:
     for keys in (300, 511, 700, 1500, 4000):
         tile = tile_of(form(6, 1500, keys, 64), NVIDIA)
         assert tile is not None
@@ -123,9 +123,9 @@ def test_few_queries__any_context__fits_every_device(size: int, heads: int, grou
         assert len(dispatch.operands) <= Limits().storage_buffers
 
 
-def test_few_queries__window__keys_behind_it_are_no_work() -> None:
+def test_few_queries__window__keys_outside_are_no_work() -> None:
     decode = form(8, 1, 32768, 64)
-    near = few_queries(replace(decode, reach=Reach(before=199, behind=0)), Target())
+    near = few_queries(replace(decode, reach=Reach(before=199, after=0)), Target())
     assert near is not None and near.splits == 1
 
 
@@ -170,9 +170,9 @@ def test_tile__formula__is_what_the_module_takes() -> None:
         made = form(heads, queries, keys, size)
         tile, (first, *_) = tile_of(made, NVIDIA), lowered(NVIDIA, made)
         assert tile is not None
-        assert tile.workgroup_bytes(size, size) == first.kernel.module.workgroup_bytes - _behind(first)
+        assert tile.workgroup_bytes(size, size) == first.kernel.module.workgroup_bytes - _epilogue_bytes(first)
 
 
-def _behind(dispatch: Dispatch) -> int:
+def _epilogue_bytes(dispatch: Dispatch) -> int:
     """Bytes of what says which keys queries see, which the formula leaves out."""
     return sum(16 for name, _ in dispatch.kernel.module.workgroup if name in ("seen", "stretch"))

@@ -89,7 +89,7 @@ def test_numbered__shared_tensors__stay_shared_and_inputs_stay() -> None:
 
 
 def nested() -> tuple[Op, list[TensorType]]:
-    """A product split over workgroups, its sums in scratch memory, and a chain that no kernel takes behind it."""
+    """A product split over workgroups, its sums in scratch memory, and then a chain that no kernel takes."""
     neg: Any = newest("Neg")
     chain = FusedElementwise(steps=(Step(neg, (0,)),))
     types = [TensorType(DType.INT64, s) for s in ((64, 2048), (2048, 256), (256,))]

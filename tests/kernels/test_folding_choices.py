@@ -1,4 +1,4 @@
-"""Which kernels of reductions, softmax and norms run for what models ask for, beside what was chosen by hand."""
+"""Which kernels of reductions, softmax and norms run for what models need, compared with what was chosen by hand."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_rank__reduction__reasons_of_those_that_do_not_apply() -> None:
         return {c.name: c.reason for c in REDUCTIONS.rank(ReductionProblem(*problem), target).others}
 
     assert "more than 32 elements" in reasons(GPU, 100, 32, True)["shared_8"]
-    assert "no tensor type" in reasons(GPU, 1, 1 << 20, True, True)["shared_dealt"]
-    assert "too short" in reasons(GPU, 1, 100, True)["each_dealt"]
+    assert "no tensor type" in reasons(GPU, 1, 1 << 20, True, True)["shared_split"]
+    assert "too short" in reasons(GPU, 1, 100, True)["each_split"]
     assert "1024 rows" in reasons(GPU, 4096, 768, True)["shared_4"]
     assert "no more invocations" in reasons(GPU, 2, 4096, True)["shared_4"]
     off = replace(GPU, disabled=frozenset({"reduce_lanes"}))
@@ -98,11 +98,11 @@ def test_rank__rows__reasons_of_those_that_do_not_apply() -> None:
 
 def test_rank__group_norms__reasons_of_those_that_do_not_apply() -> None:
     reasons = {c.name: c.reason for c in GROUP_NORMS.rank(GroupsProblem(600, 9000), GPU).others}
-    assert "keep the device busy" in reasons["dealt"]
+    assert "keep the device busy" in reasons["split"]
     least = replace(GPU, limits=replace(GPU.limits, invocations=128))
     reasons = {c.name: c.reason for c in GROUP_NORMS.rank(GroupsProblem(4, 9000), least).others}
     assert "256 invocations" in reasons["one_256"]
-    assert "256 invocations" in reasons["dealt"]
+    assert "256 invocations" in reasons["split"]
 
 
 def test_choose__reduction_on_few_units__fewer_shares() -> None:

@@ -1,4 +1,4 @@
-"""How group normalisation is dealt out."""
+"""How group normalisation is split."""
 
 from __future__ import annotations
 

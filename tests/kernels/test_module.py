@@ -191,7 +191,7 @@ def test_changed_modules__every_template__are_known_as_if_read_anew(name: str) -
         changed = [module.with_fields((("extra", "vec4<u32>"), ("scale", "f32")))] if module.has_params else []
         for hook in module.hooks.values():
             helper = "struct Pair { a: f32, b: u32 }\nvar<workgroup> shared_pair: array<Pair, 4>;"
-            other = f"{helper}\n{hook.signature} {{\n  let more = load_other(3u); // names nobody\n  return more;\n}}"
+            other = f"{helper}\n{hook.signature} {{\n  let more = load_other(3u); // names no one\n  return more;\n}}"
             changed += [m.with_function(hook.name, other) for m in (module, *changed[:1])]
         for one in changed:
             fresh = Module(one.text)

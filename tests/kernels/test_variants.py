@@ -14,7 +14,7 @@ from tests.kernels.variant_cases import CASES, runnable, target_of
 
 def test_cases__every_variant__has_one() -> None:
     plans = {
-        "open_sizes",
+        "dynamic_dimensions",
         "grow_in_place",
         "less_memory",
         "shared_memory",

@@ -84,7 +84,7 @@ def _has(text: str) -> Callable[[list[Dispatch]], bool]:
     return lambda dispatches: any(text in d.kernel.name for d in dispatches)
 
 
-def _norm_behind_product() -> Op:
+def _norm_after_product() -> Op:
     add: Any = newest("Add")
     chain = FusedElementwise(steps=(Step(add, (0, 1)),))
     base = WithEpilogue(base=newest("MatMul"), count=2, chain=chain)
@@ -136,8 +136,8 @@ CASES = {
         tolerance=0,
         feature=SHADER_F16,
     ),
-    "quick_start": Case(
-        _MATMUL, ((100, 64), (64, 48)), lambda dispatches: any("// <quick>" in d.kernel.body for d in dispatches)
+    "fallback_kernels": Case(
+        _MATMUL, ((100, 64), (64, 48)), lambda dispatches: any("// <fallback>" in d.kernel.body for d in dispatches)
     ),
     "attention_flash": Case(Attention(), ((1, 2, 35, 128), (1, 2, 9, 128), (1, 2, 9, 128)), "attention_flash"),
     "attention_few": Case(Attention(), ((1, 4, 2, 8), (1, 2, 9, 8), (1, 2, 9, 8)), "attention_few_queries"),
@@ -147,12 +147,12 @@ CASES = {
         "prepare_heads",
         given=_decoding_step(),
     ),
-    "attention_fresh": Case(
+    "attention_new_row": Case(
         op_class("GroupQueryAttentionInPlace", "pyruntime", 1)(  # type: ignore[call-arg]
             num_heads=2, kv_num_heads=1, do_rotary=1, present=(True,) * 3
         ),
         (),
-        _has("_fresh1"),
+        _has("_new_row1"),
         given=_decoding_step(),
     ),
     "attention_tiled": Case(Attention(), ((4, 32, 32, 8), (4, 32, 16, 8), (4, 32, 16, 8)), "attention_tiled"),
@@ -166,27 +166,27 @@ CASES = {
     ),
     "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 1024, 8), (1, 64, 1024, 8)), "attention_merge"),
     "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),
-    "matmul_few_rows": Case(_MATMUL, ((3, 64), (64, 40)), "matmul_few_rows"),
+    "matmul_skinny": Case(_MATMUL, ((3, 64), (64, 40)), "matmul_skinny"),
     "matmul_large": Case(_MATMUL, ((1024, 128), (128, 1024)), "matmul_l"),
     "matmul_slices": Case(_MATMUL, ((192, 256), (256, 1536)), "matmul_m2"),
     "matmul_split": Case(_MATMUL, ((64, 2048), (2048, 256)), "matmul_sum_splits"),
-    "matmul_norm": Case(_norm_behind_product(), ((64, 2048), (2048, 256), (256,), (256,)), "matmul_sum_norm"),
-    "normed_few_rows": Case(
+    "matmul_norm": Case(_norm_after_product(), ((64, 2048), (2048, 256), (256,), (256,)), "matmul_sum_norm"),
+    "normed_skinny": Case(
         _normed_product(),
         ((5, 300), (52, 10, 16), (52, 10), (300,)),
         "matmul_4bits_few_normed_rows",
         packed=(1,),
         tolerance=1e-3,
     ),
-    "joining_few_rows": Case(
+    "merging_skinny": Case(
         _attention_product(),
         ((1, 2, 32), (1, 600, 16), (1, 600, 16), (52, 2, 8), (52, 2)),
         "matmul_4bits_few_joined_rows",
         packed=(3,),
         tolerance=1e-3,
     ),
-    "packed_few_rows": Case(
-        _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_few_rows", packed=(1,), tolerance=1e-3
+    "packed_skinny": Case(
+        _packed_product(), ((5, 300), (52, 10, 16), (52, 10)), "matmul_4bits_skinny", packed=(1,), tolerance=1e-3
     ),
     "packed_dot": Case(
         _packed_product(accuracy_level=4),
@@ -203,8 +203,8 @@ CASES = {
         packed=(1,),
         tolerance=0,
     ),
-    "integer_few_rows": Case(
-        newest("MatMulInteger"), ((5, 300), (300, 52)), "matmul_integer_few_rows", packed=(0, 1), tolerance=0
+    "integer_skinny": Case(
+        newest("MatMulInteger"), ((5, 300), (300, 52)), "matmul_integer_skinny", packed=(0, 1), tolerance=0
     ),
     "integer_large": Case(
         newest("MatMulInteger"), ((700, 36), (36, 768)), "matmul_integer_m", packed=(0, 1), tolerance=0
@@ -215,14 +215,14 @@ CASES = {
     "conv_matmul": Case(newest("Conv"), ((1, 128, 60, 60), (128, 128, 1, 1), (128,)), "conv_matmul_m"),
     "conv_large": Case(newest("Conv"), ((1, 3, 130, 130), (64, 3, 3, 3), (64,)), _has("side16")),
     "conv_split": Case(newest("Conv"), ((1, 256, 7, 7), (64, 256, 3, 3)), "conv_split_sum"),
-    "conv_bytes": Case(
+    "conv_int8": Case(
         newest("ConvInteger"),
         ((1, 16, 10, 10), (24, 16, 3, 3)),
         "conv_matmul_integer",
         packed=(0, 1),
         tolerance=0,
     ),
-    "conv_taps": Case(
+    "conv_int8_direct": Case(
         newest("ConvInteger"),
         ((2, 12, 7, 8), (10, 12, 1, 1)),
         "conv_matmul_integer_direct",

@@ -112,7 +112,7 @@ def test_fuse_tail__long_functions__are_there_once_and_not_for_each_result(chain
     assert apply(fuse_tail.run, graph)
     (fused,) = graph.nodes
     limits = Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024)
-    target = Target(limits, vendor="nvidia", disabled=frozenset({"matmul_slices", "matmul_split", "quick_start"}))
+    target = Target(limits, vendor="nvidia", disabled=frozenset({"matmul_slices", "matmul_split", "fallback_kernels"}))
     (dispatch,) = fused.op.lower(target, *map(graph.tensor, fused.inputs))  # type: ignore[attr-defined]
     assert dispatch.kernel.name.startswith("matmul_m1_nn")
     assert dispatch.kernel.wgsl().count("  put(") == stores

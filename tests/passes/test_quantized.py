@@ -172,7 +172,7 @@ def test_taps_last__convolutions_of_one_constant_on_a_processor__read_it_turned_
 
 
 @pytest.mark.parametrize(
-    ("kernel", "vendor", "disabled"), [(1, "google", ()), (3, "nvidia", ()), (3, "google", "conv_taps")]
+    ("kernel", "vendor", "disabled"), [(1, "google", ()), (3, "nvidia", ()), (3, "google", "conv_int8_direct")]
 )
 def test_taps_last__pointwise_or_another_kernel__weights_stay(kernel: int, vendor: str, disabled: Any) -> None:
     constants = {"w": number(6, 5, kernel, kernel), "zero": ZERO}

@@ -3,7 +3,7 @@
 
 export { allocate, bufferOf } from './buffers.js';
 export { activity, play } from './player.js';
-export { compileQuickly, compileSoon, ready, settled } from './fallback.js';
+export { compileFallback, compileSoon, ready, settled } from './fallback.js';
 export { bind, described, record } from './recording.js';
 export { prepareUpload, upload, uploadNow } from './staging.js';
 export { fetchAll } from '../net/stream.js';

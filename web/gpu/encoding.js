@@ -18,7 +18,7 @@ const MOST = 96;
 const WHOLE = 48;
 
 /** What fallback.js does: which pipeline is encoded in one's place, and when a run has been sent. */
-export const quick = {
+export const fallback = {
   /** @param {GPUComputePipeline} pipeline */
   current: (pipeline) => pipeline,
   /** @param {GPUDevice} _ */
@@ -45,7 +45,7 @@ export function encode(encoder, commands, numbers, descriptor) {
   const pass = encoder.beginComputePass(descriptor);
   let current;
   for (const { pipeline, group, grid, scaled } of commands) {
-    if (pipeline !== current) pass.setPipeline(quick.current(pipeline));
+    if (pipeline !== current) pass.setPipeline(fallback.current(pipeline));
     current = pipeline;
     pass.setBindGroup(0, group);
     const [x, y, z] = scaled.length ? grid.map((n, i) => (scaled[i] < 0 ? n : numbers[scaled[i]])) : grid;
@@ -97,7 +97,7 @@ export function takeAhead(commands, numbers) {
  * @param {number[]} numbers what the grids count
  */
 export function encodeAhead(device, commands, numbers) {
-  quick.sent(device);
+  fallback.sent(device);
   const found = same(commands, numbers);
   if (!found) last.set(commands, { numbers });
   if (!found || found.passes) return;

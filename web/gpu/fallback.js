@@ -1,20 +1,20 @@
 // @ts-check
 /**
  * Kernels that run until their pipelines are there (`pyruntime/kernels/ir/fallback.py`): a shader's text has two entry points, and the
- * module of either is the text without what the other alone uses. `quick` compiles first; `main` when a run has been sent, so
+ * module of either is the text without what the other alone uses. `fallback` compiles first; `main` when a run has been sent, so
  * that the browser's GPU process, which reads one text after another, is not busy when somebody waits for it. Kernels that differ
- * in the size of their tiles alone have one quick pipeline: each has a `Quick` of its own, which stands for its pipeline.
+ * in the size of their tiles alone have one fallback pipeline: each has a `Fallback` of its own, which stands for its pipeline.
  */
 
-import { quick } from './encoding.js';
+import { fallback } from './encoding.js';
 import { compile, standIn } from './recording.js';
 
 /** What stands for a pipeline. */
-class Quick {
+class Fallback {
   /** @type {GPUComputePipeline | undefined} */
-  whole;
+  optimized;
 
-  /** @param {GPUDevice} device @param {GPUComputePipeline} pipeline of the quick kernel @param {string} code with both kernels */
+  /** @param {GPUDevice} device @param {GPUComputePipeline} pipeline of the fallback kernel @param {string} code with both kernels */
   constructor(device, pipeline, code) {
     this.device = device;
     this.pipeline = pipeline;
@@ -32,7 +32,7 @@ const ALONE = 2000;
 const made = new WeakMap();
 /**
  * @typedef {object} Queue
- * @property {Quick[]} left whose whole kernels have not been begun
+ * @property {Fallback[]} left whose optimized kernels have not been begun
  * @property {ReturnType<typeof setTimeout>} [timer] until these are begun with
  * @property {boolean} hasRun they are, soon: a run has been sent
  * @property {number} lanes at work
@@ -45,7 +45,7 @@ const queues = new WeakMap();
 /**
  * The text without what stands between marks of a kind. Texts are taken apart by strings: regular expressions are read anew in
  * each page, and take ten times as long at first, between one kernel that Python plans and the next.
- * @param {string} code @param {'whole' | 'quick'} kind
+ * @param {string} code @param {'optimized' | 'fallback'} kind
  */
 function without(code, kind) {
   const [before, ...marked] = code.split(`// <${kind}>\n`);
@@ -53,9 +53,9 @@ function without(code, kind) {
   return before + marked.map((part) => part.slice(part.indexOf(end) + end.length)).join('');
 }
 
-/** As `without_quick` of kernels/ir/fallback.py: where a plan is much work, the same kernel has this text, which the browser then knows. @param {string} code */
-function withoutQuick(code) {
-  return without(code, 'quick').replaceAll('// <whole>\n', '').replaceAll('// </whole>\n', '');
+/** As `without_fallback` of kernels/ir/fallback.py: where a plan is much work, the same kernel has this text, which the browser then knows. @param {string} code */
+function withoutFallback(code) {
+  return without(code, 'fallback').replaceAll('// <optimized>\n', '').replaceAll('// </optimized>\n', '');
 }
 
 /** @param {GPUDevice} device */
@@ -96,16 +96,16 @@ function plain(code) {
 }
 
 /**
- * The pipeline of a text's quick kernel, or of its whole one, under way; texts that differ in the other alone have one.
+ * The pipeline of a source's fallback kernel, or of its optimized one, under way; texts that differ in the other alone have one.
  * @param {GPUDevice} device
  * @param {string} code
- * @param {'quick' | 'main'} entryPoint
+ * @param {'fallback' | 'main'} entryPoint
  * @returns {import('./recording.js').Begun}
  */
 function madeOf(device, code, entryPoint) {
   const known = made.get(device) ?? new Map();
   made.set(device, known);
-  const text = entryPoint === 'quick' ? plain(without(code, 'whole')) : withoutQuick(code);
+  const text = entryPoint === 'fallback' ? plain(without(code, 'optimized')) : withoutFallback(code);
   const found = known.get(text) ?? compile(device, text, entryPoint);
   known.set(text, found);
   found.pipeline.catch(() => known.delete(text));
@@ -113,15 +113,15 @@ function madeOf(device, code, entryPoint) {
 }
 
 /**
- * `compile` of recording.js; where the text has a quick kernel, what stands for its pipeline.
+ * `compile` of recording.js; where the text has a fallback kernel, what stands for its pipeline.
  * @param {GPUDevice} device
  * @param {string} code
  */
-export function compileQuickly(device, code) {
-  if (!code.includes('// <quick>')) return compile(device, code);
-  const begun = madeOf(device, code, 'quick');
+export function compileFallback(device, code) {
+  if (!code.includes('// <fallback>')) return compile(device, code);
+  const begun = madeOf(device, code, 'fallback');
   const pipeline = begun.pipeline.then((ready) => {
-    const standing = new Quick(device, ready, code);
+    const standing = new Fallback(device, ready, code);
     queueOf(device).left.push(standing);
     begin(device, ALONE);
     return standIn(standing, ready);
@@ -130,18 +130,18 @@ export function compileQuickly(device, code) {
   return { ...begun, pipeline };
 }
 
-/** The pipeline of a text's whole kernel, under way. @param {GPUDevice} device @param {string} code */
-export function compileWhole(device, code) {
+/** The pipeline of a text's optimized kernel, under way. @param {GPUDevice} device @param {string} code */
+export function compileOptimized(device, code) {
   return madeOf(device, code, 'main');
 }
 
 /**
- * `compileQuickly`, and have the GPU process begin with it: Python may go on for long, and what it has asked for is sent by a submit.
+ * `compileFallback`, and have the GPU process begin with it: Python may go on for long, and what it has asked for is sent by a submit.
  * @param {GPUDevice} device
  * @param {string} code
  */
 export function compileSoon(device, code) {
-  const begun = compileQuickly(device, code);
+  const begun = compileFallback(device, code);
   device.queue.submit([]);
   return begun;
 }
@@ -151,7 +151,7 @@ export function ready(...begun) {
   return Promise.all(begun.map(({ pipeline }) => pipeline));
 }
 
-/** Begin with the whole kernels after a while. @param {GPUDevice} device @param {number} after */
+/** Begin with the optimized kernels after a while. @param {GPUDevice} device @param {number} after */
 function begin(device, after) {
   const queue = queueOf(device);
   clearTimeout(queue.timer);
@@ -167,9 +167,9 @@ async function work(queue) {
   queue.lanes += 1;
   for (let next = queue.left.shift(); next; next = queue.left.shift()) {
     try {
-      next.whole = await madeOf(next.device, next.code, 'main').pipeline;
+      next.optimized = await madeOf(next.device, next.code, 'main').pipeline;
     } catch (error) {
-      // The quick one goes on; a device that is lost has nothing to go on with.
+      // The fallback kernel stays in use; a device that is lost has nothing to go on with.
       console.warn(`pyruntime: a kernel stays slow, as its pipeline could not be made: ${/** @type {Error} */ (error).message}`);
     }
   }
@@ -177,7 +177,7 @@ async function work(queue) {
   if (!queue.lanes) queue.done.splice(0).forEach((done) => done());
 }
 
-/** Resolves when no quick kernel runs any more. @param {GPUDevice} device */
+/** Resolves when no fallback kernel runs any more. @param {GPUDevice} device */
 export async function settled(device) {
   const queue = queueOf(device);
   if (!queue.left.length && !queue.lanes) return;
@@ -185,9 +185,9 @@ export async function settled(device) {
   await new Promise((done) => { queue.done.push(() => done(undefined)); });
 }
 
-quick.current = (pipeline) => (pipeline instanceof Quick ? pipeline.whole ?? pipeline.pipeline : pipeline);
+fallback.current = (pipeline) => (pipeline instanceof Fallback ? pipeline.optimized ?? pipeline.pipeline : pipeline);
 
-quick.sent = (device) => {
+fallback.sent = (device) => {
   const queue = queues.get(device);
   if (queue?.timer === undefined || queue.hasRun) return;
   queue.hasRun = true;

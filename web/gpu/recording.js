@@ -135,7 +135,7 @@ function groupOf(device, layout, parts) {
  * @returns {Command | Open}
  */
 export function commandOf(device, pipeline, parts, grid, scaled) {
-  const begun = 'module' in pipeline ? pipeline : null; // what stands for a quick kernel has none
+  const begun = 'module' in pipeline ? pipeline : null; // what stands for a fallback kernel has none
   const ready = /** @type {GPUComputePipeline} */ (begun ? undefined : pipeline);
   const layout = /** @type {GPUBindGroupLayout} */ (begun ? begun.group : groups.get(ready)); // all pipelines are from `compile`
   /** @type {Command | Open} */

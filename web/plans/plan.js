@@ -73,7 +73,7 @@ export { Refused };
  * @property {SavedConstant[]} constants
  */
 
-const FORMAT = 6;
+const FORMAT = 7;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 

@@ -46,17 +46,17 @@ function slotsOf({ external, kept }, names) {
 const TOGETHER = 128 << 20;
 
 /**
- * What begins with a plan's pipelines: with quick kernels where it has some. Adapters that run on a processor, those of Python's
+ * What begins with a plan's pipelines: with fallback kernels where it has some. Adapters that run on a processor, those of Python's
  * `Target.is_processor`, lose more time with them than they save.
  * @param {Opened} plan
  * @param {GPUDevice} device
  * @param {string} vendor of the adapter
  */
 async function compilerOf({ header: { shaders } }, device, vendor) {
-  if (!shaders.some((text) => text.includes('// <quick>'))) return compile;
-  const { compileQuickly, compileWhole } = await import('../gpu/fallback.js');
+  if (!shaders.some((text) => text.includes('// <fallback>'))) return compile;
+  const { compileFallback, compileOptimized } = await import('../gpu/fallback.js');
   const { isFallbackAdapter } = /** @type {any} */ (device.adapterInfo ?? {});
-  return isFallbackAdapter || vendor.toLowerCase() === 'google' ? compileWhole : compileQuickly;
+  return isFallbackAdapter || vendor.toLowerCase() === 'google' ? compileOptimized : compileFallback;
 }
 
 export class Program {

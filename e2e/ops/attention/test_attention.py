@@ -193,10 +193,10 @@ def test_attention__keys_in_reach__as_the_formula(
     B, H, group, M, N, D = sizes
     rng = np.random.default_rng(B + M + N)
     reach = {
-        "before": Reach(before=6, behind=2, first=N - M),
-        "lengths": Reach(before=-1, behind=0, lacking=1),
-        "prompt": Reach(before=60, behind=0, lacking=1),
-        "wide": Reach(before=-1, behind=3, lacking=0),
+        "before": Reach(before=6, after=2, first=N - M),
+        "lengths": Reach(before=-1, after=0, lacking=1),
+        "prompt": Reach(before=60, after=0, lacking=1),
+        "wide": Reach(before=-1, after=3, lacking=0),
     }[given]
     lengths = rng.integers(M, N + 1, B)
     q, k, v = (rng.standard_normal(s).astype(np.float32) for s in ((B, H, M, D), *[(B, H // group, N, D)] * 2))
@@ -243,7 +243,7 @@ def test_attention__keys_in_reach__as_the_formula(
         keys = [
             j
             for j in range(ends[b])
-            if (reach.before < 0 or j >= at - reach.before) and (reach.behind < 0 or j <= at + reach.behind)
+            if (reach.before < 0 or j >= at - reach.before) and (reach.after < 0 or j <= at + reach.after)
         ]
         x = k[b, h // group, keys].astype(np.float64) @ q[b, h, i] * 0.4
         weights = np.exp(1.5 * np.tanh(x / 1.5) + mask[0, h, i, keys])

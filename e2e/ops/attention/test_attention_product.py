@@ -1,4 +1,4 @@
-"""A product of few rows that joins the shares in which attention left them: as a kernel of its own does."""
+"""A skinny product that reduces the partial results of attention: as a separate kernel does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDTH = HEADS * SIZE
 
 
 def product(residual: bool) -> tuple[Any, int]:
-    """The product, behind which a residual is added, and its inputs but the rows."""
+    """The product, to which a residual is added, and its inputs but the rows."""
     kind: Any = op_class("MatMulNBits", "com.microsoft", 1)
     base = kind(K=WIDTH, N=COLUMNS, block_size=BLOCK)
     if not residual:
@@ -41,7 +41,7 @@ def weights(rng: np.random.Generator, dtype: Any, *rows: int) -> list[Array]:
 
 
 def masked(rng: np.random.Generator, dtype: Any, batch: int, queries: int, keys: int) -> tuple[Op, list[Array | None]]:
-    """ai.onnx Attention of which a query sees some keys, the last share of them nobody, and one query none."""
+    """ai.onnx Attention of which a query sees some keys, the last share of them none, and one query none."""
     kind: Any = type(newest("Attention"))
     shapes = ((batch, queries, WIDTH), (batch, keys, GROUPS * SIZE), (batch, keys, GROUPS * SIZE))
     seen = rng.random((queries, keys)) < 0.5
@@ -51,11 +51,13 @@ def masked(rng: np.random.Generator, dtype: Any, batch: int, queries: int, keys:
     return kind(q_num_heads=HEADS, kv_num_heads=GROUPS), [*given, seen]
 
 
-def cached(rng: np.random.Generator, dtype: Any, batch: int, length: int, room: int) -> tuple[Op, list[Array | None]]:
+def cached(
+    rng: np.random.Generator, dtype: Any, batch: int, length: int, capacity: int
+) -> tuple[Op, list[Array | None]]:
     """GroupQueryAttention of one query whose row is set into caches, of which `length` rows count."""
     kind: Any = op_class("GroupQueryAttentionInPlace", "pyruntime", 1)
     op = kind(num_heads=HEADS, kv_num_heads=GROUPS, do_rotary=1, present=(True,) * 3)
-    cache, angles = (batch, GROUPS, room, SIZE), (room, SIZE // 2)
+    cache, angles = (batch, GROUPS, capacity, SIZE), (capacity, SIZE // 2)
     shapes = ((batch, 1, WIDTH + 2 * GROUPS * SIZE), cache, cache, angles, angles)
     packed, past_k, past_v, cosines, sines = (rng.standard_normal(s).astype(dtype) for s in shapes)
     lengths = np.array([length - 1, *[length // 2] * (batch - 1)], np.int32)
@@ -94,7 +96,7 @@ def test_product_of_shares__joined_on_the_way__as_by_a_kernel_of_its_own(
     op = AttentionProduct(attention=attention, base=base, count=len(given), present=attention.present)
     inputs = [*given, *weights(rng, dtype, *given[0].shape[:2])[:count]]
     on: Target = replace(gpu.target, vendor="")
-    off = replace(on, disabled=frozenset({"joining_few_rows"}))
+    off = replace(on, disabled=frozenset({"merging_skinny"}))
     kinds: Any = [typed(x) for x in inputs]
     names = [[d.kernel.name.split("_dim")[0] for d in op.lower(t, *kinds)] for t in (on, off)]
     assert "attention_merge" in names[1] and "attention_merge" not in names[0] and len(names[0]) == len(names[1]) - 1

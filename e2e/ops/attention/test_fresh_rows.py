@@ -60,7 +60,7 @@ def test_one_query__caches_that_hold_all_else__is_made_ready_in_the_attention(
     op = make(**attributes, present=(True,) * 3, qk_norm_epsilon=0.01)
     types: Any = [typed(x) for x in inputs]
     before = copy.copy(gpu)
-    before.target = replace(gpu.target, disabled=frozenset({"attention_fresh"}))
+    before.target = replace(gpu.target, disabled=frozenset({"attention_new_row"}))
     fused, apart = (op.lower(g.target, *types) for g in (gpu, before))
     assert len(fused) == len(apart) - 1 and "_fresh1" in fused[0].kernel.name
 

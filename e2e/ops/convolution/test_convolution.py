@@ -140,7 +140,7 @@ def test_conv__halves__as_host(gpu: Gpu, dtype: str) -> None:
         _as_host(gpu, name, given, HALVES[dtype], **attributes)
 
 
-def test_conv_transpose__infinity__only_where_taps_meet_it(gpu: Gpu) -> None:
+def test_conv_transpose__infinity__only_where_positions_meet_it(gpu: Gpu) -> None:
     for maps in (1, 16):
         x, w = np.zeros((1, 1, 6), np.float32), np.ones((1, maps, 3), np.float32)
         x[0, 0, 2] = np.inf

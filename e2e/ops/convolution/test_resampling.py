@@ -80,7 +80,7 @@ def test_sums__narrow_types__as_host(gpu: Gpu, dtype: str, tolerance: float) -> 
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_resize__many_taps_and_axes__axis_by_axis(gpu: Gpu, mode: str) -> None:
+def test_resize__many_positions_and_axes__axis_by_axis(gpu: Gpu, mode: str) -> None:
     x = np.random.default_rng(3).standard_normal((1, 2, 40, 30)).astype(np.float32)
     _as_host(gpu, "Resize", [x, None, _floats([1, 1, 0.13, 0.3])], mode=mode, antialias=1)
     _as_host(gpu, "Resize", [x, None, _floats([1, 1.5, 0.5, 2])], mode=mode)

@@ -1,4 +1,4 @@
-"""Products of bytes on the GPU: exact sums, whatever kernel makes them."""
+"""Int8 products on the GPU: exact sums, whatever kernel makes them."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ def test_conv_integer_channels_last__random_cases__as_numpy(software: Any) -> No
 @pytest.mark.parametrize(
     ("x", "w", "attributes", "kernel"),
     [
-        ((1, 3, 20, 24), (16, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 3, 3]}, "conv_taps_direct"),
-        ((2, 24, 9, 8), (12, 24, 3, 3), {"pads": [1, 1, 1, 1]}, "conv_taps_direct"),  # sums of several taps
-        ((1, 300, 6, 7), (5, 300, 2, 1), {}, "conv_taps_direct"),  # taps of more than f32 sums exactly
-        ((1, 1030, 5), (9, 1030, 3), {"pads": [1, 1]}, "conv_taps_direct"),
-        ((2, 8, 9, 12), (8, 1, 3, 3), {"group": 8, "pads": [1, 1, 1, 1]}, "conv_depthwise_bytes"),
-        ((1, 6, 10, 11), (12, 1, 5, 5), {"group": 6, "pads": [2, 1, 2, 3]}, "conv_depthwise_bytes"),
-        ((1, 4, 9, 16), (4, 1, 3, 3), {"group": 4, "strides": [2, 2], "pads": [1, 1, 1, 1]}, "conv_depthwise_bytes"),
-        ((1, 4, 9, 8), (4, 1, 3, 4), {"group": 4, "strides": [1, 2], "pads": [0, 5, 2, 5]}, "conv_depthwise_bytes"),
+        ((1, 3, 20, 24), (16, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 3, 3]}, "conv_int8_direct"),
+        ((2, 24, 9, 8), (12, 24, 3, 3), {"pads": [1, 1, 1, 1]}, "conv_int8_direct"),  # sums of several positions
+        ((1, 300, 6, 7), (5, 300, 2, 1), {}, "conv_int8_direct"),  # positions of more than f32 sums exactly
+        ((1, 1030, 5), (9, 1030, 3), {"pads": [1, 1]}, "conv_int8_direct"),
+        ((2, 8, 9, 12), (8, 1, 3, 3), {"group": 8, "pads": [1, 1, 1, 1]}, "conv_depthwise_int8"),
+        ((1, 6, 10, 11), (12, 1, 5, 5), {"group": 6, "pads": [2, 1, 2, 3]}, "conv_depthwise_int8"),
+        ((1, 4, 9, 16), (4, 1, 3, 3), {"group": 4, "strides": [2, 2], "pads": [1, 1, 1, 1]}, "conv_depthwise_int8"),
+        ((1, 4, 9, 8), (4, 1, 3, 4), {"group": 4, "strides": [1, 2], "pads": [0, 5, 2, 5]}, "conv_depthwise_int8"),
         ((1, 1, 9, 12), (5, 1, 3, 3), {"pads": [1, 1, 1, 1]}, "conv_"),
         ((1, 3, 7, 8), (3, 1, 3, 3), {"group": 3, "dilations": [2, 2]}, "conv_"),
     ],

@@ -105,8 +105,8 @@ def test_tiled__large_configuration__as_numpy(
 
 @pytest.mark.parametrize("trans", LAYOUTS)
 @pytest.mark.parametrize("shape", [(1, 36, 64), (3, 35, 19), (50, 1, 24)])
-def test_few_rows__every_layout__as_numpy(gpu: Gpu, trans: tuple[bool, bool], shape: tuple[int, int, int]) -> None:
-    assert "few_rows" in _check_product(gpu, shape, trans)
+def test_skinny__every_layout__as_numpy(gpu: Gpu, trans: tuple[bool, bool], shape: tuple[int, int, int]) -> None:
+    assert "skinny" in _check_product(gpu, shape, trans)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_gemm__bias__as_host(gpu: Gpu, dtype: str, c: tuple[int, ...]) -> None:
     _same(gpu, op, [_array(dtype, 12, 20), _array(dtype, n, 20), np.asarray(_array(dtype, *c))])
 
 
-def test_gemm__split_and_few_rows__bias_added_once(gpu: Gpu) -> None:
+def test_gemm__split_and_skinny__bias_added_once(gpu: Gpu) -> None:
     for m, n, k in ((16, 40, 600), (1, 40, 600), (40, 1, 24)):
         a, b, c = _array("float32", k, m), _array("float32", k, n), _array("float32", m, n)
         _same(gpu, Gemm(transA=1, alpha=2.0), [a, b, c])

@@ -93,7 +93,7 @@ def test_dots__each_candidate__is_the_product_of_floats(candidate: str, dots: Gp
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("k", [96, 2100])
-def test_dots__what_is_behind_the_product__is_done_to_each_result(k: int, dtype: Any, dots: Gpu) -> None:
+def test_dots__what_follows_the_product__is_done_to_each_result(k: int, dtype: Any, dots: Gpu) -> None:
     n = 72
     base, weights = product(k, n, 4, 32, False, dtype)
     rng = np.random.default_rng(3)
@@ -149,7 +149,7 @@ def test_dots__weights_that_are_no_8_bits_or_have_more_scales__are_products_of_f
     np.testing.assert_allclose(found, expected, 1e-4, 1e-3)
 
 
-def test_dots__levels_that_do_not_permit_them_and_few_rows__are_products_of_floats(dots: Gpu) -> None:
+def test_dots__levels_that_do_not_permit_them_and_skinny_products__are_products_of_floats(dots: Gpu) -> None:
     op, weights = product(256, 64, 4, 32, False)
     a = np.random.default_rng(1).standard_normal((20, 256)).astype(np.float32)
     assert "dot" in "".join(kernels_of(op, [a, *weights], dots))

@@ -1,4 +1,4 @@
-"""Products with packed weights on the GPU: bits that do not depend on the rows, and what is fused behind them."""
+"""Products with packed weights on the GPU: bits that do not depend on the rows, and what is fused after them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def product(k: int, n: int, bits: int, block: int) -> tuple[Any, list[Array]]:
         (6200, 44, 4, 32),
     ],
 )
-def test_few_rows__any_number_of_them__gives_the_same_bits(
+def test_skinny__any_number_of_rows__gives_the_same_bits(
     k: int, n: int, bits: int, block: int, device: str, request: pytest.FixtureRequest
 ) -> None:
     gpu: Any = request.getfixturevalue(device)
@@ -55,7 +55,7 @@ def test_few_rows__any_number_of_them__gives_the_same_bits(
         np.testing.assert_array_equal(part, whole[:rows])
 
 
-def test_few_rows__long_rows_in_workgroups_of_twice_as_many__have_the_same_bits_for_any_number(
+def test_skinny__long_rows_in_workgroups_of_twice_as_many__have_the_same_bits_for_any_number(
     gpu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # This adapter has no 512 invocations: 128 and twice as many instead.
@@ -72,7 +72,7 @@ def test_few_rows__long_rows_in_workgroups_of_twice_as_many__have_the_same_bits_
 
 
 def normed(base: Any, inputs: list[Array | None], dtype: Any) -> tuple[NormedProduct, list[Array | None]]:
-    """`base` behind an RMS norm of its rows, whose gain is the last input."""
+    """`base` after an RMS norm of its rows, whose gain is the last input."""
     norm: Any = newest("RMSNormalization", epsilon=1e-3)
     assert inputs[0] is not None
     gain = np.random.default_rng(7).uniform(0.5, 1.5, inputs[0].shape[-1]).astype(dtype)
@@ -98,20 +98,20 @@ def test_normed_rows__any_number_of_them__give_the_same_bits(k: int, n: int, bit
 
 
 @pytest.mark.parametrize(
-    ("behind", "rows", "dtype", "device"),
+    ("follows", "rows", "dtype", "device"),
     matrix(["bias", "tail", "pair"], [1, 5, 40], [np.float32, np.float16], ["gpu", "software"]),
 )
-def test_normed_rows__whatever_is_behind_the_product__agree_with_numpy(
-    behind: str, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
+def test_normed_rows__whatever_follows_the_product__agree_with_numpy(
+    follows: str, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
 ) -> None:
     gpu: Any = request.getfixturevalue(device)
     rng = np.random.default_rng(3)
     base, weights = product(200, 74, 4, 32)
     weights[1] = weights[1].astype(dtype)
     inputs: list[Array | None] = [(3 * rng.standard_normal((rows, 200))).astype(dtype), *weights]
-    if behind == "bias":
+    if follows == "bias":
         inputs += [None, rng.standard_normal(74).astype(dtype)]
-    elif behind == "tail":
+    elif follows == "tail":
         add: Any = newest("Add")
         base = WithEpilogue(base=base, count=4, chain=FusedElementwise(steps=(Step(add, (0, 1)),)))
         inputs.append(rng.standard_normal((rows, 74)).astype(dtype))

@@ -40,7 +40,7 @@ def test_encoder__dynamically_quantised__as_onnxruntime(
 
 DEVICES = ["gpu", "software"]
 NETS = [(kind, device) for i, kind in enumerate(KINDS) for j, device in enumerate(DEVICES) if ALL or (i + j) % 2 == 0]
-"""The kernels of each device by turns, with PYRUNTIME_SOAK of both."""
+"""The kernels of each device alternating, with PYRUNTIME_SOAK of both."""
 
 
 @pytest.mark.parametrize(("kind", "device"), NETS)
@@ -109,7 +109,7 @@ def test_pack_rows__any_layout__as_numpy(kind: str, gpu: Any) -> None:
 
 @pytest.mark.parametrize("device", ["gpu", "software"])
 @pytest.mark.parametrize("n", [44, 37])
-def test_scaled_product_of_bytes__any_number_of_rows__gives_the_same_bits(
+def test_scaled_int8_product__any_number_of_rows__gives_the_same_bits(
     n: int, device: str, request: pytest.FixtureRequest
 ) -> None:
     gpu: Any = request.getfixturevalue(device)

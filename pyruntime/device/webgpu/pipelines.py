@@ -9,7 +9,7 @@ from contextlib import suppress
 from pyruntime.device.base import Ledger
 from pyruntime.device.webgpu.javascript import JsException, JsObject
 from pyruntime.errors import DeviceLost, EngineError
-from pyruntime.kernels.ir.fallback import without_quick
+from pyruntime.kernels.ir.fallback import without_fallback
 
 __all__ = ["Pipelines"]
 
@@ -40,8 +40,8 @@ class Pipelines:
         return self._ready[known] if known in self._ready else self._begun[known]
 
     def _known(self, source: str) -> str:
-        """The text that its pipeline is known by: what has been made whole is not begun with a quick kernel."""
-        return source if source in self._begun or source in self._ready else without_quick(source)
+        """The text that its pipeline is known by: what has been made whole is not begun with a fallback kernel."""
+        return source if source in self._begun or source in self._ready else without_fallback(source)
 
     def ask(self, source: str) -> None:
         """Begin to make the pipeline of a source, now, where it has not been begun. What fails is told by `compile`."""
@@ -76,7 +76,7 @@ class Pipelines:
 
     def _begin(self, source: str, soon: bool = False) -> None:
         """Begin with the source's pipeline: its promise, the shader's module, and the module's text, a part of it."""
-        compile_ = self._web.compileSoon if soon else self._web.compileQuickly
+        compile_ = self._web.compileSoon if soon else self._web.compileFallback
         self._begun[source] = compile_(self._device, source)
         self._ledger.pipelines += 1
 

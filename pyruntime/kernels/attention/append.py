@@ -17,7 +17,7 @@ __all__ = ["Append", "Lengths", "Quantised", "Turn", "append"]
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Where new rows begin: behind `first` others; or, with `lengths`, where they are the last of a batch entry's.
+    """Where new rows begin: after `first` others; or, with `lengths`, where they are the last of a batch entry's.
 
     Attributes:
         lengths: int32 [B], the keys of a batch entry less `lacking`.
@@ -55,8 +55,8 @@ class Append:
     """What becomes of the rows.
 
     Attributes:
-        placed: they go behind those of `past`, into y of as many rows as y has; else y has the new rows alone.
-        past_heads: heads of all batch entries in front of the first in `past`, whose rows are next to last.
+        placed: they follow those of `past`, into y of as many rows as y has; else y has the new rows alone.
+        past_heads: heads of all batch entries before the first in `past`, whose rows are next to last.
         bias: a tensor, and where in it the components of head 0 are, those of all heads in turn.
         norm: the weight of a norm over a head's components, and its epsilon.
         into: with `placed`: the new rows are all of y that is written, the others are there already.

@@ -1,9 +1,9 @@
 """Attention as one fused kernel: the dispatches of each that `kernels.attention.candidates` chooses from.
 
-few      `kernels/attention/few_queries.py`: few rows share keys, as in decoding, or heads are too wide for others
+few      `kernels/attention/few_queries.py`: few queries share keys, as in decoding, or heads are too wide for others
 flash    `shaders/attention/attention_flash.wgsl`: a query row is shared by a few invocations; short sequences
 tiled    `shaders/attention/attention_tiled.wgsl`: tiles of 64 or 32 queries as register-tiled products. With few tiles,
-         keys are dealt out over workgroups and `shaders/attention/attention_merge.wgsl` joins the shares
+         keys are split across workgroups, and `shaders/attention/attention_merge.wgsl` reduces the partial results
 rows     `kernels/attention/few_queries.py`: adapters that run on a processor
 """
 
@@ -33,15 +33,15 @@ from pyruntime.kernels.attention.description import (
     values_of,
 )
 from pyruntime.kernels.attention.few_queries import attend_few, attend_rows, merge
-from pyruntime.kernels.attention.new_row import FreshRow
+from pyruntime.kernels.attention.new_row import NewRow
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
-from pyruntime.kernels.ir.fallback import quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.kernel import Kernel
 from pyruntime.kernels.ir.launch import bind, kernel_of, launch
 from pyruntime.kernels.ir.template import params_of
 
-__all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "attend_fresh", "fits"]
+__all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "attend_new_row", "fits"]
 
 
 def fits(target: Target, form: AttentionForm) -> bool:
@@ -78,8 +78,8 @@ def attend(
     return (attend_rows(target, form, tensors),)
 
 
-def attend_fresh(
-    target: Target, form: AttentionForm, tensors: AttentionTensors, fresh: FreshRow
+def attend_new_row(
+    target: Target, form: AttentionForm, tensors: AttentionTensors, new_row: NewRow
 ) -> tuple[Dispatch, ...] | None:
     """`attend` of one query that is made ready here, as the newest row of keys and values is, which caches then have.
 
@@ -88,14 +88,14 @@ def attend_fresh(
     Args:
         tensors: q as it is given; k and v: the caches, in memory that holds all rows but the newest.
     """
-    if target.is_software or not target.allows("attention_fresh") or not fresh.fits(form, tensors):
+    if target.is_software or not target.allows("attention_new_row") or not new_row.fits(form, tensors):
         return None
     problem = AttentionProblem.of(form)
     way = ATTENTIONS.choose(problem, target).way
     made = few_of(problem, target, way) if way.kernel == "few" else None
     if made is None:
         return None
-    dispatches = attend_few(target, form, tensors, made, fresh)
+    dispatches = attend_few(target, form, tensors, made, new_row)
     return dispatches if all(len(d.operands) <= target.limits.storage_buffers for d in dispatches) else None
 
 
@@ -145,7 +145,7 @@ def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile:
     if splits > 1:
         flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
     defines = {"DIM": D, "DIM_V": E, "ROWS": tile.rows, "KEYS": tile.keys, "TALL": tile.tall, **flags}
-    defines |= quick_flag(target, form.flops, LIGHT=1)
+    defines |= fallback_flag(target, form.flops, LIGHT=1)
     groups = tile.groups(form)
     values = {
         **values_of(form, tensors.mask, view),

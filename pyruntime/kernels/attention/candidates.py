@@ -1,9 +1,9 @@
 """The kernels of attention as candidates.
 
-few     few rows share keys, as in decoding, or heads are too wide for flash and tiled. few_x4: keys are dealt out until
-        each unit of the device has four workgroups, and a second dispatch joins the shares
+few     few queries share keys, as in decoding, or heads are too wide for flash and tiled. few_x4: keys are split until
+        each unit of the device has four workgroups, and a second dispatch reduces the partial results
 flash   a few invocations share a query row: 4 or 16 rows a workgroup
-tiled   tiles of 64 or 32 queries as register-tiled products, keys dealt out over up to 8 workgroups. tiled_32x64: steps
+tiled   tiles of 64 or 32 queries as register-tiled products, keys split across up to 8 workgroups. tiled_32x64: steps
         of 64 keys, not 32, over up to 2. tiled_32_half: float16 stays it in workgroup memory: heads of 128 components
         fit in 32 KiB, which as float32 do not; with queries of float16 those of 64 in 16 KiB
 rows    an invocation makes a row, as adapters that run on a processor want it up to some hundred keys
@@ -140,7 +140,7 @@ WIDE = Tile(32, 64, 4)
 class AttentionWay:
     """What a candidate runs.
 
-    'few' with `fill` workgroups a unit, 0: keys are not dealt out; 'flash' with `rows` a workgroup; 'tiled' with
+    'few' with `fill` workgroups a unit, 0: keys are not split; 'flash' with `rows` a workgroup; 'tiled' with
     `tile`; 'rows'.
     """
 
@@ -180,7 +180,7 @@ def _shares(made: FewQueries, p: AttentionProblem, target: Target, fill: int) ->
 
 
 def _merge_work(p: AttentionProblem, splits: int) -> Work:
-    """The dispatch that joins shares."""
+    """The dispatch that reduces partial results."""
     size = p.rows * p.v_size
     jobs, flops = p.rows * -(-p.v_size // 4), 8.0 * WORKGROUP * splits
     return Work(-(-jobs // WORKGROUP), WORKGROUP, flops, 4.0 * size * (splits + 1), ATTENTION_MERGE, stops=0)
@@ -264,7 +264,7 @@ def _tile_refuses(tile: Tile) -> Callable[[AttentionProblem, Target], str]:
         if tile.keys > SMALL.keys and (target.is_software or tile.groups(p) * tile.splits > target.speed.units):
             return "for GPUs of which each unit has one workgroup at most"
         if tile.keys > SMALL.keys and p.seen > MOST_ALONE:
-            return f"for at most {MOST_ALONE} keys, more are dealt out"
+            return f"for at most {MOST_ALONE} keys, more are split"
         if tile.half and not target.has_f16:
             return "the device has no shader-f16"
         if tile.half and not p.half:
@@ -335,8 +335,8 @@ ATTENTIONS: Family[AttentionProblem, AttentionWay] = Family(
             "attention_few": "few queries that share keys in one workgroup; without: as any attention",
             "attention_tiled": "attention in tiles of 64 or 32 queries; without: a few invocations a query",
             "attention_half": "keys of float16 stay it in tiles, where there is shader-f16; without: they are float32",
-            "attention_split": "keys of attention dealt out over workgroups; without: a workgroup walks over all",
+            "attention_split": "keys of attention split across workgroups; without: a workgroup walks over all",
         }
     ),
 )
-"""Attention as one kernel, with one that joins shares of the keys."""
+"""Attention as one kernel, or as one over shares of the keys and one that reduces their partial results."""

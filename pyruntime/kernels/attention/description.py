@@ -43,7 +43,7 @@ class HeadView:
         steps = tuple(s * flat.itemsize for s in self.strides)
         return np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
 
-    def in_room(self, shape: tuple[int, ...], axis: int, rows: int) -> HeadView | None:
+    def in_capacity(self, shape: tuple[int, ...], axis: int, rows: int) -> HeadView | None:
         """The same components where the tensor of `shape` is the first rows, along `axis`, of one that has `rows`.
 
         None where strides do not tell what they count.
@@ -68,7 +68,7 @@ class HeadView:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Which keys a query sees: those from its position - `before` to its position + `behind`; -1: all on that side.
+    """Which keys a query sees: those from its position - `before` to its position + `after`; -1: all on that side.
 
     Attributes:
         first: position of the first query among the keys, where no lengths are bound.
@@ -76,20 +76,20 @@ class Reach:
     """
 
     before: int = -1
-    behind: int = -1
+    after: int = -1
     first: int = 0
     lacking: int = 0
 
     @property
     def is_all(self) -> bool:
         """True where positions do not matter."""
-        return self.before < 0 and self.behind < 0
+        return self.before < 0 and self.after < 0
 
     def keys(self, queries: int, keys: int) -> int:
         """At most this many keys are seen by some query."""
         if self.before < 0:
             return keys
-        return min(keys, self.before + queries + (max(self.behind, 0) if self.behind >= 0 else keys))
+        return min(keys, self.before + queries + (max(self.after, 0) if self.after >= 0 else keys))
 
 
 ALL_KEYS = Reach()
@@ -267,7 +267,7 @@ def values_of(
         "y_strides": y.strides,
         "mask_strides": tuple(broadcast_strides(mask.type.shape, form.sizes[:4])) if mask is not None else (),
         "bases": [form.q.base, form.k.base, form.v.base, y.base],
-        "reach": [reach.first, reach.before, reach.behind, reach.lacking],
+        "reach": [reach.first, reach.before, reach.after, reach.lacking],
         "queries": queries,
         "keys": keys,
         "heads": heads,

@@ -3,7 +3,7 @@
 few      `shaders/attention/attention_few_queries.wgsl`: all query heads that share keys in one workgroup; many keys are
          split across workgroups; also heads too wide for the registers of the other kernels
 rows     `shaders/attention/attention_rows.wgsl`: an invocation makes a row, for adapters that run on a processor
-merge    `shaders/attention/attention_merge.wgsl`: the second pass where keys were dealt out
+merge    `shaders/attention/attention_merge.wgsl`: the second pass where keys were split
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyruntime.kernels.attention.description import (
     named,
     values_of,
 )
-from pyruntime.kernels.attention.new_row import FreshRow
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Limits, Operand, Shares, Target, scratch
-from pyruntime.kernels.ir.fallback import quick_flag
+from pyruntime.kernels.attention.new_row import NewRow
+from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Limits, Operand, PartialResults, Target, scratch
+from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.selection.lanes import shuffled
@@ -110,12 +110,12 @@ def attend_few(
     form: AttentionForm,
     tensors: AttentionTensors,
     made: FewQueries,
-    fresh: FreshRow | None = None,
+    new_row: NewRow | None = None,
 ) -> tuple[Dispatch, ...]:
-    """y by the kernel for few queries; uses two scratch tensors where keys are dealt out.
+    """y by the kernel for few queries; uses two scratch tensors where keys are split.
 
     Args:
-        fresh: the query and the newest row of the caches are made ready on the way.
+        new_row: the query and the newest row of the caches are made ready on the way.
     """
     batch, heads, M, _, D, E = form.sizes
     splits, y, view, stats = made.splits, tensors.y, form.y, None
@@ -125,9 +125,9 @@ def attend_few(
         stats = scratch(DType.FLOAT, splits, form.rows, 2)
         batch_step, head_step, row_step, _ = contiguous(shape)
         view = HeadView(0, (batch_step, head_step, row_step, 1))
-    more = fresh.operands(tensors) if fresh is not None else {}
+    more = new_row.operands(tensors) if new_row is not None else {}
     bound = named(tensors, y=y, stats=stats, sink=None if splits > 1 else tensors.sink, **more)
-    flags = flags_of(form, tensors, SPLIT=splits > 1, **(fresh.flags(tensors) if fresh is not None else {}))
+    flags = flags_of(form, tensors, SPLIT=splits > 1, **(new_row.flags(tensors) if new_row is not None else {}))
     if splits > 1:
         flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
     defines = {
@@ -143,7 +143,7 @@ def attend_few(
         **flags,
         # Where a row's lanes lie in several subgroups, workgroup memory takes them no more barriers.
         **(shuffled(target, made.lanes) if made.lanes <= target.subgroup else {}),
-        **(quick_flag(target, form.flops, LIGHT=1) if fresh is None else {}),
+        **(fallback_flag(target, form.flops, LIGHT=1) if new_row is None else {}),
     }
     groups = made.groups(form)
     values = {
@@ -154,7 +154,7 @@ def attend_few(
         "jobs": groups * splits,
         "rows": form.rows,
         "split_stride": math.prod(shape),
-        **(fresh.values if fresh is not None else {}),
+        **(new_row.values if new_row is not None else {}),
     }
     first = launch("attention_few_queries", bound, target.fold(groups * splits), defines, values, form.flops)
     if stats is None:
@@ -173,8 +173,8 @@ def merge(
     counts = {"queries": M, "heads": heads, "rows": form.rows, "splits": splits, "jobs": jobs}
     values = {"y_strides": form.y.strides, "base": form.y.base, **counts}
     rows = form.y == HeadView(0, (M * heads * E, E, heads * E, 1))
-    shares = Shares(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
-    return replace(launch("attention_merge", bound, target.grid(jobs), defines, values), shares=shares)
+    partials = PartialResults(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
+    return replace(launch("attention_merge", bound, target.grid(jobs), defines, values), partials=partials)
 
 
 def attend_rows(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:

@@ -1,6 +1,6 @@
 """One query and the newest row of keys and values, made ready by the attention that reads them.
 
-The kernel for few queries turns and normalises them itself (`parts/attention/attention_fresh.wgsl`) and sets the
+The kernel for few queries turns and normalises them itself (`parts/attention/attention_new_quad.wgsl`) and sets the
 new row into caches that hold all others, without a dispatch of `kernels.attention.prepared_heads`.
 """
 
@@ -13,11 +13,11 @@ from pyruntime.kernels.attention.append import Turn
 from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView
 from pyruntime.kernels.ir.dispatch import Operand
 
-__all__ = ["FreshRow"]
+__all__ = ["NewRow"]
 
 
 @dataclass(frozen=True, slots=True)
-class FreshRow:
+class NewRow:
     """What becomes the newest row of the caches, and how it and the query are made ready.
 
     Attributes:
@@ -64,7 +64,7 @@ class FreshRow:
         """Conditions of the shader."""
         turn = self.turn
         return {
-            "FRESH": True,
+            "NEW_ROW": True,
             "PACKED": self.key == tensors.q,
             "TURN": turn,
             "PAIRS": turn is not None and turn.interleaved,
@@ -78,7 +78,7 @@ class FreshRow:
         """Fields of params."""
         rows, half = self.turn.cosines.type.shape if self.turn is not None else (0, 0)
         return {
-            "fresh_strides": [*self.key_view.strides[:2], *self.value_view.strides[:2]],
+            "new_row_strides": [*self.key_view.strides[:2], *self.value_view.strides[:2]],
             "key_base": self.key_view.base,
             "value_base": self.value_view.base,
             "half": half,

@@ -6,8 +6,8 @@ direct     four pixels of one, four or eight output channels an invocation, no w
 gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 4 slices of a workgroup and over
            workgroups
 matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 64 x 128
-bytes      bytes by packed dot products
-taps       bytes on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as
+bytes      int8 convolutions by packed dot products
+int8       the same on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as
            products, others with weights whose channels are last, of which those of one input channel a group share
            what neighbours read
 """
@@ -40,8 +40,8 @@ from pyruntime.kernels.selection.measurements import (
     CONV_DIRECT_EFFICIENCY,
     CONV_DIRECT_LOADS,
     CONV_GEMM,
+    CONV_INT8_EFFICIENCY,
     CONV_POINTWISE,
-    CONV_TAPS_EFFICIENCY,
     SOFTWARE_GEMM,
     SOFTWARE_POINTWISE,
 )
@@ -63,7 +63,7 @@ class ConvProblem:
         window: over three axes; `input` is what the kernels read, `output` what they write.
         transposed: y = the transpose of a convolution.
         pointwise: every output looks at the one input of its own position. shared: the depthwise kernel knows it.
-        narrow: the depthwise kernel of bytes does.
+        narrow: the int8 depthwise kernel does.
         kind: 'float', 'integer', or 'bytes' that the kernel of packed dot products knows.
         fixed: weights are known before the run, so that they can be kept with their channels last.
     """
@@ -82,14 +82,14 @@ class ConvProblem:
 
     @cached_property
     def phases(self) -> int:
-        """Products that it is: of a transposed one, outputs that meet the same taps."""
+        """Products that it is: of a transposed one, outputs that meet the same filter positions."""
         return math.prod(self.window.strides) if self.transposed else 1
 
     @cached_property
-    def taps(self) -> int:
-        """Taps that an output meets, at most."""
+    def positions(self) -> int:
+        """Filter positions that an output meets, at most."""
         if not self.transposed:
-            return self.window.taps
+            return self.window.positions
         w = self.window
         return math.prod(
             -(-k // (s // math.gcd(d, s))) for k, s, d in zip(w.kernel, w.strides, w.dilations, strict=True)
@@ -98,7 +98,7 @@ class ConvProblem:
     @cached_property
     def depth(self) -> int:
         """k of the product."""
-        return self.channels * self.taps
+        return self.channels * self.positions
 
     @cached_property
     def columns(self) -> int:
@@ -116,7 +116,7 @@ class ConvProblem:
     def nbytes(self) -> float:
         """Bytes of x, w and y, each once."""
         x = self.images * self.group * self.channels * math.prod(self.window.input)
-        w = self.group * self.rows * self.channels * self.window.taps
+        w = self.group * self.rows * self.channels * self.window.positions
         return (1.0 if self.kind == "bytes" else 4.0) * (x + w) + 4.0 * self.size
 
     @property
@@ -128,7 +128,7 @@ class ConvProblem:
             return "x".join(map(str, numbers))
 
         parts = [f"{self.images}x{self.group * self.channels}x{axes(w.input)}", f"m{self.rows * self.group}"]
-        parts += [f"k{axes(w.kernel)}"] if w.taps > 1 else []
+        parts += [f"k{axes(w.kernel)}"] if w.positions > 1 else []
         ones = (1,) * w.rank
         parts += [f"{n}{axes(v)}" for n, v in (("s", w.strides), ("d", w.dilations)) if v != ones]
         parts += [f"p{axes(w.begin)}"] if any(w.begin) else []
@@ -149,8 +149,8 @@ class ConvProblem:
 class ConvWay:
     """What a candidate runs.
 
-    'depthwise', 'bytes', 'direct' or 'taps' with `rows` output channels an invocation (taps of 1: depthwise), 'gemm' or
-    'matmul' with `tiling`.
+    'depthwise', 'bytes', 'direct' or 'int8_direct' with `rows` output channels an invocation (int8_direct of 1:
+    depthwise), 'gemm' or 'matmul' with `tiling`.
     """
 
     kernel: str
@@ -159,13 +159,13 @@ class ConvWay:
 
 
 def _refuses_depthwise(p: ConvProblem, target: Target) -> str:
-    return "" if p.shared else "for one input channel a group and rows of few taps, without zero points"
+    return "" if p.shared else "for one input channel a group and narrow filters, without zero points"
 
 
 def _depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
     _, height, width = p.window.output
     jobs = p.images * p.rows * p.group * height * -(-width // 4)
-    return (_direct(target, jobs, 4, p.window.taps, p.nbytes, CONV_DEPTHWISE_EFFICIENCY, CONV_DEPTHWISE_LOADS),)
+    return (_direct(target, jobs, 4, p.window.positions, p.nbytes, CONV_DEPTHWISE_EFFICIENCY, CONV_DEPTHWISE_LOADS),)
 
 
 def _direct(target: Target, jobs: int, results: int, depth: int, nbytes: float, reached: float, loads: float) -> Work:
@@ -198,38 +198,44 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     return Candidate(f"direct_{name}", ConvWay("direct", rows), refuses, work, ("conv_direct",))
 
 
-def _refuses_taps(p: ConvProblem, target: Target) -> str:
+def _refuses_int8_direct(p: ConvProblem, target: Target) -> str:
     if p.kind != "bytes" or not target.is_software:
         return "for bytes into int32 on a processor"
     return "" if p.pointwise or p.fixed else "weights must be known before the run"
 
 
-def _taps_work(p: ConvProblem, target: Target, jobs: int, flops: float, efficiency: float) -> tuple[Work, ...]:
+def _int8_direct_work(p: ConvProblem, target: Target, jobs: int, flops: float, efficiency: float) -> tuple[Work, ...]:
     threads = target.few(jobs)
     flops *= min(jobs, threads)
     return (Work(-(-jobs // threads), threads, flops, p.nbytes, efficiency * target.speed.direct, stops=0),)
 
 
-def _taps_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
+def _int8_direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
-        return _refuses_taps(p, target) or ("for more output channels" if p.rows <= rows // 2 else "")
+        return _refuses_int8_direct(p, target) or ("for more output channels" if p.rows <= rows // 2 else "")
 
     def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
         jobs = p.images * p.group * -(-p.window.pixels // 4) * -(-p.rows // rows)
         channels = p.channels if p.channels < 4 else -(-p.channels // 4) * 4
-        return _taps_work(p, target, jobs, 8.0 * rows * channels * p.window.taps, CONV_TAPS_EFFICIENCY[rows])
+        return _int8_direct_work(
+            p, target, jobs, 8.0 * rows * channels * p.window.positions, CONV_INT8_EFFICIENCY[rows]
+        )
 
-    return Candidate(f"taps_{'eight' if rows == 8 else 'four'}", ConvWay("taps", rows), refuses, work, ("conv_taps",))
+    return Candidate(
+        f"int8_{'eight' if rows == 8 else 'four'}", ConvWay("int8_direct", rows), refuses, work, ("conv_int8_direct",)
+    )
 
 
-def _refuses_taps_depthwise(p: ConvProblem, target: Target) -> str:
-    return _refuses_taps(p, target) or ("" if p.narrow and p.fixed else "for one input channel a group and few taps")
+def _refuses_int8_depthwise(p: ConvProblem, target: Target) -> str:
+    return _refuses_int8_direct(p, target) or (
+        "" if p.narrow and p.fixed else "for one input channel a group and few positions"
+    )
 
 
-def _taps_depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
+def _int8_depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
     _, height, width = p.window.output
     jobs = p.images * p.rows * p.group * height * -(-width // 4)
-    return _taps_work(p, target, jobs, 8.0 * p.window.taps, CONV_TAPS_EFFICIENCY[1])
+    return _int8_direct_work(p, target, jobs, 8.0 * p.window.positions, CONV_INT8_EFFICIENCY[1])
 
 
 def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
@@ -325,13 +331,19 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
             ConvWay("bytes"),
             lambda p, target: "" if p.kind == "bytes" else "for bytes into int32",
             _bytes_work,
-            ("conv_bytes",),
+            ("conv_int8",),
         ),
         *map(_matmul_candidate, _MATMULS),
         *map(_gemm_candidate, _GEMMS),
         *map(_direct_candidate, (8, 4, 1)),
-        *map(_taps_candidate, (8, 4)),
-        Candidate("taps_one", ConvWay("taps", 1), _refuses_taps_depthwise, _taps_depthwise_work, ("conv_taps",)),
+        *map(_int8_direct_candidate, (8, 4)),
+        Candidate(
+            "int8_one",
+            ConvWay("int8_direct", 1),
+            _refuses_int8_depthwise,
+            _int8_depthwise_work,
+            ("conv_int8_direct",),
+        ),
     ),
     MappingProxyType(
         {
@@ -340,9 +352,9 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
             "conv_gemm": "implicit GEMM through workgroup memory; without: each result on its own",
             "conv_matmul": "large pointwise convolution as a matrix product; without: implicit GEMM",
             "conv_large": "implicit GEMM in tiles of 64 x 64; without: of 32 x 32",
-            "conv_split": "k of implicit GEMM dealt out over workgroups; without: a workgroup sums all of k",
-            "conv_taps": "convolution of bytes on a processor, a word of weights at a time; without: number by number",
-            "conv_bytes": "convolution of bytes by packed dot products; without: as any, number by number",
+            "conv_split": "k of implicit GEMM split across workgroups; without: a workgroup sums all of k",
+            "conv_int8_direct": "int8 convolution on a processor by words of weights; without: number by number",
+            "conv_int8": "int8 convolution by packed dot products; without: as any, number by number",
         }
     ),
 )

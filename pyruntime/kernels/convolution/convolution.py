@@ -1,6 +1,7 @@
 """Convolution on the GPU: the dispatches of each of the kernels that `kernels.convolution.candidates` chooses from.
 
-A transposed one is an implicit GEMM over the outputs that meet the same taps, or makes one output an invocation.
+A transposed one is an implicit GEMM over the outputs that meet the same filter positions, or makes one output an
+invocation.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.convolution.candidates import CONVOLUTIONS, ConvProblem, ConvWay
-from pyruntime.kernels.convolution.integer_convolution import convolve_taps, integer_convolve, knows_bytes
+from pyruntime.kernels.convolution.integer_convolution import convolve_int8_direct, integer_convolve, is_int8
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
-from pyruntime.kernels.ir.fallback import quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import collapse
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.products.integer_matmul import EXACT
@@ -25,18 +26,20 @@ from pyruntime.kernels.windows import Window
 
 __all__ = ["chosen_of_constant", "convolve", "convolve_transposed"]
 
-DEPTHWISE_TAPS = 16
+DEPTHWISE_WIDTH = 16
 """Longest kernel row whose inputs the depthwise kernel keeps in registers."""
 
 
 def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """y = conv(x, w) + bias, accumulated in float32 or int32, by the cheapest kernel."""
-    if conv.taps_last:
+    if conv.weights_last:
         way = chosen_of_constant(target, conv)
-        return convolve_taps(target, conv, bool(_taps(conv.window)["VOLUME"]), way.rows if way.kernel == "taps" else 8)
+        return convolve_int8_direct(
+            target, conv, bool(_kernel_size(conv.window)["VOLUME"]), way.rows if way.kernel == "int8_direct" else 8
+        )
     way = CONVOLUTIONS.choose(problem_of(conv), target).way
-    if way.kernel == "taps":
-        return convolve_taps(target, conv, False, way.rows)
+    if way.kernel == "int8_direct":
+        return convolve_int8_direct(target, conv, False, way.rows)
     if way.kernel == "bytes":
         return integer_convolve(target, conv)
     if way.tiling is not None:
@@ -53,10 +56,10 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
     """The problem of a convolution; `transposed`: with x's and y's extents exchanged in its window."""
     window = conv.window
     flat = window.input[0] == window.kernel[0] == 1 and window.begin[0] == 0
-    dense = window.dilations[1:] == (1, 1) and window.strides[2] <= 2 and window.kernel[2] <= DEPTHWISE_TAPS
+    dense = window.dilations[1:] == (1, 1) and window.strides[2] <= 2 and window.kernel[2] <= DEPTHWISE_WIDTH
     plain = conv.x_zero_point is None and conv.w_zero_point is None
     floats = plain and all(o.type.dtype.is_float for o in (conv.x, conv.w, conv.y))
-    kind = "float" if floats else "bytes" if not transposed and knows_bytes(conv) else "integer"
+    kind = "float" if floats else "bytes" if not transposed and is_int8(conv) else "integer"
     alone = not transposed and conv.channels == 1 and flat and dense
     return ConvProblem(
         upper(conv.x.type.shape[0]),
@@ -67,7 +70,7 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
         transposed,
         not transposed and window.is_pointwise,
         alone and plain,
-        alone and kind == "bytes" and window.begin[2] >= 0 and window.taps <= EXACT,
+        alone and kind == "bytes" and window.begin[2] >= 0 and window.positions <= EXACT,
         kind,
     )
 
@@ -84,7 +87,7 @@ def _pointwise(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispa
     return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
 
 
-def _taps(window: Window) -> dict[str, int | bool]:
+def _kernel_size(window: Window) -> dict[str, int | bool]:
     """Kernel extents, and whether the depth axis is real."""
     depth = window.input[0] != 1 or window.output[0] != 1 or window.kernel[0] != 1 or window.begin[0] != 0
     return dict(zip(("KD", "KH", "KW"), window.kernel, strict=True)) | {"VOLUME": depth}
@@ -101,7 +104,7 @@ def _gemm(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispatch, 
         conv = replace(conv, window=_flat(conv.window))
     window = conv.window
     quad = multiple(window.pixels, 4)
-    flags = {"QUAD": quad, "POINTWISE": quad and window.is_pointwise, **_taps(window)}
+    flags = {"QUAD": quad, "POINTWISE": quad and window.is_pointwise, **_kernel_size(window)}
     return _tiled(target, conv, tiling, window, flags, {}, 1)
 
 
@@ -114,9 +117,9 @@ def _tiled(
     values: Mapping[str, Any],
     phases: int,
 ) -> tuple[Dispatch, ...]:
-    """The implicit GEMM of `phases` products, each over the taps and the pixels of `columns`."""
+    """The implicit GEMM of `phases` products, each over the filter positions and the pixels of `columns`."""
     y, slices, splits = conv.y, tiling.slices, tiling.splits
-    count, depth = conv.x.type.shape[0] * columns.pixels, conv.channels * columns.taps
+    count, depth = conv.x.type.shape[0] * columns.pixels, conv.channels * columns.positions
     if tiling.tile == MEDIUM.tile:
         flags = {**flags, "SIDE": tiling.high // 4, "TALL": 2}
     row_tiles, column_tiles = -(-conv.rows // tiling.high), -(-count // tiling.wide)
@@ -125,13 +128,13 @@ def _tiled(
     if splits > 1:
         sums = DType.FLOAT if y.type.dtype.is_float else DType.INT32
         part = replace(conv, y=scratch(sums, splits, *y.type.shape), bias=None)
-    little = {"QUICK_ROWS": 1} if flags.get("POINTWISE") or flags.get("TRANSPOSED") else {"LIGHT": 1}
+    little = {"FALLBACK_ROWS": 1} if flags.get("POINTWISE") or flags.get("TRANSPOSED") else {"LIGHT": 1}
     flags = {
         **flags,
-        "ROLLED": target.node.long_tail and splits == 1,
+        "ROLLED": target.node.long_epilogue and splits == 1,
         "SLICES": slices,
         "SLICED": slices > 1,
-        **quick_flag(target, conv.flops, **little),
+        **fallback_flag(target, conv.flops, **little),
     }
     values = {
         **conv.sizes(),
@@ -163,7 +166,7 @@ def _direct(target: Target, conv: Convolution, rows: int) -> tuple[Dispatch, ...
     quads = -(-window.pixels // 4)
     runs = conv.x.type.shape[0] * conv.group * quads
     blocks = -(-conv.rows // rows)
-    flags = {**_taps(window), "QUAD": multiple(window.pixels, 4), "FOUR": rows > 1, "EIGHT": rows == 8}
+    flags = {**_kernel_size(window), "QUAD": multiple(window.pixels, 4), "FOUR": rows > 1, "EIGHT": rows == 8}
     values = {**conv.sizes(), "quads": quads, "blocks": blocks, "jobs": runs * blocks}
     return (conv.launch("conv_direct", target.grid(runs * blocks), flags, values),)
 
@@ -176,7 +179,7 @@ def _depthwise(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     maps = conv.rows * conv.group
     jobs = images * maps * height * quads
     _, KH, KW = window.kernel
-    flags = {"KH": KH, "KW": KW, "STRIDE": window.strides[2], "QUAD": multiple(width, 4), **quick_flag(target)}
+    flags = {"KH": KH, "KW": KW, "STRIDE": window.strides[2], "QUAD": multiple(width, 4), **fallback_flag(target)}
     values = {
         "input": [*window.input[1:], channels, images],
         "output": [height, width, maps, quads],
@@ -192,7 +195,7 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     """y = the transpose of a convolution applied to x; `conv.window` maps y's axes (input) to x's (output)."""
     conv = replace(conv, window=_turned(conv.window))
     window = conv.window
-    # The taps that meet outputs of one remainder are `periods` apart; they bring inputs `gaps` apart.
+    # The filter positions that meet outputs of one remainder are `periods` apart; they bring inputs `gaps` apart.
     common = [math.gcd(d, s) for d, s in zip(window.dilations, window.strides, strict=True)]
     periods = [s // g for s, g in zip(window.strides, common, strict=True)]
     gaps = [d // g for d, g in zip(window.dilations, common, strict=True)]
@@ -203,7 +206,7 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
         return _transposed_direct(target, conv, grid, phases)
     kernel = tuple(-(-k // p) for k, p in zip(window.kernel, periods, strict=True))
     values = {
-        "taps": [*window.kernel, window.taps],
+        "positions": [*window.kernel, window.positions],
         "grid": [*grid, math.prod(grid)],
         "periods": periods,
         "gaps": gaps,

@@ -79,7 +79,7 @@ def convolve_last(target: Target, conv: DepthwiseLast) -> tuple[Dispatch, ...]:
     defines = {"KH": window.kernel[1], "KW": window.kernel[2], "STRIDE": window.strides[2], "PIXELS": pixels}
     if window.dilations[2] > 1 and window.kernel[2] > 1:
         defines["DILATION"] = window.dilations[2]
-    flags = {"BIAS": conv.bias, "ROLLED": int(target.node.long_tail)}
+    flags = {"BIAS": conv.bias, "ROLLED": int(target.node.long_epilogue)}
     values = {
         "input": [*window.input[1:], fours, images],
         "output": [height, width, runs, 0],
@@ -89,7 +89,7 @@ def convolve_last(target: Target, conv: DepthwiseLast) -> tuple[Dispatch, ...]:
         "jobs": jobs,
     }
     tensors = {"x": conv.x, "w": conv.w, "bias": conv.bias, "y": conv.y}
-    flops = 2 * images * height * width * channels * window.taps
+    flops = 2 * images * height * width * channels * window.positions
     return (launch("conv_depthwise_last", tensors, target.grid(jobs), {**defines, **flags}, values, flops),)
 
 

@@ -1,8 +1,8 @@
-"""Convolution of bytes on the GPU as a product of bytes, exact in 32 bits.
+"""Int8 and uint8 convolution on the GPU as an int8 product, exact in 32 bits.
 
-Rows are output channels, columns the pixels of an image, batches images and groups; k is a channel and a tap, as
-weights are stored. Tiles of the pictures are packed by fours of k on their way into workgroup memory; pointwise ones
-are products.
+Rows are output channels, columns the pixels of an image, batches images and groups; k is a channel and a filter
+position, as weights are stored. Tiles of the pictures are packed by fours of k on their way into workgroup memory;
+pointwise convolutions are products.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from pyruntime.kernels.products.integer_matmul import (
 )
 from pyruntime.kernels.products.packed_weights import in_words
 
-__all__ = ["convolve_taps", "integer_convolve", "knows_bytes"]
+__all__ = ["convolve_int8_direct", "integer_convolve", "is_int8"]
 
 
-def knows_bytes(conv: Convolution) -> bool:
-    """True for a convolution of bytes into int32 that the kernel knows."""
+def is_int8(conv: Convolution) -> bool:
+    """True for a convolution of int8 or uint8 into int32 that the kernel knows."""
     bytes_only = conv.x.type.dtype in BYTES and conv.w.type.dtype in BYTES and conv.y.type.dtype is DType.INT32
     w_zeros = conv.w_zero_point.type.size if conv.w_zero_point is not None else 1
     return bytes_only and conv.bias is None and (w_zeros == 1 or conv.group == 1)
 
 
 def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
-    """The dispatch of one that `knows_bytes`."""
+    """The dispatch of one that `is_int8`."""
     window = None if conv.window.is_pointwise else conv.window
     product, y, (w_zero, x_zero) = _as_product(conv)
     return (_named(tiled_integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero, window)),)
 
 
-def convolve_taps(target: Target, conv: Convolution, volume: bool, rows: int) -> tuple[Dispatch, ...]:
-    """The dispatch of one that `knows_bytes` on a processor: pointwise as a product, or of weights with channels last.
+def convolve_int8_direct(target: Target, conv: Convolution, volume: bool, rows: int) -> tuple[Dispatch, ...]:
+    """The dispatch of one that `is_int8` on a processor: pointwise as a product, or of weights with channels last.
 
     Args:
         volume: the depth axis is real. rows: output channels an invocation, 1: depthwise.
     """
-    if not conv.taps_last:
+    if not conv.weights_last:
         product, y, (w_zero, x_zero) = _as_product(conv)
         return tuple(map(_named, integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero)))
     if rows == 1:
@@ -63,7 +63,7 @@ def convolve_taps(target: Target, conv: Convolution, volume: bool, rows: int) ->
         **{f"C{n}": few >= n for n in (2, 3, 4)},
         "QUAD": multiple(window.pixels, 4),
         "VOLUME": volume,
-        "ONCE": upper(words) == 1 and 4 * window.taps <= EXACT,
+        "ONCE": upper(words) == 1 and 4 * window.positions <= EXACT,
         "ONE": upper(words) == 1,
         "CHUNKS": 4 * upper(words) > EXACT,
         "SIGNED_X": conv.x.type.dtype is DType.INT8,
@@ -72,15 +72,15 @@ def convolve_taps(target: Target, conv: Convolution, volume: bool, rows: int) ->
     defines = {"ROWS": rows, "CHANNELS": few, "WG": workgroup, **flags}
     bound = replace(conv, x=in_words(conv.x), w=in_words(conv.w))
     chunks = -(-words // (EXACT // 4))
-    shape = {"taps": [*window.kernel, window.taps]}
-    counts = {"words": words, "chunks": chunks, "turns": chunks * window.taps, "quads": quads, "blocks": blocks}
+    shape = {"positions": [*window.kernel, window.positions]}
+    counts = {"words": words, "chunks": chunks, "turns": chunks * window.positions, "quads": quads, "blocks": blocks}
     values = {**conv.sizes(), **shape, **counts, "jobs": jobs}
-    made = bound.launch("conv_taps_direct", target.grid(jobs, workgroup), defines, values)
+    made = bound.launch("conv_int8_direct", target.grid(jobs, workgroup), defines, values)
     return (replace(made, flops=conv.flops),)
 
 
 def _depthwise(target: Target, conv: Convolution) -> Dispatch:
-    """`shaders/convolution/conv_depthwise_bytes.wgsl`."""
+    """`shaders/convolution/conv_depthwise_int8.wgsl`."""
     window, (images, channels, *_) = conv.window, conv.x.type.shape
     _, height, width = window.output
     pad, quads, maps = window.begin[2], -(-width // 4), conv.rows * conv.group
@@ -104,7 +104,7 @@ def _depthwise(target: Target, conv: Convolution) -> Dispatch:
         "jobs": jobs,
         "zero_stride": conv.sizes()["zero_stride"],
     }
-    made = bound.launch("conv_depthwise_bytes", target.grid(jobs, workgroup), {**sizes, **flags}, values)
+    made = bound.launch("conv_depthwise_int8", target.grid(jobs, workgroup), {**sizes, **flags}, values)
     return replace(made, flops=conv.flops)
 
 
@@ -118,7 +118,7 @@ def _as_product(conv: Convolution) -> tuple[Product, Operand, tuple[ZeroPoint, Z
     plane = 1
     for extent in extents:
         plane *= extent
-    depth = conv.channels * window.taps
+    depth = conv.channels * window.positions
     grouped = conv.group > 1
     product = Product(
         conv.rows,

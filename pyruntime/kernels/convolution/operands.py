@@ -26,7 +26,7 @@ class Convolution:
         x: [N, C, D1 .. Dn]. w: [M, C / group, K1 .. Kn]; transposed [C, M / group, K1 .. Kn]. bias: [M].
         y: [N, M, O1 .. On], float or int32.
         x_zero_point, w_zero_point: subtracted from x and w; scalars, w's also [M].
-        taps_last: w is bytes [M, K1 .. Kn, C / group rounded up to a multiple of four].
+        weights_last: w is bytes [M, K1 .. Kn, C / group rounded up to a multiple of four].
     """
 
     window: Window
@@ -39,13 +39,13 @@ class Convolution:
     bias: Operand | None = None
     x_zero_point: Operand | None = None
     w_zero_point: Operand | None = None
-    taps_last: bool = False
+    weights_last: bool = False
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for every tap of every window (transposed: without its edges)."""
+        """A multiplication and an addition for each filter position of each window (transposed: without its edges)."""
         pixels = min((math.prod(o.type.shape[2:]) for o in (self.x, self.y)), key=hint)
-        return 2 * self.x.type.shape[0] * pixels * self.rows * self.group * self.channels * self.window.taps
+        return 2 * self.x.type.shape[0] * pixels * self.rows * self.group * self.channels * self.window.positions
 
     def launch(
         self, name: str, grid: tuple[int, int, int], defines: Mapping[str, object], params: Mapping[str, Any]

@@ -3,8 +3,8 @@
     T = D + (L^p + A^p + B^p)^(1/p),  p = 1.7
 
 D is the price of a dispatch, L what an invocation waits for in a row, A arithmetic and B bytes at the device's rates;
-the largest of the three tells, near-equal ones hinder each other. Workgroups are dealt out to units: a unit that gets
-one more than others holds all up, so L and A count the workgroups of the busiest.
+the largest of the three tells, near-equal ones hinder each other. Workgroups are distributed over units: a unit that
+gets one more than others holds all up, so L and A count the workgroups of the busiest.
 
     L = rounds * (steps * rates.step + merges * rates.merge + loads * rates.load)
     A = share * (flops / (rates.flops / units * efficiency) + stops * threads * rates.switch)
@@ -36,7 +36,7 @@ class Rates:
         units: multiprocessors, or cores: workgroups that run at once without sharing anything.
         resident: invocations a unit holds at once.
         flops, bandwidth: of the whole device, at best.
-        dispatch: what a dispatch costs before it does anything, with the barrier behind the one before.
+        dispatch: what a dispatch costs before it does anything, with the barrier after the previous one.
         step: a tile from memory into workgroup memory, with its barriers.
         merge: two shares of a workgroup become one, with a barrier.
         load: a load that has to wait for the one before.

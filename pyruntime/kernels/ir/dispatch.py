@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pyruntime.kernels.ir.kernel import Kernel
 
 __all__ = [
-    "NOBODY",
+    "NO_WINNERS",
     "WORKGROUP",
     "Dispatch",
     "Limits",
     "NodeFacts",
     "Operand",
+    "PartialResults",
     "Role",
-    "Shares",
     "Target",
     "Winners",
     "constant",
@@ -79,7 +79,7 @@ class Winners(Mapping[tuple[str, str], str]):
         return self._hash
 
 
-NOBODY = Winners()
+NO_WINNERS = Winners()
 """Nothing was measured."""
 
 
@@ -107,13 +107,13 @@ class NodeFacts:
 
     Attributes:
         norm_follows: the rows of what is lowered are normalised next, which the last of its dispatches may do.
-        long_tail: what is done to each result next is long: kernels of many results an invocation have it once, in a
+        long_epilogue: the epilogue of each result is long: kernels of many results an invocation have it once, in a
             loop, and not once for each, which drivers take long to compile. No kernel is chosen by it.
         choices: records what is chosen, and prefers kernels that the plan has; None: the cheapest are chosen.
     """
 
     norm_follows: bool = False
-    long_tail: bool = False
+    long_epilogue: bool = False
     choices: Chooser | None = None
 
 
@@ -137,7 +137,7 @@ class Target:
     vendor: str = ""
     disabled: frozenset[str] = frozenset()
     rates: Rates | None = None
-    winners: Winners = NOBODY
+    winners: Winners = NO_WINNERS
     node: NodeFacts = field(default=NodeFacts(), compare=False)
 
     def for_node(self, **facts: Any) -> Target:
@@ -271,8 +271,8 @@ def numbered(dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """An attention's result in shares of the keys: what its last dispatch joins, unless who reads the result does.
+class PartialResults:
+    """Partial results of an attention over shares of the keys, which its last dispatch or its consumer reduces.
 
     y[b, i, h * E + e] = sum over s of exp(top[s] - T) * parts[s, b, h, i, e] / sum over s of exp(top[s] - T) * sum[s],
     with T = max top. A sum of 0 says that a share has no results.
@@ -309,8 +309,8 @@ class Dispatch:
             read, before it writes there, it does not depend on. Either it reads of `read` only the elements it then
             writes, or all its workgroup reads meet at a barrier before the first write, and no other workgroup reads
             there. Memory that a dispatch reads through another operand too is shared only where all of them are listed.
-        flops: floating-point operations, for profiles; 0 where nobody counted.
-        shares: what the kernel joins, where its result is that and nothing else.
+        flops: floating-point operations, for profiles; 0 where they were not counted.
+        partials: what the kernel reduces, where its result is that and nothing else.
     """
 
     kernel: Kernel
@@ -319,7 +319,7 @@ class Dispatch:
     params: bytes = b""
     inplace: Pairs = ()
     flops: int = 0
-    shares: Shares | None = field(default=None, compare=False)
+    partials: PartialResults | None = field(default=None, compare=False)
 
     @property
     def reads(self) -> tuple[Operand, ...]:
@@ -337,7 +337,7 @@ class Dispatch:
         return replace(self, operands=operands)
 
     def with_reads(self, at: int, operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], Pairs]:
-        """Operands and `inplace` with further operands inserted in front of position `at`."""
+        """Operands and `inplace` with further operands inserted before position `at`."""
 
         def moved(position: int) -> int:
             return position if position < at else position + len(operands)

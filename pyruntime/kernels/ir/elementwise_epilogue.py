@@ -12,14 +12,14 @@ from pyruntime.kernels.ir.epilogue import Epilogue, attach, hook_of, scalar_fiel
 from pyruntime.kernels.wgsl.library import link
 from pyruntime.kernels.wgsl.module import Module
 
-__all__ = ["Access", "Tail", "attach_tail", "classify", "is_long"]
+__all__ = ["Access", "ElementwiseEpilogue", "attach_elementwise", "classify", "is_long"]
 
 _LONG = 300
 """Characters of shaders/lib that are called: rectifying and picking take less; clipping and exponents more."""
 
 _ROWS = (("row", "u32"), ("col", "u32"))
 _ELEMENT = (("channel", "u32"), ("index", "u32"))
-"""Parameters of the hooks behind the value."""
+"""Parameters of the hooks after the value."""
 
 
 class Access(Enum):
@@ -32,7 +32,7 @@ class Access(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class ElementwiseEpilogue:
     """An elementwise function of the result.
 
     Attributes:
@@ -67,47 +67,48 @@ def classify(operand: TensorType, result: TensorType) -> Access | None:
     return None
 
 
-def attach_tail(dispatch: Dispatch, tail: Tail) -> Dispatch | None:
-    """`dispatch` with `tail` applied to every result; None where the kernel has no hook for it."""
+def attach_elementwise(dispatch: Dispatch, epilogue: ElementwiseEpilogue) -> Dispatch | None:
+    """`dispatch` with `epilogue` applied to every result; None where the kernel has no hook for it."""
     hook = hook_of(dispatch)
     if hook is None:
         return None
-    accesses = {access for _, access in tail.operands.values()}
-    scalars = dict(tail.scalars)
+    accesses = {access for _, access in epilogue.operands.values()}
+    scalars = dict(epilogue.scalars)
     if hook.parameters[1:] == _ROWS and not {Access.CHANNEL, Access.MINOR} <= accesses:
-        code, wgsl = _rows(dispatch, tail), f"vec4<{tail.to.compute}>"
+        code, wgsl = _rows(dispatch, epilogue), f"vec4<{epilogue.to.compute}>"
         if Access.FULL in accesses:
-            scalars["tail_columns"] = _result(dispatch).shape[-1]
+            scalars["result_columns"] = _result(dispatch).shape[-1]
         if Access.CHANNEL in accesses:
-            scalars["tail_channels"] = _result(dispatch).shape[-2]
+            scalars["result_channels"] = _result(dispatch).shape[-2]
     elif hook.parameters[1:] == _ELEMENT and Access.MINOR not in accesses:
-        code, wgsl = _element(tail), tail.to.compute
+        code, wgsl = _element(epilogue), epilogue.to.compute
     else:
         return None
-    epilogue = Epilogue(
-        tail.name,
+    hooked = Epilogue(
+        epilogue.name,
         code,
-        {name: operand for name, (operand, _) in tail.operands.items()},
+        {name: operand for name, (operand, _) in epilogue.operands.items()},
         scalar_fields(scalars),
         scalars,
-        _chain(tail),
+        _chain(epilogue),
         result=wgsl,
-        stored=tail.to if tail.to is not tail.source else None,
+        stored=epilogue.to if epilogue.to is not epilogue.source else None,
         inplace=frozenset(
-            n for n, (o, a) in tail.operands.items() if a is Access.FULL and o.type.dtype.bits == tail.to.bits
+            n for n, (o, a) in epilogue.operands.items() if a is Access.FULL and o.type.dtype.bits == epilogue.to.bits
         ),
     )
-    return attach(dispatch, epilogue)
+    return attach(dispatch, hooked)
 
 
-def _chain(tail: Tail) -> str:
-    """`fn tail(...)`, the function itself, for one element."""
+def _chain(epilogue: ElementwiseEpilogue) -> str:
+    """`fn elementwise(...)`, the function itself, for one element."""
     arguments = [
-        f"in0: {tail.source.compute}",
-        *(f"{n}: {o.type.dtype.compute}" for n, (o, _) in tail.operands.items()),
+        f"in0: {epilogue.source.compute}",
+        *(f"{n}: {o.type.dtype.compute}" for n, (o, _) in epilogue.operands.items()),
     ]
-    locals_ = "".join(f"let {n} = params.{n};\n  " for n in tail.scalars)
-    return f"{tail.helpers}\n\nfn tail({', '.join(arguments)}) -> {tail.to.compute} {{\n  {locals_}{tail.code}\n}}\n"
+    locals_ = "".join(f"let {n} = params.{n};\n  " for n in epilogue.scalars)
+    head = f"fn elementwise({', '.join(arguments)}) -> {epilogue.to.compute}"
+    return f"{epilogue.helpers}\n\n{head} {{\n  {locals_}{epilogue.code}\n}}\n"
 
 
 def is_long(helpers: str) -> bool:
@@ -120,22 +121,22 @@ def _result(dispatch: Dispatch) -> TensorType:
     return next(o for o, b in zip(dispatch.operands, dispatch.kernel.bindings, strict=True) if b.write).type
 
 
-def _element(tail: Tail) -> str:
+def _element(epilogue: ElementwiseEpilogue) -> str:
     index = {Access.FULL: "index", Access.SCALAR: "0u", Access.CHANNEL: "channel"}
-    loads = [f"load_{n}({index[access]})" for n, (_, access) in tail.operands.items()]
+    loads = [f"load_{n}({index[access]})" for n, (_, access) in epilogue.operands.items()]
     call = ", ".join(["value", *loads])
-    return f"return tail({call});"
+    return f"return elementwise({call});"
 
 
-def _rows(dispatch: Dispatch, tail: Tail) -> str:
+def _rows(dispatch: Dispatch, epilogue: ElementwiseEpilogue) -> str:
     whole = multiple(_result(dispatch).shape[-1], 4)
-    full = any(access is Access.FULL for _, access in tail.operands.values())
-    lines = ["let at = row * u32(params.tail_columns) + col;"] if full else []
+    full = any(access is Access.FULL for _, access in epilogue.operands.values())
+    lines = ["let at = row * u32(params.result_columns) + col;"] if full else []
     lanes: list[Sequence[str]] = []
-    for name, (operand, access) in tail.operands.items():
+    for name, (operand, access) in epilogue.operands.items():
         start = {Access.FULL: "at", Access.MINOR: "col"}.get(access, "")
         if not start:
-            index = "0u" if access is Access.SCALAR else "row % u32(params.tail_channels)"
+            index = "0u" if access is Access.SCALAR else "row % u32(params.result_channels)"
             lines.append(f"let {name} = load_{name}({index});")
             lanes.append([name] * 4)
         elif whole and operand.type.dtype.bits in (8, 16, 32):
@@ -144,7 +145,7 @@ def _rows(dispatch: Dispatch, tail: Tail) -> str:
             lanes.append([f"{name}_4[{k}]" for k in range(4)])
         else:
             lanes.append([f"load_{name}({start} + {k}u)" for k in range(4)])
-    calls = [f"tail({', '.join([f'value[{k}]', *(lane[k] for lane in lanes)])})" for k in range(4)]
-    to = f"vec4<{tail.to.compute}>"
+    calls = [f"elementwise({', '.join([f'value[{k}]', *(lane[k] for lane in lanes)])})" for k in range(4)]
+    to = f"vec4<{epilogue.to.compute}>"
     lines.append(f"return {to}({', '.join(calls)});")
     return "\n  ".join(lines)

@@ -16,7 +16,7 @@ __all__ = ["Pairing", "attach_pairing"]
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """A function of `in0` and `in1`, numbers of an even and the odd column behind it.
+    """A function of `in0` and `in1`, numbers of an even column and the odd one after it.
 
     Attributes:
         name: joins the kernel's.

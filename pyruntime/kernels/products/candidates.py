@@ -3,8 +3,8 @@
 s      tiles of 32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup
 m      tiles of 64 x 64, 8 x 4 an invocation, or the same with slices
 l      tiles of 64 x 128, 8 x 8 an invocation
-split  k dealt out over workgroups; a second dispatch adds the shares
-few    m <= 8, or n = 1: every element of b (of a) is read once, k is split within a workgroup
+split  k is split across workgroups; a second dispatch adds the partial sums
+skinny m <= 8, or n = 1: every element of b (of a) is read once, k is split within a workgroup
 direct no workgroup memory: four or eight rows an invocation, as adapters that run on a processor want it
 """
 
@@ -24,18 +24,18 @@ from pyruntime.kernels.selection.candidates import Candidate, Family
 
 __all__ = [
     "EIGHT_JOBS",
-    "FEW_ROWS",
     "PRODUCTS",
+    "SKINNY_ROWS",
     "TEXTS",
     "TILES",
     "ProductProblem",
     "Way",
-    "few_rows_shares",
     "large_refuses",
+    "skinny_split",
     "tile_work",
 ]
 
-FEW_ROWS = 8
+SKINNY_ROWS = 8
 """Products of at most this many rows can read b once instead of tiling it."""
 
 EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.78}
@@ -51,7 +51,7 @@ ADDING = 0.019
 """Part of a device's operations that adding shares reaches: it waits for memory."""
 
 EIGHT_JOBS = 128
-"""Invocations of a direct kernel of bytes, or of a convolution, from which on each makes eight rows, or channels."""
+"""Invocations of an int8 direct kernel, or of a convolution, from which on each makes eight rows, or channels."""
 
 LEAST_STEPS = 2
 """Steps that a share of k has at least."""
@@ -102,7 +102,7 @@ class ProductProblem:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What a candidate runs: 'tiled' with `tiling`, 'few_rows', 'few_columns', 'direct' with `rows` an invocation."""
+    """What a candidate runs: 'tiled' with `tiling`, 'skinny', 'few_columns', 'direct' with `rows` an invocation."""
 
     kernel: str
     tiling: Tiling | None = None
@@ -201,15 +201,15 @@ def tile_candidates(*switches: str, unpack: float = 1.0) -> tuple[Candidate[Prod
     )
 
 
-def few_rows_shares(k: int, trans_b: bool) -> tuple[int, int]:
-    """Columns, or quads of columns, of a workgroup of few rows, and shares of k: more of them the longer k is."""
+def skinny_split(k: int, trans_b: bool) -> tuple[int, int]:
+    """Columns, or quads of columns, of a workgroup of a skinny product, and shares of k: more the longer k is."""
     if trans_b:
         return (4, 64) if k >= 2048 else (8, 32)
     return (2, 128) if k >= 2048 else (4, 64)
 
 
 def _few_work(m: int, n: int, p: ProductProblem, trans_b: bool) -> tuple[Work, ...]:
-    cols, shares = few_rows_shares(p.k, trans_b)
+    cols, shares = skinny_split(p.k, trans_b)
     wide = cols if trans_b else 4 * cols
     # Three quarters of the bandwidth: few loads of an invocation are on their way at once.
     moved = p.batches * (4.0 * m * p.k + n * p.k * p.bits / 8 + 4 * m * n) / 0.75
@@ -219,10 +219,10 @@ def _few_work(m: int, n: int, p: ProductProblem, trans_b: bool) -> tuple[Work, .
     return Work(groups, 256, 2.0 * m * wide * p.k, moved, 0.4, steps=1, loads=loads, stops=stops), *norm_work(p)
 
 
-def _few_rows_refuses(p: ProductProblem, target: Target) -> str:
+def _skinny_refuses(p: ProductProblem, target: Target) -> str:
     if not p.known_rows:
         return "runs may bring more rows"
-    return "" if p.m <= FEW_ROWS else f"for at most {FEW_ROWS} rows"
+    return "" if p.m <= SKINNY_ROWS else f"for at most {SKINNY_ROWS} rows"
 
 
 def _few_columns_refuses(p: ProductProblem, target: Target) -> str:
@@ -248,7 +248,7 @@ def direct_work(target: Target, m: int, columns: int, batches: int, k: int, rows
 
 def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
     def refuses(p: ProductProblem, target: Target) -> str:
-        if p.n == 1 and target.allows("matmul_few_rows"):
+        if p.n == 1 and target.allows("matmul_skinny"):
             return "of a quad of columns three would be empty"
         return "for more than four rows" if rows == 8 and p.m <= 4 else ""
 
@@ -262,7 +262,7 @@ def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
 _TILE_SWITCHES = {
     "matmul_large": "tiles of 64 x 128; without: of 64 x 64",
     "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
-    "matmul_split": "k dealt out over workgroups, a second kernel adds; without: a workgroup sums all of k",
+    "matmul_split": "k split across workgroups, a second kernel adds; without: a workgroup sums all of k",
 }
 
 TILES: Family[ProductProblem, Way] = Family("tiles", tile_candidates(), MappingProxyType(_TILE_SWITCHES))
@@ -272,18 +272,18 @@ PRODUCTS: Family[ProductProblem, Way] = Family(
     "product",
     (
         Candidate(
-            "few_rows",
-            Way("few_rows"),
-            _few_rows_refuses,
+            "skinny",
+            Way("skinny"),
+            _skinny_refuses,
             lambda p, target: _few_work(p.m, p.n, p, p.trans_b),
-            ("matmul_few_rows",),
+            ("matmul_skinny",),
         ),
         Candidate(
             "few_columns",
             Way("few_columns"),
             _few_columns_refuses,
             lambda p, target: _few_work(1, p.m, p, True),
-            ("matmul_few_rows",),
+            ("matmul_skinny",),
         ),
         *tile_candidates("matmul_tiled"),
         _direct_candidate(8),
@@ -292,7 +292,7 @@ PRODUCTS: Family[ProductProblem, Way] = Family(
     MappingProxyType(
         {
             "matmul_tiled": "products through workgroup memory; without: from where the operands are",
-            "matmul_few_rows": "products of at most eight rows read the weights once; without: as any product",
+            "matmul_skinny": "products of at most eight rows read the weights once; without: as any product",
             **_TILE_SWITCHES,
         }
     ),

@@ -1,7 +1,7 @@
-"""Products of matrices of bytes on the GPU, exact in 32 bits: which kernel, which configuration, and its dispatches.
+"""Products of int8 and uint8 matrices on the GPU, exact in 32 bits: kernel, configuration, dispatches.
 
     direct     no workgroup memory: for adapters that run on a processor
-    few rows   m <= 8: every byte of b is read once, k is split within a workgroup
+    skinny     m <= 8: every byte of b is read once, k is split within a workgroup
     tiled      32 x 32, k split over up to 4 slices of a workgroup; 64 x 64 where its tiles are many
 
 Four products at a time where the device has `packed_4x8_integer_dot_product`, one by one where not. Zero points are
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.ir.fallback import quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
-from pyruntime.kernels.products.candidates import EIGHT_JOBS, FEW_ROWS
+from pyruntime.kernels.products.candidates import EIGHT_JOBS, SKINNY_ROWS
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.matmul import MAX_BATCH_RANK, batch_params
 from pyruntime.kernels.products.packed_weights import in_words
@@ -34,13 +34,13 @@ WORDS = 8
 """Words of k in a step of a slice of the tiled kernel."""
 
 EXACT = 256
-"""Products of bytes whose sums f32 holds."""
+"""Products of two int8 numbers whose sum f32 holds exactly."""
 
 BUSY = 128
 """Tiles of 64 x 64 that keep a GPU busy."""
 
 WIDE = 8192
-"""Columns from which on a workgroup of `few_rows` takes more of them and splits k less."""
+"""Columns from which on a workgroup of `skinny` takes more of them and splits k less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def integer_matmul(
     form = _Form(target, y, a, b, product, a_zero, b_zero)
     if target.is_software:
         return (form.direct(),)
-    if isinstance(product.m, int) and product.m <= FEW_ROWS and target.allows("integer_few_rows"):
-        return (form.few_rows(),)
+    if isinstance(product.m, int) and product.m <= SKINNY_ROWS and target.allows("integer_skinny"):
+        return (form.skinny(),)
     return (form.tiled(),)
 
 
@@ -134,7 +134,7 @@ class _Form:
         return self._dispatch(
             "matmul_integer_tiled",
             f"matmul_integer_{'m' if tile == 64 else 's'}{slices}",
-            {**defines, "SLICED": slices > 1, **quick_flag(self.target)},
+            {**defines, "SLICED": slices > 1, **fallback_flag(self.target)},
             self.target.fold(groups),
             words_b=window is None,
             **seen,
@@ -146,15 +146,15 @@ class _Form:
             groups=groups,
         )
 
-    def few_rows(self) -> Dispatch:
-        """`shaders/products/matmul_integer_few_rows.wgsl`: 256 invocations."""
+    def skinny(self) -> Dispatch:
+        """`shaders/products/matmul_integer_skinny.wgsl`: 256 invocations."""
         p = self.product
         columns = 4 if p.trans_b else 16 if upper(p.n) >= WIDE else 8
         blocks = -(-p.n // (4 * columns))
         groups = blocks * p.batches
         return self._dispatch(
-            "matmul_integer_few_rows",
-            "matmul_integer_few_rows",
+            "matmul_integer_skinny",
+            "matmul_integer_skinny",
             {"M": p.m, "COLS": columns, "SHARES": 256 // columns},
             self.target.fold(groups),
             words=-(-p.k // 4),

@@ -9,9 +9,9 @@ from typing import Any
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.ir.epilogue import Epilogue, attach
-from pyruntime.kernels.ir.fallback import quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
-from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem, Way, few_rows_shares
+from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem, Way, skinny_split
 from pyruntime.kernels.products.contract import Factor, contract
 from pyruntime.kernels.products.description import Product, product_of
 from pyruntime.kernels.products.packed_weights import Packed
@@ -111,9 +111,9 @@ def matmul(
     if way.tiling is not None:
         made = _tiled(target, y, a, b, product, way.tiling, extras)
     elif way.kernel == "few_columns":
-        made = (_few_rows(target, y, b, a, _swapped(product), swapped=True),)
-    elif way.kernel == "few_rows":
-        made = (_few_rows(target, y, a, b, product),)
+        made = (_skinny(target, y, b, a, _swapped(product), swapped=True),)
+    elif way.kernel == "skinny":
+        made = (_skinny(target, y, a, b, product),)
     else:
         made = (_direct(target, y, a, b, product, way.rows),)
     return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
@@ -164,12 +164,12 @@ def _vectors(product: Product) -> tuple[bool, bool, bool]:
     return multiple(rows_a, 4), multiple(rows_b, 4), multiple(product.n, 4)
 
 
-def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, swapped: bool = False) -> Dispatch:
-    """`shaders/products/matmul_few_rows.wgsl`: 256 invocations, as few shares of k as still fill a workgroup."""
+def _skinny(target: Target, y: Operand, a: Operand, b: Operand, p: Product, swapped: bool = False) -> Dispatch:
+    """`shaders/products/matmul_skinny.wgsl`: 256 invocations, as few shares of k as still fill a workgroup."""
     _, vec_b, vec_y = _vectors(p)
     # A vector is contiguous whichever way it is said to be stored.
     row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
-    cols, shares = few_rows_shares(upper(p.k), p.trans_b)
+    cols, shares = skinny_split(upper(p.k), p.trans_b)
     defines = {
         "M": p.m,
         "COLS": cols,
@@ -184,8 +184,8 @@ def _few_rows(target: Target, y: Operand, a: Operand, b: Operand, p: Product, sw
     blocks = -(-p.n // (cols if p.trans_b else 4 * cols))
     groups = blocks * p.batches
     values = {"n": p.n, "k": p.k, "a_row": row, "a_step": step, "blocks": blocks, "groups": groups, **batch_params(p)}
-    made = launch("matmul_few_rows", {"a": a, "b": b, "y": y}, target.fold(groups), defines, values, p.flops)
-    return made.called(_name("matmul_few_rows", p))
+    made = launch("matmul_skinny", {"a": a, "b": b, "y": y}, target.fold(groups), defines, values, p.flops)
+    return made.called(_name("matmul_skinny", p))
 
 
 def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product, high: int) -> Dispatch:
@@ -228,10 +228,10 @@ def _tiled(
     target_y = scratch(sums, tiling.splits, p.batches, p.m, p.n) if split else y
     read = {"a": a, "b": b, **more}
     # Rows of a transposed matrix are read by fours.
-    quick = quick_flag(target, p.flops, QUICK_ROWS=4 if p.trans_a else 1)
+    fallback = fallback_flag(target, p.flops, FALLBACK_ROWS=4 if p.trans_a else 1)
     defines = {
         **_defines(target, p, tiling, more.keys()),
-        **({"QUANTIZED": True, **packed.defines} if packed is not None else quick),
+        **({"QUANTIZED": True, **packed.defines} if packed is not None else fallback),
     }
     groups = tiling.groups(p)
     values = {
@@ -271,7 +271,7 @@ def _defines(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict
         "STAGED": tiling.slices > 1 and tiling.tile != SMALL.tile,
         "K_MAJOR": p.trans_a or tiling.tile != SMALL.tile,
         "UNROLL": not target.is_software,
-        "ROLLED": target.node.long_tail and tiling.splits == 1,
+        "ROLLED": target.node.long_epilogue and tiling.splits == 1,
         "ZERO_A": "a_zero" in more,
         "ZERO_B": "b_zero" in more,
         "BIAS": "bias" in more,

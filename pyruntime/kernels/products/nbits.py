@@ -1,6 +1,6 @@
 """Products with packed weights on the GPU: which kernel, which configuration, and its dispatches.
 
-few rows   m <= 8: every weight is read once, k is split over lanes of a workgroup
+skinny     m <= 8: every weight is read once, k is split across lanes of a workgroup
 direct     no workgroup memory: for adapters that run on a processor
 dot        `kernels.products.packed_dot`: rows rounded to 8 bits, where the model permits it
 tiled      `kernels.products.matmul`: weights are unpacked into the tiles
@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pyruntime.ir import DType, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Limits, Operand, Shares, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Limits, Operand, PartialResults, Target
 from pyruntime.kernels.ir.epilogue import attach, linear
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.ir.pairing import Pairing, attach_pairing
-from pyruntime.kernels.products.candidates import FEW_ROWS
+from pyruntime.kernels.products.candidates import SKINNY_ROWS
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.matmul import packed_product
 from pyruntime.kernels.products.packed_dot import dot_product, takes_dots
@@ -24,7 +24,7 @@ from pyruntime.kernels.products.packed_weights import Packed, in_words
 __all__ = [
     "Experts",
     "Normed",
-    "can_deal_out",
+    "can_split",
     "expert_product",
     "joining_product",
     "normed_product",
@@ -42,7 +42,7 @@ LONG = 192
 """Chunks of a column from which on more lanes share it, in workgroups of 512 invocations where a device has them."""
 
 ROWS = 4
-"""Most rows a workgroup of `few_rows` makes: registers hold their sums."""
+"""Most rows a workgroup of `skinny` makes: registers hold their sums."""
 
 STAGED = 32768
 """Bytes of a that are staged at a time at most, where a device has them: more leaves a unit too few workgroups."""
@@ -51,8 +51,8 @@ UNDERWAY = 16
 """Most chunks of an invocation that are on their way at a time, in registers."""
 
 MOST_SHARES = 5
-"""Shares of an attention that a product joins itself, at most: each workgroup reads them all. A plan for a token behind
-up to 1,024 others has so many."""
+"""Most partial results of an attention that a product reduces itself: each workgroup reads them all. A plan for a token
+after up to 1,024 others has so many."""
 
 NORMED = 32768
 """Most columns of a product that normalises its rows itself: each workgroup does it anew."""
@@ -91,10 +91,10 @@ def product_with_packed(
     if not y.type.size:
         return ()
     made: tuple[Dispatch, ...]
-    if target.is_software and _is_dealt_out(b, product):
+    if target.is_software and _is_split(b, product):
         made = (_direct(target, y, a, b, product),)
-    elif _takes_few_rows(target, b, product):
-        made = (_few_rows(target, y, a, b, product),)
+    elif _takes_skinny(target, b, product):
+        made = (_skinny(target, y, a, b, product),)
     elif may_round and takes_dots(target, b):
         made = dot_product(target, y, a, b, product)
     else:
@@ -117,12 +117,12 @@ def paired_product(
     """
     if not y.type.size:
         return ()
-    if not isinstance(a, Normed) and target.is_software and _is_dealt_out(b, product):
+    if not isinstance(a, Normed) and target.is_software and _is_split(b, product):
         return (attach_pairing(_direct(target, y, a, b, product, paired=True), chain),)
-    fits = _can_normalize if isinstance(a, Normed) else _takes_few_rows
+    fits = _can_normalize if isinstance(a, Normed) else _takes_skinny
     if target.is_software or not fits(target, b, product):
         return None
-    return (attach_pairing(_few_rows(target, y, a, b, product, paired=True), chain),)
+    return (attach_pairing(_skinny(target, y, a, b, product, paired=True), chain),)
 
 
 def normed_product(
@@ -133,38 +133,44 @@ def normed_product(
         return ()
     if not _can_normalize(target, b, product):
         return None
-    return _with_bias((_few_rows(target, y, a, b, product),), bias, product)
+    return _with_bias((_skinny(target, y, a, b, product),), bias, product)
 
 
 def joining_product(
-    target: Target, y: Operand, a: Shares, dtype: DType, b: Packed, product: Product, bias: Operand | None = None
+    target: Target,
+    y: Operand,
+    a: PartialResults,
+    dtype: DType,
+    b: Packed,
+    product: Product,
+    bias: Operand | None = None,
 ) -> tuple[Dispatch, ...] | None:
-    """`product_with_packed` of rows that are joined from their shares on the way; None where that is not worth it.
+    """`product_with_packed` of rows that are reduced from partial results on the way; None where that is not worth it.
 
     Args:
         dtype: of the rows.
     """
     if not y.type.size:
         return ()
-    if target.is_software or not target.allows("joining_few_rows") or a.splits > MOST_SHARES:
+    if target.is_software or not target.allows("merging_skinny") or a.splits > MOST_SHARES:
         return None
-    if dtype not in (DType.FLOAT, DType.FLOAT16) or not _takes_few_rows(target, b, product):
+    if dtype not in (DType.FLOAT, DType.FLOAT16) or not _takes_skinny(target, b, product):
         return None
-    return _with_bias((_few_rows(target, y, a, b, product, half=dtype is DType.FLOAT16),), bias, product)
+    return _with_bias((_skinny(target, y, a, b, product, half=dtype is DType.FLOAT16),), bias, product)
 
 
 def _can_normalize(target: Target, b: Packed, p: Product) -> bool:
-    """Whether the kernel of few rows is taken, and normalising in each workgroup is cheaper than a dispatch."""
-    if target.is_software or not target.allows("normed_few_rows") or p.n > NORMED:
+    """Whether the skinny kernel is taken, and normalising in each workgroup is cheaper than a dispatch."""
+    if target.is_software or not target.allows("normed_skinny") or p.n > NORMED:
         return False
-    return _takes_few_rows(target, b, p)
+    return _takes_skinny(target, b, p)
 
 
-def _takes_few_rows(target: Target, b: Packed, p: Product) -> bool:
-    return _is_dealt_out(b, p) and p.m <= FEW_ROWS and target.allows("packed_few_rows")
+def _takes_skinny(target: Target, b: Packed, p: Product) -> bool:
+    return _is_split(b, p) and p.m <= SKINNY_ROWS and target.allows("packed_skinny")
 
 
-def _is_dealt_out(b: Packed, p: Product) -> bool:
+def _is_split(b: Packed, p: Product) -> bool:
     """Whether the kernels that take rows of weights as they are stored can have them."""
     return not b.is_grouped and p.trans_b and _fits_lanes(b, p)
 
@@ -183,7 +189,7 @@ class Experts:
     share: int
 
 
-def can_deal_out(block: int, bits: int) -> bool:
+def can_split(block: int, bits: int) -> bool:
     """True where blocks are whole words, so that lanes can take them."""
     return block * bits % 32 == 0
 
@@ -194,11 +200,11 @@ def expert_product(
     """y[m] = a[m // share] @ b[chosen[m]]^T: only the matrices chosen are read."""
     if not y.type.size:
         return ()
-    return (_few_rows(target, y, a, b, product, experts),)
+    return (_skinny(target, y, a, b, product, experts),)
 
 
 def _fits_lanes(b: Packed, p: Product) -> bool:
-    """Codes can be dealt out to lanes where no row ends, and no block ends, within a chunk."""
+    """Codes can be split across lanes where no row ends, and no block ends, within a chunk."""
     return not b.is_codes or (p.k % CHUNK == 0 and b.block % CHUNK == 0)
 
 
@@ -211,8 +217,8 @@ def _unit(b: Packed) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
-    """How `few_rows` deals a product out.
+class LaneSplit:
+    """How `skinny` splits a product across lanes.
 
     Attributes:
         lanes: invocations that share a column: many where columns alone fill no GPU, else so few that each has some
@@ -231,7 +237,7 @@ class Deal:
         return self.threads // self.lanes * self.columns
 
 
-def _dealt(chunks: int, n: int, m: int, limits: Limits) -> Deal:
+def _lane_split(chunks: int, n: int, m: int, limits: Limits) -> LaneSplit:
     """Fitted to 30 to 90 configurations of each of ten shapes of decoders, by themselves, at a GPU's lowest clock."""
     threads = 2 * THREADS if chunks >= LONG and limits.invocations >= 2 * THREADS else THREADS
     most = threads // 4 if chunks >= LONG else 64 if n < 768 else 32
@@ -242,12 +248,12 @@ def _dealt(chunks: int, n: int, m: int, limits: Limits) -> Deal:
     enough = 100 if lanes > 32 else 250
     while columns < widest and n * lanes // (threads * 2 * columns) >= enough:
         columns *= 2
-    return Deal(lanes, columns, threads)
+    return LaneSplit(lanes, columns, threads)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where `few_rows` has the rows of a from.
+    """Where `skinny` has the rows of a from.
 
     Attributes:
         kind: of the kernel's name. a: the tensor; others: what else is read, by name.
@@ -261,12 +267,12 @@ class _Rows:
     params: dict[str, float] = field(default_factory=dict)
 
     @staticmethod
-    def of(given: Operand | Normed | Shares, experts: Experts | None, half: bool) -> _Rows:
+    def of(given: Operand | Normed | PartialResults, experts: Experts | None, half: bool) -> _Rows:
         """Rows as they are, for experts or not, to be normalised, or to be joined (`half`: as float16)."""
         if isinstance(given, Normed):
             params = {"epsilon": given.epsilon}
             return _Rows("few_normed_rows", given.x, {"gain": given.gain}, {"NORM": 1}, params)
-        if isinstance(given, Shares):
+        if isinstance(given, PartialResults):
             _, _, heads, queries, size = given.parts.type.shape
             defines = {"SHARES": given.splits, "HEAD": size, "HALF": half, "EMPTY_ZERO": given.empty_zero}
             params = {"heads": heads, "queries": queries}
@@ -274,43 +280,43 @@ class _Rows:
         if experts is not None:
             params = {"matrices": experts.matrices, "share": experts.share}
             return _Rows("experts", given, {"experts": experts.chosen}, {"EXPERTS": 1}, params)
-        return _Rows("few_rows", given)
+        return _Rows("skinny", given)
 
 
-def _few_rows(
+def _skinny(
     target: Target,
     y: Operand,
-    given: Operand | Normed | Shares,
+    given: Operand | Normed | PartialResults,
     b: Packed,
     p: Product,
     experts: Experts | None = None,
     paired: bool = False,
     half: bool = False,
 ) -> Dispatch:
-    """`shaders/products/matmul_nbits_few_rows.wgsl`. Lanes and chunks, so the sums' order, depend on n and k alone."""
+    """`shaders/products/matmul_nbits_skinny.wgsl`. Lanes and chunks, so the sums' order, depend on n and k alone."""
     rows_of = _Rows.of(given, experts, half)
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
     most = min(ROWS, upper(p.m)) if experts is None else 1
-    rows, deal, steps = _staged(target, p, chunks, chunk, isinstance(given, Normed), most)
-    strips, row_groups = -(-p.n // deal.wide), -(-p.m // rows)
+    rows, split, steps = _staged(target, p, chunks, chunk, isinstance(given, Normed), most)
+    strips, row_groups = -(-p.n // split.wide), -(-p.m // rows)
     defines = {
         "VEC_A": p.k % 4 == 0,
         "VEC_Y": p.n % 4 == 0 and not paired,
         f"UNIT{unit}": unit > 1,
         "PAIRED": paired,
-        "ONCE": steps * deal.lanes >= chunks,
-        "SHUFFLE": _exchanging(target, deal) > 1,
+        "ONCE": steps * split.lanes >= chunks,
+        "SHUFFLE": _exchanging(target, split) > 1,
         **b.defines,
         **rows_of.defines,
         "UNIT": unit,
         "CHUNK": chunk,
-        "LANES": deal.lanes,
-        "THREADS": deal.threads,
-        "COLS": deal.columns,
+        "LANES": split.lanes,
+        "THREADS": split.threads,
+        "COLS": split.columns,
         "ROWS": rows,
         "STEPS": steps,
-        "SUBGROUP": _exchanging(target, deal),
+        "SUBGROUP": _exchanging(target, split),
     }
     read = {"a": rows_of.a, "b": in_words(b.operand, unit), **b.operands, **rows_of.others}
     groups = strips * row_groups
@@ -325,28 +331,30 @@ def _few_rows(
         "groups": groups,
         **rows_of.params,
     }
-    made = launch("matmul_nbits_few_rows", {**read, "y": y}, target.fold(groups), defines, values, p.flops)
-    return made.called(f"{b.name}_{rows_of.kind}_x{deal.lanes}")
+    made = launch("matmul_nbits_skinny", {**read, "y": y}, target.fold(groups), defines, values, p.flops)
+    return made.called(f"{b.name}_{rows_of.kind}_x{split.lanes}")
 
 
-def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Deal, int]:
-    """Rows of a workgroup, `most` at most and m dealt out evenly, its deal, and the chunks of a lane at a time."""
+def _staged(
+    target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int
+) -> tuple[int, LaneSplit, int]:
+    """Rows of a workgroup, `most` at most and m split evenly; lanes of a column; chunks of a lane at a time."""
     for rows in range(most, 0, -1):
-        deal = _dealt(chunks, p.n, rows, target.limits)
-        sides = deal.lanes // min(deal.lanes, _exchanging(target, deal))
-        room = min(STAGED, target.limits.workgroup_bytes - 4 * rows * (deal.wide + is_normed) * sides)
-        fits = room // ((5 if is_normed else 4) * rows * chunk * deal.lanes)
+        split = _lane_split(chunks, p.n, rows, target.limits)
+        sides = split.lanes // min(split.lanes, _exchanging(target, split))
+        capacity = min(STAGED, target.limits.workgroup_bytes - 4 * rows * (split.wide + is_normed) * sides)
+        fits = capacity // ((5 if is_normed else 4) * rows * chunk * split.lanes)
         if fits or rows == 1:
             break
     groups = -(-upper(p.m) // rows)
-    rows, whole = -(-upper(p.m) // groups), -(-chunks // deal.lanes)
-    pieces = -(-whole // max(1, min(UNDERWAY // deal.columns, fits)))
-    return rows, deal, -(-whole // pieces)
+    rows, whole = -(-upper(p.m) // groups), -(-chunks // split.lanes)
+    pieces = -(-whole // max(1, min(UNDERWAY // split.columns, fits)))
+    return rows, split, -(-whole // pieces)
 
 
-def _exchanging(target: Target, deal: Deal) -> int:
+def _exchanging(target: Target, split: LaneSplit) -> int:
     """Invocations that exchange numbers without workgroup memory, for all columns of one; else 1."""
-    return target.subgroup if target.subgroup >= deal.columns else 1
+    return target.subgroup if target.subgroup >= split.columns else 1
 
 
 def _direct(target: Target, y: Operand, a: Operand, b: Packed, p: Product, paired: bool = False) -> Dispatch:

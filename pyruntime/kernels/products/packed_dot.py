@@ -1,7 +1,7 @@
 """Products of rows rounded to 8 bits and packed weights: four products at a time (dot4I8Packed), in tiles.
 
-The rows are rounded by a dispatch of their own, a scale for each 32 numbers. What comes of it differs from the product
-of floats by that, up to 0.4 % of the largest number of a chunk: for models that permit it (`accuracy_level` 4).
+A separate dispatch rounds the rows, with a scale for each 32 numbers. Results differ from the product of floats by the
+rounding, up to 0.4 % of the largest number of a chunk: for models that permit it (`accuracy_level` 4).
 """
 
 from __future__ import annotations

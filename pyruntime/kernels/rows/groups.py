@@ -1,8 +1,8 @@
 """Normalisation of neighbouring elements with one scale a channel or group: GroupNorm, InstanceNorm, MVN.
 
 one pass     `shaders/rows/normalize_groups.wgsl`: a workgroup reads its row three times
-two passes   `shaders/rows/normalize_moments.wgsl` and `normalize_spread.wgsl`: where few rows are long, all of the GPU
-             takes their moments, then all of it writes
+two passes   `shaders/rows/normalize_moments.wgsl` and `normalize_spread.wgsl`: where rows are long and few, all of the
+             GPU takes their moments, then all of it writes
 
 Which of them runs, `kernels.rows.groups_candidates` say.
 """
@@ -57,7 +57,7 @@ def normalize_groups(target: Target, y: Operand, x: Operand, form: Groups) -> tu
     }
     problem = GroupsProblem(upper(form.rows), upper(length))
     way = GROUP_NORMS.choose(problem, target).way
-    if way.dealt:
+    if way.split:
         return _two_passes(target, tensors, form, shares_of(problem, target), flags, common)
     defines = {"WG": way.wide, **flags, **shuffled(target, way.wide)}
     values = {"rows": form.rows, "groups": form.groups, **common}

@@ -1,7 +1,7 @@
 """The kernels of normalisations with one scale a channel or group as candidates.
 
 one_64   a workgroup of 64 invocations reads its row three times; one_256: of 256
-dealt    workgroups share a row until the device is busy: one dispatch takes their moments, one writes
+split    workgroups share a row until the device is busy: one dispatch takes their moments, one writes
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class GroupsProblem:
 
 @dataclass(frozen=True, slots=True)
 class GroupWay:
-    """What a candidate runs: a workgroup a row, of `wide` invocations; or rows `dealt` out."""
+    """What a candidate runs: a workgroup a row, of `wide` invocations; or rows `split` across workgroups."""
 
     wide: int
-    dealt: bool = False
+    split: bool = False
 
 
 def shares_of(p: GroupsProblem, target: Target) -> int:
@@ -71,13 +71,13 @@ def _alone(wide: int) -> Candidate[GroupsProblem, GroupWay]:
     return Candidate(f"one_{wide}", GroupWay(wide), refuses, work)
 
 
-def _refuses_dealt(p: GroupsProblem, target: Target) -> str:
+def _refuses_split(p: GroupsProblem, target: Target) -> str:
     if target.limits.invocations < SHARES:
         return f"it takes {SHARES} invocations a workgroup"
     return "shares would be too short, or rows keep the device busy" if shares_of(p, target) == 1 else ""
 
 
-def _dealt_work(p: GroupsProblem, target: Target) -> tuple[Work, ...]:
+def _split_work(p: GroupsProblem, target: Target) -> tuple[Work, ...]:
     shares, size = shares_of(p, target), p.rows * p.length
     subgroup = priced(target)
     moments = _MOMENTS.work(p.rows * shares, -(-p.length // shares), SHARES, 4.0 * size, subgroup)
@@ -90,7 +90,7 @@ GROUP_NORMS: Family[GroupsProblem, GroupWay] = Family(
     (
         _alone(64),
         _alone(256),
-        Candidate("dealt", GroupWay(SHARES, True), _refuses_dealt, _dealt_work, ("normalize_split",)),
+        Candidate("split", GroupWay(SHARES, True), _refuses_split, _split_work, ("normalize_split",)),
     ),
     MappingProxyType(
         {"normalize_split": "long rows of group normalisation shared by workgroups; without: a workgroup a row"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, positive, upper
 from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
-from pyruntime.kernels.ir.fallback import marked, quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag, marked
 from pyruntime.kernels.ir.indexing import collapse, contiguous, index_code, index_values
 from pyruntime.kernels.ir.kernel import Kernel, bindings
 from pyruntime.kernels.ir.template import part
@@ -250,15 +250,15 @@ def _main(target: Target, fold: Fold, y: DType, lanes: int) -> str:
         return _invocation_main(y)
     joins = shuffled(target, lanes)
     whole = _shuffling_main(fold, lanes, joins) if joins else _workgroup_main(fold.acc, lanes)
-    return marked(whole, _quick(fold.acc)) if quick_flag(target) else whole
+    return marked(whole, _fallback(fold.acc)) if fallback_flag(target) else whole
 
 
-def _quick(acc: str) -> str:
+def _fallback(acc: str) -> str:
     """A workgroup's outputs one after the other, each by all of it, by loops whose counts compilers do not know."""
-    return f"""var<workgroup> quick_shares: array<{acc}, {WORKGROUP}>;
+    return f"""var<workgroup> folded: array<{acc}, {WORKGROUP}>;
 
 @compute @workgroup_size({WORKGROUP})
-fn quick(
+fn fallback(
   @builtin(workgroup_id) wid: vec3<u32>,
   @builtin(num_workgroups) nwg: vec3<u32>,
   @builtin(local_invocation_index) place: u32,
@@ -267,13 +267,13 @@ fn quick(
   let each = (params.size + workgroups - 1u) / workgroups;
   let first = workgroup_index(wid, nwg) * each;
   for (var i = first; i < min(first + each, params.size); i++) {{
-    quick_shares[place] = fold(i, place, {WORKGROUP}u, {TURNS}u * min(params.size, 1u));
+    folded[place] = fold(i, place, {WORKGROUP}u, {TURNS}u * min(params.size, 1u));
     workgroupBarrier();
     for (var step = {WORKGROUP // 2}u * min(params.size, 1u); step > 0u; step >>= 1u) {{
-      if (place < step) {{ quick_shares[place] = combine(quick_shares[place], quick_shares[place + step]); }}
+      if (place < step) {{ folded[place] = combine(folded[place], folded[place + step]); }}
       workgroupBarrier();
     }}
-    if (place == 0u) {{ store_y(i, finish(quick_shares[0], params.total)); }}
+    if (place == 0u) {{ store_y(i, finish(folded[0], params.total)); }}
     workgroupBarrier();
   }}
 }}"""
@@ -354,7 +354,7 @@ def _shuffling_main(fold: Fold, lanes: int, joins: dict[str, int]) -> str:
 
 
 def _moved(fold: Fold) -> str:
-    """The accumulator `share` of the invocation `by` places behind: shuffles take numbers and vectors of them."""
+    """The accumulator `share` of the invocation `by` places further: shuffles take numbers and vectors of them."""
 
     def of(value: str, kind: str) -> str:
         return f"subgroupShuffleDown(u32({value}), by) != 0u" if kind == "bool" else f"subgroupShuffleDown({value}, by)"

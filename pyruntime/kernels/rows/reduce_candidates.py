@@ -1,9 +1,9 @@
 """The kernels of reductions as candidates.
 
 each          an invocation folds all elements of a result
-each_dealt    an invocation a share of them, until the device is busy; a second reduction joins the shares
+each_split    an invocation a share of them, until the device is busy; a second reduction combines the results
 shared_8      invocations of a workgroup share a result, one for eight elements; shared_4: one for four
-shared_dealt  workgroups of 256 share a result, until the device is busy; a second reduction joins the shares
+shared_split  workgroups of 256 share a result, until the device is busy; a second reduction combines the results
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class FoldWay:
-    """What a candidate runs; `dealt`: elements of a result are dealt out over several."""
+    """What a candidate runs; `split`: elements of a result are split across several."""
 
     lanes: Lanes
-    dealt: bool = False
+    split: bool = False
 
 
 def strategy_of(way: FoldWay, p: ReductionProblem, target: Target) -> Strategy:
     """The configuration of a candidate."""
     lanes = way.lanes.of(p.count, target)
-    if not way.dealt or not p.outputs:
+    if not way.split or not p.outputs:
         return Strategy(lanes)
     least = lanes * shortest(target, 1 if lanes > 1 else 2)
     return Strategy(lanes, max(1, min(busy(target) // (lanes * p.outputs), p.count // least)))
@@ -79,7 +79,7 @@ def strategy_of(way: FoldWay, p: ReductionProblem, target: Target) -> Strategy:
 
 def _refuses(way: FoldWay) -> Callable[[ReductionProblem, Target], str]:
     def refuses(p: ReductionProblem, target: Target) -> str:
-        if not way.dealt:
+        if not way.split:
             return refuses_lanes(way.lanes, p.outputs, p.count, target)
         if p.once:
             return "what is kept of a share has no tensor type"
@@ -105,12 +105,12 @@ def _work(way: FoldWay) -> Callable[[ReductionProblem, Target], tuple[Work, ...]
 
 
 def joining(p: ReductionProblem, made: Strategy) -> ReductionProblem:
-    """The reduction that joins shares."""
+    """The reduction that combines the partial results."""
     return ReductionProblem(p.outputs, made.segments, p.outputs == 1, once=True)
 
 
 def _candidate(name: str, way: FoldWay) -> Candidate[ReductionProblem, FoldWay]:
-    switches = (*(("reduce_lanes",) if way.lanes.by else ()), *(("reduce_split",) if way.dealt else ()))
+    switches = (*(("reduce_lanes",) if way.lanes.by else ()), *(("reduce_split",) if way.split else ()))
     return Candidate(name, way, _refuses(way), _work(way), switches)
 
 
@@ -120,8 +120,8 @@ REDUCTIONS: Family[ReductionProblem, FoldWay] = Family(
         _candidate("each", FoldWay(EACH)),
         _candidate("shared_8", FoldWay(BY_EIGHT)),
         _candidate("shared_4", FoldWay(BY_FOUR)),
-        _candidate("shared_dealt", FoldWay(BY_FOUR, dealt=True)),
-        _candidate("each_dealt", FoldWay(EACH, dealt=True)),
+        _candidate("shared_split", FoldWay(BY_FOUR, split=True)),
+        _candidate("each_split", FoldWay(EACH, split=True)),
     ),
     MappingProxyType(
         {

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyruntime.ir import multiple, positive, upper
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.ir.fallback import quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.rows.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem, lanes_of
 from pyruntime.kernels.selection.lanes import shuffled, workgroup_of
@@ -136,8 +136,8 @@ def normalize_rows(target: Target, y: Operand, x: Operand, rows: Rows, norm: Nor
     lanes = lanes_of(NORMS, rows.problem, target)
     parts = ("skip", "offset", "scale", "bias", "joined", "mean", "inv", "order", "places")
     flags = {"RMS": norm.rms, "SCALES": norm.scales != 1, **{name.upper(): bound[name] for name in parts}}
-    quick = quick_flag(target) if lanes > 1 and upper(rows.length) <= _ALONE else {}
-    defines = {**flags, **rows.defines(target, lanes), **quick}
+    fallback = fallback_flag(target) if lanes > 1 and upper(rows.length) <= _ALONE else {}
+    defines = {**flags, **rows.defines(target, lanes), **fallback}
     period = norm.skip.type.size if norm.skip is not None else 0
     values = {"rows": rows.count, "length": rows.length, "period": positive(period), "epsilon": norm.epsilon}
     moved = norm.order is not None or norm.places is not None

@@ -48,7 +48,7 @@ class RowsProblem:
 
     @property
     def key(self) -> str:
-        """'128x768': rows by elements; 'x49' behind that where elements lie 49 apart."""
+        """'128x768': rows by elements; then 'x49' where elements lie 49 apart."""
         return f"{self.outer}x{self.length}{f'x{self.inner}' if self.inner != 1 else ''}"
 
 
@@ -58,7 +58,7 @@ def lanes_of(family: Family[RowsProblem, Lanes], problem: RowsProblem, target: T
 
 
 def _family(name: str, folding: Folding, ways: tuple[Lanes, ...], shuffles: bool = True) -> Family[RowsProblem, Lanes]:
-    """`ways` to do with rows what `folding` says; `shuffles`: the kernels join shares by them."""
+    """`ways` to do with rows what `folding` says; `shuffles`: the kernels reduce partial results by them."""
 
     def candidate(named: str, way: Lanes) -> Candidate[RowsProblem, Lanes]:
         def refuses(p: RowsProblem, target: Target) -> str:

@@ -1,10 +1,10 @@
-"""The second pass of a matrix product whose k was dealt out, with the normalisation behind it as one kernel."""
+"""The second pass of a matrix product whose k was split, and the normalisation after it, as one kernel."""
 
 from __future__ import annotations
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
-from pyruntime.kernels.ir.fallback import quick_flag
+from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.rows.rows import Norm
 from pyruntime.kernels.selection.lanes import shuffled
@@ -34,7 +34,7 @@ def sum_and_normalize(
     wide = 64 if quads <= 256 else 128 if quads <= 512 else 256
     bound = {"parts": parts, "scale": norm.scale, "bias": norm.bias, "places": norm.places, "y": y, "p": p}
     flags = {"RMS": norm.rms, "BIAS": norm.bias, "KEEP": p, "PLACES": norm.places}
-    defines = {"WG": wide, "QUADS": -(-quads // wide), **flags, **shuffled(target, wide), **quick_flag(target)}
+    defines = {"WG": wide, "QUADS": -(-quads // wide), **flags, **shuffled(target, wide), **fallback_flag(target)}
     rows, size = y.type.size // n, y.type.size
     values = {"size": size, "n": n, "splits": parts.type.shape[0], "rows": rows, "epsilon": norm.epsilon}
     return (*made[:-1], launch("matmul_sum_norm", bound, target.fold(rows), defines, values, 8 * size))

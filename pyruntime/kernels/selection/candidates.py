@@ -28,7 +28,7 @@ SPENT = 0.02
 
 SAVES = 200.0
 """Microseconds a run that another kernel has to save on a device that is a processor. Compiling it takes some 200 ms
-there, one behind the other: as much as a thousand runs save."""
+there, sequentially: as much as a thousand runs save."""
 
 SPENT_ON_PROCESSORS = 0.2
 """`SPENT` where `SAVES` counts."""
@@ -61,7 +61,7 @@ class Candidate(Generic[P, W]):
         refuses: why it does not apply to a problem on a device; "" where it does.
         work: its dispatches.
         switches: names, any of which leaves it out.
-        text: how long it takes to compile, beside others of its family; of near-equal costs the least decides.
+        text: how long it takes to compile, relative to others of its family; of near-equal costs the least decides.
         kernel: the same for problems that share the text of its kernel; None: for all.
     """
 
@@ -212,14 +212,14 @@ class Kernels:
         budget = SPENT * self._cost - self._spent
         if self._processor:
             budget = max(budget, min(SAVES, SPENT_ON_PROCESSORS * self._cost - self._spent))
-        room = max(ERROR * least, min(SHARED * least, budget / times))
+        slack = max(ERROR * least, min(SHARED * least, budget / times))
 
         def kernel(c: Considered) -> tuple[str, str, str]:
             return choice.family, text_of(c.name), "" if c.dispatches > 1 else user
 
         chosen = best
         if choice.reason == "cost":
-            cheap = (c for c in costed.values() if (c.cost or 0.0) - least <= room and c.dispatches <= best.dispatches)
+            cheap = (c for c in costed.values() if (c.cost or 0.0) - least <= slack and c.dispatches <= best.dispatches)
             chosen = min((c for c in cheap if kernel(c) in self._had), key=lambda c: c.cost or 0.0, default=best)
         self._spent += times * max(0.0, (chosen.cost or 0.0) - least)
         self._had.add(kernel(chosen))

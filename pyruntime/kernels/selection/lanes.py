@@ -1,9 +1,9 @@
 """Rows that invocations share: how many of them, and what folding a row costs so.
 
 A row is the elements of a reduction's result, of a softmax, of a norm. `LANES` invocations each fold a share of it, in
-turns of four elements whose loads are on their way together; then the shares are joined, those of one half of the
-invocations with those of the other, until one is left: in workgroup memory, a barrier each time, or, where subgroups of
-a device have one size, by `shaders/parts/lanes.wgsl`, which joins the same pairs in the same order.
+turns of four elements whose loads are on their way together; then the partial results are reduced, those of one half
+of the invocations with those of the other, until one is left: in workgroup memory, a barrier each time, or, where
+subgroups of a device have one size, by `shaders/parts/lanes.wgsl`, which combines the same pairs in the same order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 SHORT = 32
-"""Elements of a row that one invocation folds in no more turns than it takes to join shares."""
+"""Elements of a row that one invocation folds in no more turns than reducing partial results takes."""
 
 FILLED = 2
 """Times `Rates.resident` that invocations which only fold are on a unit."""
@@ -89,11 +89,11 @@ def workgroup_of(lanes: int) -> int:
 
 
 AT_ONCE = 8
-"""Shares in workgroup memory that an invocation of `parts/lanes.wgsl` joins between two barriers."""
+"""Partial results in workgroup memory that an invocation of `parts/lanes.wgsl` reduces between two barriers."""
 
 
 def shuffled(target: Target, lanes: int, apart: int = 1) -> dict[str, int]:
-    """What templates that include `parts/lanes.wgsl` are told; nothing where shares are joined in workgroup memory.
+    """What templates that include `parts/lanes.wgsl` are told; nothing where workgroup memory reduces them.
 
     Args:
         lanes: invocations that join their shares. apart: how far each is from the next.

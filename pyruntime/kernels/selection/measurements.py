@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyruntime.kernels.ir.costs import Rates
-from pyruntime.kernels.ir.dispatch import NOBODY, Target, Winners
+from pyruntime.kernels.ir.dispatch import NO_WINNERS, Target, Winners
 
 __all__ = ["Knowledge", "rates_of"]
 
@@ -24,7 +24,7 @@ class GemmParts:
         efficiency: part of a device's operations, by the size of tiles.
         sliced: times that, for each doubling of the slices of k within a workgroup.
         step, merge: `Rates.step`s of a step, `Rates.merge`s when shares of a workgroup become half as many.
-        sum_bytes: times what the kernel that adds shares moves: what a second pass has to earn beside its dispatch.
+        sum_bytes: factor of the bytes that the kernel which adds partial sums moves: what a second pass costs.
     """
 
     efficiency: Mapping[int, float]
@@ -57,14 +57,14 @@ CONV_DIRECT_LOADS = {1: 0.15, 4: 0.2, 8: 0.308}
 """Loads that wait for one another, for each element of k, by output channels of an invocation; of one and four fitted
 to the measurements of `CONV_GEMM` and 112 convolutions more of an H100."""
 
-CONV_TAPS_EFFICIENCY = {1: 0.5, 4: 1.0, 8: 1.35}
-"""The same of the kernels of bytes whose weights have their channels last, and of products of bytes in their place."""
+CONV_INT8_EFFICIENCY = {1: 0.5, 4: 1.0, 8: 1.35}
+"""The same of the int8 kernels whose weights have their channels last, and of int8 products in their place."""
 
 CONV_DEPTHWISE_EFFICIENCY = 1.0
 """Part of `Rates.direct` of a device's operations that the depthwise kernel reaches."""
 
 CONV_DEPTHWISE_LOADS = 0.05
-"""Loads that wait for one another, for each tap of the depthwise kernel."""
+"""Loads that wait for one another, for each filter position of the depthwise kernel."""
 
 DEPTHWISE_LAST_EFFICIENCY = {1: 0.65, 2: 1.1, 4: 1.6}
 """Part of `Rates.direct` that depthwise kernels reach where channels lie last, by neighbours an invocation makes."""
@@ -73,7 +73,7 @@ DEPTHWISE_LAST_LOADS = 0.125
 """Loads that wait for one another, for each load of such a kernel."""
 
 CONV_BYTES_EFFICIENCY = 1.5
-"""Part of the device's float operations that packed dot products of bytes reach."""
+"""Part of the device's float operations that packed int8 dot products reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class AttentionParts:
 
     Attributes:
         efficiency: part of a device's operations when nothing else holds it up.
-        begin: `Rates.step`s before the first and behind the last step over keys.
+        begin: `Rates.step`s before the first and after the last step over keys.
         step: `Rates.step`s of a step. load: those for each component of its keys that an invocation reads.
         softmax: components that a score counts as.
     """
@@ -177,7 +177,7 @@ FOLD_ALONE = 2.0
 """Bytes that are moved for a byte where each invocation goes through a row of its own: caches have most of the rest."""
 
 _VERSION = 2
-"""Of what is kept. Version 1 has rates of quick kernels where an adapter was measured by itself."""
+"""Of what is kept. Version 1 has rates of fallback kernels where an adapter was measured by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Knowledge:
     """Rates and winners of a device; without any where nothing was measured."""
 
     rates: Rates | None = None
-    winners: Winners = NOBODY
+    winners: Winners = NO_WINNERS
 
     def of(self, target: Target) -> Target:
         """The target with what is known of it."""

@@ -1,7 +1,7 @@
 """The shader folder: `shaders/*.wgsl` templates and the functions of `shaders/lib/*.wgsl`.
 
 WGSL has no standard library and no includes. A kernel calls the functions of `lib/` by name; `link` adds those it uses,
-and what they use, in front of it.
+and what they use, before it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyruntime.kernels.wgsl.unroll import unroll
 
 __all__ = ["bare", "link", "read", "shader_names"]
 
-_COMMENT = re.compile(r"^[ \t]*//(?!#| </?(?:whole|quick)>).*\n|[ \t]+//(?!#).*$", re.M)
+_COMMENT = re.compile(r"^[ \t]*//(?!#| </?(?:optimized|fallback)>).*\n|[ \t]+//(?!#).*$", re.M)
 
 
 def _root() -> Path:
-    """`shaders/` inside the wheel, or beside the package in a source checkout."""
+    """`shaders/` inside the wheel, or next to the package in a source checkout."""
     package = Path(str(resources.files("pyruntime")))
     inside = package / "shaders"
     return inside if inside.is_dir() else package.parent / "shaders"

@@ -54,7 +54,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """What stands in front of the body, with single spaces: 'fn f(x: f32, n: u32) -> f32'."""
+        """What precedes the body, with single spaces: 'fn f(x: f32, n: u32) -> f32'."""
         given = ", ".join(f"{name}: {kind}" for name, kind in self.parameters)
         return f"fn {self.name}({given}){f' -> {self.result}' if self.result else ''}"
 
@@ -164,7 +164,7 @@ class Module:
         return tuple(dict.fromkeys((*filter(None, said), *implied)))
 
     def without_directives(self) -> Module:
-        """The module without its `enable` directives, which stand in front of everything else in a shader."""
+        """The module without its `enable` directives, which precede everything else in a shader."""
         if "enable" not in self.code:
             return self
         made, last = "", 0
@@ -322,8 +322,8 @@ class Module:
         last = len(self.code[:end].rstrip())
         comma = "" if self.code[last - 1] in "{," else ","
         added = "".join(f"\n  {name}: {kind}," for name, kind in fields)
-        behind = self.text[last:end].rstrip()  # a comment
-        text = f"{self.text[found.start : last]}{comma}{behind}{added}\n{self.text[end : found.end]}"
+        comment = self.text[last:end].rstrip()
+        text = f"{self.text[found.start : last]}{comma}{comment}{added}\n{self.text[end : found.end]}"
         return self._changed(found.start, found.end, text)
 
     def renamed(self, old: str, new: str) -> Module:
@@ -337,11 +337,11 @@ class Module:
         return Module.of("".join(made) + self.text[last:])
 
 
-def _end_of(text: str, start: int, signs: re.Pattern[str], opening: str) -> int:
-    """Behind the sign that closes the one opened just before `start`; 0 where none does."""
+def _end_of(text: str, start: int, signs: re.Pattern[str], bracket: str) -> int:
+    """The end of the sign that closes the one opened just before `start`; 0 where none does."""
     depth = 1
     for sign in signs.finditer(text, start):
-        depth += 1 if sign[0] == opening else -1
+        depth += 1 if sign[0] == bracket else -1
         if depth == 0:
             return sign.end()
     return 0

@@ -159,7 +159,7 @@ def nbytes(fields: Fields) -> int:
 
 
 def extended(params: bytes, own: int, fields: Fields, values: Values) -> bytes:
-    """The first `own` bytes of a packed struct with further fields behind them, padded to whole vec4s."""
+    """The first `own` bytes of a packed struct with further fields after them, padded to whole vec4s."""
     added = pack(fields, values)
     kept = [p for p in getattr(params, "patches", ()) if p[0] < own]
     moved = [(own + at, kind, dim) for at, kind, dim in getattr(added, "patches", ())]

@@ -8,7 +8,7 @@ A tensor is its raw_data in 32-bit words. For a binding `x` a kernel may use
     store4_x(g, v0..v3)       elements 4g .. 4g+3 (8 bits and more)
     store8_x, store16_x       the same for 4- and 2-bit types, one word
     x[i]                      the array itself, for kernels written for one type
-    atomicMax(&x[i], v)       and kin, on i32 and u32: the array is then declared atomic and has no other accessors
+    atomicMax(&x[i], v)       and similar, on i32 and u32: the array is then declared atomic and has no other accessors
 
 and gets the accessors it mentions. f16, bf16 and float8 are rounded to nearest even at the store.
 

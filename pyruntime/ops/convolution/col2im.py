@@ -34,19 +34,19 @@ class Col2Im(WindowOp):
             window = Window.over(image, block, strides, dilations, pads)
         except ValueError as error:
             self.fail("blocks that fit the padded image", error)
-        if len(x) != 3 or x[1] % window.taps or x[2] != window.pixels:
-            self.fail(f"columns [N, C * {window.taps}, {window.pixels}]", list(x))
+        if len(x) != 3 or x[1] % window.positions or x[2] != window.pixels:
+            self.fail(f"columns [N, C * {window.positions}, {window.pixels}]", list(x))
         return window
 
     def infer(self, x: TensorType, image_shape: TensorType, block_shape: TensorType) -> tuple[TensorType, ...]:
         if x.dtype is DType.STRING:
             self.fail("a numeric type", x)
         window = self.blocks(x.shape, image_shape.ints(), block_shape.ints())
-        return (x.with_shape(x.shape[0], x.shape[1] // window.taps, *window.input),)
+        return (x.with_shape(x.shape[0], x.shape[1] // window.positions, *window.input),)
 
     def evaluate(self, x: Array, image_shape: Array, block_shape: Array) -> tuple[Array, ...]:
         window = self.blocks(x.shape, tuple(map(int, image_shape)), tuple(map(int, block_shape)))
-        columns = x.reshape(x.shape[0], x.shape[1] // window.taps, *window.kernel, *window.output)
+        columns = x.reshape(x.shape[0], x.shape[1] // window.positions, *window.kernel, *window.output)
         return (add_windows(columns, window),)
 
     def lower(

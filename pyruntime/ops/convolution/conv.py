@@ -72,7 +72,7 @@ def convolved(
         return
     weights = w.reshape(group, maps, per_group, *window.kernel)
     axis = int(np.argmax(window.output))
-    each, most = (maps, CACHED) if per_group == 1 else (max(maps, per_group * window.taps), TILE)
+    each, most = (maps, CACHED) if per_group == 1 else (max(maps, per_group * window.positions), TILE)
     for images, groups, rows in _tiles(x.shape[0], group, window, axis, each, most):
         seen, part = window.part(axis, rows)
         channels = slice(groups.start * per_group, groups.stop * per_group)
@@ -101,7 +101,7 @@ def _tiles(
 def _by_columns(seen: Array, weights: Array, window: Window) -> Array:
     """[N, group, M / group, pixels] by im2col and a matrix product."""
     group, maps, per_group = weights.shape[:3]
-    depth = per_group * window.taps
+    depth = per_group * window.positions
     columns = windows(seen, window).reshape(seen.shape[0], group, depth, window.pixels)
     y: Array = np.matmul(weights.reshape(group, maps, depth), columns)
     return y

@@ -65,7 +65,7 @@ class ConvTranspose(SlidingOp):
         sums, group = accumulator(x.dtype), self.group
         images, channels, rows = x.shape[0], x.shape[1] // group, w.shape[1]
         pixels = x.astype(sums, copy=False).reshape(images, group, channels, window.pixels)
-        weights = w.astype(sums, copy=False).reshape(group, channels, rows * window.taps)
+        weights = w.astype(sums, copy=False).reshape(group, channels, rows * window.positions)
         columns = np.matmul(weights.transpose(0, 2, 1), pixels)
         y = np.zeros((images, group * rows, *window.input), sums)
         if window.pixels:

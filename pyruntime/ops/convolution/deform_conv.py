@@ -48,7 +48,7 @@ class DeformConv(WindowOp):
         if groups < 1 or x.shape[1] % groups:
             self.fail(f"{x.shape[1]} channels in offset groups of equal size", groups)
         for name, given, count in (("offset", offset, window.rank), ("mask", mask, 1)):
-            shape = (x.shape[0], groups * window.taps * count, *window.output)
+            shape = (x.shape[0], groups * window.positions * count, *window.output)
             if given is not None and given.shape != shape:
                 self.fail(f"{name} {list(shape)}", given)
         if b is not None and b.shape != w.shape[:1]:
@@ -71,7 +71,7 @@ class DeformConv(WindowOp):
     def columns(self, x: Array, offset: Array, mask: Array | None, window: Window) -> Array:
         """[N, C, K, pixels]: what each of K filter positions reads."""
         images, channels = x.shape[:2]
-        groups, positions, pixels, rank = self.offset_group, window.taps, window.pixels, window.rank
+        groups, positions, pixels, rank = self.offset_group, window.positions, window.pixels, window.rank
         flat = x.reshape(images, groups, channels // groups, -1)
         moved = offset.reshape(images, groups, positions, rank, pixels)
         y = np.zeros((images, groups, channels // groups, positions * pixels), x.dtype)
@@ -108,7 +108,7 @@ class DeformConv(WindowOp):
         refuse_float64(x)
         (y,) = self.infer(x, w, offset, b, mask)
         window = volume(convolved_shape(self, x, w, self.group))
-        columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.taps, *window.output)
+        columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.positions, *window.output)
         if columns.type.nbytes > target.limits.binding_bytes:
             raise Unsupported(f"its {columns.type.nbytes >> 20} MiB of columns exceed the device's binding size")
         types = {"x": x.dtype, "offset": offset.dtype, "mask": x.dtype}
@@ -118,7 +118,7 @@ class DeformConv(WindowOp):
             kernel,
             input=[*window.input, x.shape[1]],
             output=[*window.output, window.pixels],
-            kernel_shape=[*window.kernel, window.taps],
+            kernel_shape=[*window.kernel, window.positions],
             strides=list(window.strides),
             dilations=list(window.dilations),
             pads=list(window.begin),
@@ -127,7 +127,7 @@ class DeformConv(WindowOp):
         )
         reads = (inp(0, x), inp(2, offset), *(() if mask is None else (inp(4, mask),)))
         first = Dispatch(kernel, (*reads, columns), target.grid(-(-columns.type.size // 4)), params)
-        maps, channels = w.shape[0], w.shape[1] * window.taps
+        maps, channels = w.shape[0], w.shape[1] * window.positions
         weights = Operand(inp(1, w).role, 1, w.with_shape(maps, channels))
         bias = None if b is None else inp(3, b)
         rows = maps // self.group

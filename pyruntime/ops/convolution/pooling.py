@@ -77,7 +77,7 @@ def pool(
         "FLOAT": int(kind == "MAXIMUM" and x.dtype.is_float),
         "INDICES": int(len(outputs) > 1),
         "COUNT_PADDING": int(count_padding),
-        "WIDE": int(window.taps > _UNROLLED),
+        "WIDE": int(window.positions > _UNROLLED),
     }
     extents = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
     types = {"x": x.dtype, "y": x.dtype, "indices": DType.INT64}
@@ -98,4 +98,4 @@ def pool(
         p=float(p),
     )
     grid = target.grid(-(-y.size // 4))
-    return (Dispatch(kernel, (inp(0, x), *outputs), grid, params, flops=y.size * window.taps),)
+    return (Dispatch(kernel, (inp(0, x), *outputs), grid, params, flops=y.size * window.positions),)

@@ -69,7 +69,7 @@ class FusedAttention(CacheOp):
 
     def read_in_place(self, index: int, kind: TensorType, axis: int, rows: Any) -> FusedAttention | None:
         field = {1: "k_view", 2: "v_view"}.get(index)
-        view = getattr(self, field).in_room(kind.shape, axis, rows) if field else None
+        view = getattr(self, field).in_capacity(kind.shape, axis, rows) if field else None
         return replace(self, **{field: view}) if field and view else None
 
     def lower(

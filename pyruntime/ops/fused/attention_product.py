@@ -15,7 +15,7 @@ from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, scratch
-from pyruntime.kernels.ir.dispatch import Shares
+from pyruntime.kernels.ir.dispatch import PartialResults
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.caches import CacheOp, overwritten
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
@@ -61,7 +61,7 @@ class AttentionProduct(CacheOp):
         kind: Any = self.attention.infer(*inputs[: self.count])[0]
         given: tuple[TensorType, ...] = (kind, *inputs[self.count :])
         first = self.attention.lower(target, *inputs[: self.count])
-        shares = first[-1].shares if first else None
+        shares = first[-1].partials if first else None
         joined = self._joined(target, shares, given) if shares is not None else None
         if joined is not None:
             return (*first[:-1], *self._numbered(joined))
@@ -69,7 +69,9 @@ class AttentionProduct(CacheOp):
         product = (d.with_operand(Role.INPUT, 0, rows) for d in self.base.lower(target, *given))
         return (*(d.with_operand(Role.OUTPUT, 0, rows) for d in first), *self._numbered(product, rows))
 
-    def _joined(self, target: Target, shares: Shares, given: tuple[TensorType, ...]) -> tuple[Dispatch, ...] | None:
+    def _joined(
+        self, target: Target, shares: PartialResults, given: tuple[TensorType, ...]
+    ) -> tuple[Dispatch, ...] | None:
         """The product that joins its rows; None where its kernel does not."""
         base = self.base
         if not isinstance(base, WithEpilogue):

@@ -67,7 +67,7 @@ class _ChannelsLastWeights:
 
     def describe(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
         made: Convolution = super().describe(x, w, y, zeros)  # type: ignore[misc]
-        return replace(made, taps_last=True)
+        return replace(made, weights_last=True)
 
 
 @op("ConvIntegerChannelsLast", opsets=range(1, 2), domain="pyruntime")

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
-from pyruntime.kernels.ir.elementwise_epilogue import Tail, attach_tail, classify, is_long
+from pyruntime.kernels.ir.elementwise_epilogue import ElementwiseEpilogue, attach_elementwise, classify, is_long
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.fused.elementwise import FusedElementwise, Pointwise
 
@@ -70,11 +70,11 @@ class WithEpilogue(Op):
         """
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
-        ahead = target.for_node(long_tail=is_long(chain.helpers))
+        ahead = target.for_node(long_epilogue=is_long(chain.helpers))
         dispatches = self.base.lower(ahead, *inputs[: self.count])
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
         tail = self._tail(chain, operands, result) if adapted else None
-        attached = attach_tail(adapted[-1], tail) if adapted and tail is not None else None
+        attached = attach_elementwise(adapted[-1], tail) if adapted and tail is not None else None
         if not adapted or attached is None or len(attached.operands) > target.limits.storage_buffers:
             return None
         return (*adapted[:-1], attached)
@@ -87,7 +87,7 @@ class WithEpilogue(Op):
             raise Unsupported("a step of the chain has no WGSL for these types")
         return chain, {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
 
-    def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> Tail | None:
+    def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> ElementwiseEpilogue | None:
         placed = {}
         for name, operand in operands.items():
             access = classify(operand.type, result)
@@ -95,4 +95,6 @@ class WithEpilogue(Op):
                 return None
             placed[name] = (operand, access)
         name = "_".join(s.op.op_type.lower() for s in self.chain.steps[:3])
-        return Tail(name, chain.code, chain.helpers, placed, chain.scalars, result.dtype, chain.result.dtype)
+        return ElementwiseEpilogue(
+            name, chain.code, chain.helpers, placed, chain.scalars, result.dtype, chain.result.dtype
+        )

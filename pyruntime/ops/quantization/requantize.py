@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise
-from pyruntime.kernels.ir.elementwise_epilogue import Tail, attach_tail, classify
+from pyruntime.kernels.ir.elementwise_epilogue import ElementwiseEpilogue, attach_elementwise, classify
 
 __all__ = ["finished"]
 
@@ -27,11 +27,11 @@ def finished(
     """
     placed = {n: (o, access) for n, o in operands.items() if (access := classify(o.type, y.type)) is not None}
     if len(placed) == len(operands) and made and y.type.rank > 1:
-        tail = Tail(name, f"let x = in0; return {code};", "", placed, {}, sums.type.dtype, y.type.dtype)
+        tail = ElementwiseEpilogue(name, f"let x = in0; return {code};", "", placed, {}, sums.type.dtype, y.type.dtype)
         last, place = made[-1], (sums.role, sums.index)
         # The kernel may have another shape for the sums.
         results = (replace(o, role=y.role, index=y.index) if (o.role, o.index) == place else o for o in last.operands)
-        whole = attach_tail(replace(last, operands=tuple(results)), tail)
+        whole = attach_elementwise(replace(last, operands=tuple(results)), tail)
         if whole is not None and len(whole.operands) <= target.limits.storage_buffers:
             return (*made[:-1], whole)
     assert sums.role is Role.SCRATCH

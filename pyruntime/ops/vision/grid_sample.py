@@ -138,7 +138,7 @@ class _GridSample(Op):
         }
         types = {"x": dtype, "grid": grid.dtype, "y": dtype}
         kernel = template(
-            "grid_sample", types, RANK=rank, TAPS=NEIGHBOURS[mode], **{k: v for k, v in flags.items() if v}
+            "grid_sample", types, RANK=rank, TERMS=NEIGHBOURS[mode], **{k: v for k, v in flags.items() if v}
         )
         limits = np.iinfo(x.dtype.numpy) if flags["INTEGER"] else None
         params = params_of(

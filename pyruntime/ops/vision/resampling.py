@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array, hint, is_dim, lower, upper
-from pyruntime.kernels.resample import Steps, Taps
+from pyruntime.kernels.resample import AxisTable, Steps
 
 __all__ = ["COORDINATES", "MODES", "NEAREST", "Axis", "Filter", "ratio", "resampled", "steps_of", "table_of"]
 
@@ -204,7 +204,7 @@ def _closed(axis: Axis) -> Axis:
     )
 
 
-def table_of(axis: Axis, how: Filter) -> Taps:
+def table_of(axis: Axis, how: Filter) -> AxisTable:
     """The table of one axis. Index -1: the output lies outside the crop and is the extrapolation value."""
     axis = _closed(axis)
     assert axis.scale is not None
@@ -233,10 +233,10 @@ def table_of(axis: Axis, how: Filter) -> Taps:
     if crop:
         x = _coordinates(axis, how.coordinates, np.float32)  # whether the last is outside is a matter of rounding
         index = np.where(((x < 0) | (x > axis.length - 1))[:, None], -1, index)
-    return Taps(axis.axis, index, weight)
+    return AxisTable(axis.axis, index, weight)
 
 
-def resampled(x: Array, tables: list[Taps], extrapolation: float) -> Array:
+def resampled(x: Array, tables: list[AxisTable], extrapolation: float) -> Array:
     """x with each table's axis resampled; of x's type where no table has weights, else of the sums' float type."""
     weighted = any(t.weight is not None for t in tables)
     narrow = x.dtype == np.float32 or (x.dtype.kind in "fiub" and x.dtype.itemsize <= 2)

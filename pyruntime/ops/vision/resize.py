@@ -16,7 +16,7 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType, is_dim
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.kernels.resample import Taps, interpolate, resample
+from pyruntime.kernels.resample import AxisTable, interpolate, resample
 from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 from pyruntime.ops.vision.resampling import (
     COORDINATES,
@@ -59,7 +59,7 @@ class _Resize(Op):
             shape[axis.axis] = axis.output
         return x.with_shape(*shape)
 
-    def tables(self, plan: tuple[Axis, ...]) -> list[Taps]:
+    def tables(self, plan: tuple[Axis, ...]) -> list[AxisTable]:
         """The tables of the axes that change."""
         return [table_of(axis, self.filter()) for axis in plan if not axis.is_identity]
 
@@ -82,7 +82,7 @@ class _Resize(Op):
             return y.reshape(shape)
         return self._resampled(x, tables)
 
-    def _resampled(self, x: Array, tables: list[Taps]) -> Array:
+    def _resampled(self, x: Array, tables: list[AxisTable]) -> Array:
         """`resampled` in x's type."""
         y = resampled(x, tables, self.extrapolation_value)
         if y.dtype == x.dtype or x.dtype.kind == "f":
@@ -107,7 +107,7 @@ class _Resize(Op):
         if is_open:
             return interpolate(target, out(0, y), inp(0, x), computed)
         if not tables:
-            tables = [Taps(0, np.arange(x.shape[0])[:, None])] if x.rank else []
+            tables = [AxisTable(0, np.arange(x.shape[0])[:, None])] if x.rank else []
         return resample(target, out(0, y), inp(0, x), tables, self.extrapolation_value)
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyruntime.ir import Node, TypedGraph, upper
 from pyruntime.kernels import Target
-from pyruntime.kernels.products.candidates import FEW_ROWS
+from pyruntime.kernels.products.candidates import SKINNY_ROWS
 from pyruntime.ops.fused.attention_product import AttentionProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
@@ -23,7 +23,7 @@ ATTENTIONS = ("GroupQueryAttention", "GroupQueryAttentionInPlace", "MultiHeadAtt
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    if target.is_software or not target.allows("joining_few_rows"):
+    if target.is_software or not target.allows("merging_skinny"):
         return False
     match = Matcher(graph)
     taken: dict[str, Node] = {}
@@ -52,7 +52,7 @@ def _multiplies(graph: TypedGraph, node: Node, rows: str) -> bool:
     if not isinstance(base, MatMulNBits) or node.inputs[0] != rows or node.inputs.count(rows) != 1:
         return False
     kind = graph.tensor(rows)
-    return bool(kind.rank) and upper(kind.size // base.K) <= FEW_ROWS
+    return bool(kind.rank) and upper(kind.size // base.K) <= SKINNY_ROWS
 
 
 def _fused(node: Node, attention: Node) -> Node:

@@ -130,7 +130,7 @@ class Creation(Session):
             return
         disabled = disabled_names(config("pyruntime.disable"))
         if self._options.use_deterministic_compute:
-            disabled |= {"quick_start"}
+            disabled |= {"fallback_kernels"}
         refuse = config("session.disable_cpu_ep_fallback") == "1"
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
         sanitize = config("pyruntime.sanitize") == "1"

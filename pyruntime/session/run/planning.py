@@ -87,7 +87,7 @@ class Planner:
         there. Where one of them cannot be, all are forgotten."""
         # Tokens follow a prompt at once: nothing may compile then.
         target = self.compiler.target
-        self.compiler.target = replace(target, disabled=target.disabled | {"quick_start"})
+        self.compiler.target = replace(target, disabled=target.disabled | {"fallback_kernels"})
         async with self._planning:
             self.openings = Openings(self.compiler.graph)
             for run in runs:
@@ -133,7 +133,7 @@ class Planner:
 
     @property
     def _opens(self) -> bool:
-        return self.compiler.target.allows("open_sizes")
+        return self.compiler.target.allows("dynamic_dimensions")
 
     async def find(
         self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]

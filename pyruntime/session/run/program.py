@@ -61,7 +61,7 @@ class Program:
     ) -> None:
         self.graph = graph
         self.device = device
-        exact = frozenset({"quick_start"}) if sanitize else frozenset()
+        exact = frozenset({"fallback_kernels"}) if sanitize else frozenset()
         target = replace(device.target, disabled=disabled | exact, rates=rates or device.target.rates)
         self.cache = PlanCache(device, limits or ResourceLimits())
         self._planner = Planner(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyruntime.compiler.memory import round_up
 from pyruntime.device.base import Bound, Device, Read, Slice
 from pyruntime.kernels import Dispatch, Role
-from pyruntime.kernels.ir.fallback import without_quick
+from pyruntime.kernels.ir.fallback import without_fallback
 
 __all__ = ["ROUNDS", "Lap"]
 
@@ -76,7 +76,7 @@ class Lap:
     def _wgsl(self, dispatch: Dispatch) -> str:
         operands = enumerate(dispatch.operands) if self._constants else ()
         behind = (i for i, o in operands if o.role is Role.CONSTANT or (o.role is Role.INPUT and o.index > 0))
-        return without_quick(dispatch.kernel.wgsl(None, frozenset(behind)))
+        return without_fallback(dispatch.kernel.wgsl(None, frozenset(behind)))
 
     async def __aexit__(self, *_: object) -> None:
         for recording in self._recordings.values():

@@ -5,7 +5,7 @@
   y_strides: vec4<u32>,
   mask_strides: vec4<u32>,
   bases: vec4<u32>,       // of q, k, v, y
-  reach: vec4<i32>,       // position of the first query, keys seen before and behind a query, what `lengths` lack
+  reach: vec4<i32>,       // position of the first query, keys seen before and after a query, what `lengths` lack
   queries: u32,
   keys: u32,
   heads: u32,

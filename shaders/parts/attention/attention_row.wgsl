@@ -1,5 +1,5 @@
 // A row by one invocation, from where q, k and v are. CAP, MASK, SPLIT, SINK, EMPTY_ZERO: as attention_tiled.wgsl.
-// bases: of q, k, v and of the row of the mask. keys: the first, and the one behind the last. out: where the result begins.
+// bases: of q, k, v and of the row of the mask. keys: the first, and the one after the last. out: where the result begins.
 // slot: of `stats`. head: of q. LIGHT: loops whose counts compilers do not know, with less code and slower.
 fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
 //#if LIGHT

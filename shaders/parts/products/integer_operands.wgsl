@@ -1,4 +1,4 @@
-// Operands of products of bytes, four of k in a word, as signed numbers: the sign bits of unsigned ones are flipped, which
+// Operands of int8 products, four of k in a word, as signed numbers: the sign bits of unsigned ones are flipped, which
 // takes 128 from them and from their zero points. What is past the end of k is 0.
 //
 // WORDS_A, WORDS_B: rows are whole words (QUADS_A: whole vec4s of them), read as such; else byte by byte.
@@ -19,7 +19,7 @@ const SHIFT_B: i32 = 0i;
 
 //#include batch_base
 
-//#include dot_of_bytes
+//#include dot_int8
 
 // The bytes of word `word` that are not past the end of k.
 fn inside_k(word: u32) -> u32 {
@@ -58,7 +58,7 @@ fn words_a(base: u32, row: u32, word: u32) -> vec4<u32> {
 }
 
 //#if CONVOLUTION
-// Columns are pixels, k is a channel and a tap, taps innermost. `locate` sets where the first taps of four pixels lie.
+// Columns are pixels, k is a channel and a filter position, which is innermost. `locate` sets where the first positions of four pixels lie.
 var<private> first_d: vec4<i32>;
 var<private> first_h: vec4<i32>;
 var<private> first_w: vec4<i32>;
@@ -72,20 +72,20 @@ fn locate(n: u32) {
   first_d = vec4<i32>(plane) * params.strides.x - params.pads.x;
 }
 
-// Four pixels at one k; the zero point beside the picture.
+// Four pixels at one k; the zero point outside the image.
 fn row_b(base: u32, k: u32) -> u32 {
-  let channel = k / TAPS;
-  let tap = k - channel * TAPS;
-  let d = first_d + i32(tap / (KH * KW) * params.dilations.x);
-  let h = first_h + i32(tap / KW % KH * params.dilations.y);
-  let w = first_w + i32(tap % KW * params.dilations.z);
+  let channel = k / POSITIONS;
+  let position = k - channel * POSITIONS;
+  let d = first_d + i32(position / (KH * KW) * params.dilations.x);
+  let h = first_h + i32(position / KW % KH * params.dilations.y);
+  let w = first_w + i32(position % KW * params.dilations.z);
   var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
   inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
   inside &= vec4<bool>(k < params.k);
   let at = (d + i32(channel * params.input.x)) * i32(params.input.y) + h;
   let i = select(vec4<u32>(0u), vec4<u32>(at * i32(params.input.z) + w) + base, inside);
-  let beside = vec4<u32>(zeros_b(0u) - SHIFT_B) & vec4<u32>(255u);
-  let v = select(beside, vec4<u32>(byte_b(i[0]), byte_b(i[1]), byte_b(i[2]), byte_b(i[3])), inside);
+  let outside = vec4<u32>(zeros_b(0u) - SHIFT_B) & vec4<u32>(255u);
+  let v = select(outside, vec4<u32>(byte_b(i[0]), byte_b(i[1]), byte_b(i[2]), byte_b(i[3])), inside);
   return select(0u, (v[0] | (v[1] << 8u) | (v[2] << 16u) | (v[3] << 24u)) ^ FLIP_B, k < params.k);
 }
 

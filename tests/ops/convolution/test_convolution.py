@@ -10,7 +10,7 @@ import pytest
 from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.fallback import without_quick
+from pyruntime.kernels.ir.fallback import without_fallback
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.ops.convolution import conv as conv_module
 from tests.harness import make_op, run_op
@@ -193,7 +193,7 @@ def test_lower__other_sizes__same_pipelines(
     """Sizes for which the same candidate is the cheapest."""
     op = _op(name, 2, **attributes)
     first, second = (op.lower(Target(), _type(n, c, h, h), _type(c, c, *kernels)) for n, c, h in sizes)
-    before, after = ([(d.kernel.name, without_quick(d.kernel.wgsl())) for d in made] for made in (first, second))
+    before, after = ([(d.kernel.name, without_fallback(d.kernel.wgsl())) for d in made] for made in (first, second))
     assert [one for one in before if "sum" not in one[0]] == after
 
 

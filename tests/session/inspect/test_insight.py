@@ -131,7 +131,7 @@ def test_memory_plan__chart__has_a_bar_for_each_tensor_within_the_peak() -> None
 
 
 class NewDevice(NullDevice):
-    """Notes what it is asked for: 'run', or 'settle', before which it has quick kernels."""
+    """Notes what it is asked for: 'run', or 'settle', before which it has fallback kernels."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -108,7 +108,7 @@ def test_cache__fed_back__stays_where_it_is_until_its_room_is_full(name: str) ->
     decoding(name, use)
 
 
-@pytest.mark.parametrize(("disable", "merges"), [("", 0), ("joining_few_rows", 1)])
+@pytest.mark.parametrize(("disable", "merges"), [("", 0), ("merging_skinny", 1)])
 @pytest.mark.parametrize("name", ["group_query_product", "multi_head_product"])
 def test_product_behind_attention__of_a_token__joins_shares_of_keys(name: str, disable: str, merges: int) -> None:
     async def use(step: Step, program: Program, device: NullDevice) -> None:

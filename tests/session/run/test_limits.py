@@ -35,7 +35,7 @@ def options(**limits: float) -> SessionOptions:
 
 def one_plan_a_size(chosen: SessionOptions) -> SessionOptions:
     """Each size of an input gets a plan of its own."""
-    chosen.add_session_config_entry("pyruntime.disable", "open_sizes")
+    chosen.add_session_config_entry("pyruntime.disable", "dynamic_dimensions")
     return chosen
 
 

@@ -35,7 +35,7 @@ async def closed(device: NullDevice, model: bytes) -> Any:
     import pyruntime
 
     options = SessionOptions()
-    options.add_session_config_entry("pyruntime.disable", "open_sizes")
+    options.add_session_config_entry("pyruntime.disable", "dynamic_dimensions")
     with on_device(device):
         return await pyruntime.InferenceSession.create(model, options)
 

@@ -85,10 +85,10 @@ class IdleDevice(TimedDevice):
 
 
 class NewDevice(TimedDevice):
-    """Has quick kernels, which take three times as long, wherever it is given some."""
+    """Has fallback kernels, which take three times as long, wherever it is given some."""
 
     def times_slower(self, recording: int) -> float:
-        return 3 if any("// <quick>" in c.source for c in self.recordings[recording]) else 1
+        return 3 if any("// <fallback>" in c.source for c in self.recordings[recording]) else 1
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_calibrate__clock_that_rises__rates_of_a_device_at_work(clock: Clock) ->
 def test_calibrate__quick_kernels__whole_ones_are_measured(clock: Clock) -> None:
     session, tuning = tuned(TimedDevice(clock))
     program = session._program
-    assert program and any("// <quick>" in s for stage in program.roots for s in stage.executable.plan.shaders)
+    assert program and any("// <fallback>" in s for stage in program.roots for s in stage.executable.plan.shaders)
     session.release()
     session, new = tuned(NewDevice(clock))
     session.release()

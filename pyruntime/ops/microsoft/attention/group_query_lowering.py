@@ -10,9 +10,9 @@ import numpy as np
 from pyruntime.ir import Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, constant, gather_map, inp, out, scratch, strided_copy
 from pyruntime.kernels.attention.append import Append, Lengths, Quantised, Turn, append
-from pyruntime.kernels.attention.attention import attend, attend_fresh
+from pyruntime.kernels.attention.attention import attend, attend_new_row
 from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView, Reach
-from pyruntime.kernels.attention.new_row import FreshRow
+from pyruntime.kernels.attention.new_row import NewRow
 from pyruntime.kernels.attention.prepared_heads import WIDEST, Rows, Tables, prepare_heads
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import Unsupported
@@ -87,8 +87,8 @@ def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
     (query, q_view), (key, k_view), (value, v_view) = node.fresh
     form, tensors = _attention_of(node, (query, node.present(1), node.present(2)), q_view)
     weights = node.inputs.q_norm_weight, node.inputs.k_norm_weight
-    fresh = FreshRow(key, k_view, value, v_view, node.turn, *weights, op.epsilons[0])
-    return attend_fresh(node.target, form, tensors, fresh)
+    fresh = NewRow(key, k_view, value, v_view, node.turn, *weights, op.epsilons[0])
+    return attend_new_row(node.target, form, tensors, fresh)
 
 
 def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out, scratch
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.nbits import Experts, can_deal_out, expert_product
+from pyruntime.kernels.products.nbits import Experts, can_split, expert_product
 from pyruntime.kernels.products.packed_weights import integers, unpacked_view
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.microsoft.experts.experts import (
@@ -328,7 +328,7 @@ class QMoE(MixtureOp):
         (count, rows, width), bits = weights.type.shape, self.bits(layer)
         columns = width * 8 // bits
         block = self.block_size or columns
-        if columns % block or not can_deal_out(block, bits):
+        if columns % block or not can_split(block, bits):
             raise Unsupported(f"rows of {columns} weights of {bits} bits in blocks of {block} are for the host")
         made: list[Dispatch] = []
         if zero is not None and not self.block_size:

@@ -1,6 +1,6 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
 @compute @workgroup_size(64)
-//#include workgroup name=quick place=local
+//#include workgroup name=fallback place=local
   let job = workgroup_index(wid, nwg);
   if (job >= params.jobs) { return; }
   let split = job / params.plane;

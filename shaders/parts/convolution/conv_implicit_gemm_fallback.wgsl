@@ -1,15 +1,15 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
-// QUICK_ROWS rows and four columns at a time, without workgroup memory. LIGHT: one number after the other, of four columns, by loops
+// FALLBACK_ROWS rows and four columns at a time, without workgroup memory. LIGHT: one number after the other, of four columns, by loops
 // whose counts compilers do not know: vectors take them twice as long.
-const QUICK_ROWS: u32 = 4u;
+const FALLBACK_ROWS: u32 = 4u;
 
 @compute @workgroup_size(128)
-//#include workgroup name=quick place=lane
+//#include workgroup name=fallback place=lane
   let job = job_of(workgroup_index(wid, nwg));
   if (!job.is_real) { return; }
   let high = quads_each(params.rows, params.row_tiles);
   let wide = quads_each(params.columns, params.column_tiles);
-  let depth = params.channels * TAPS;
+  let depth = params.channels * POSITIONS;
   let share = quads_each(depth, params.splits) * 4u;
   let begin = job.split * share;
   let end = min(begin + share, depth);
@@ -41,13 +41,13 @@ const QUICK_ROWS: u32 = 4u;
       let is_real = j < params.columns;
       var sum = ACC(0);
       for (var k = begin; k < select(0u, end, is_real); k++) {
-        let tap = tap_of(k);
-        let step = tap.yzw * params.dilations.xyz;
+        let position = position_of(k);
+        let step = position.yzw * params.dilations.xyz;
         if (u32(h + i32(step.y)) >= params.input.y || u32(w + i32(step.z)) >= params.input.z) { continue; }
 //#if VOLUME
         if (u32(d + i32(step.x)) >= params.input.x) { continue; }
 //#endif
-        let offset = ((tap.x * params.input.x + step.x) * params.input.y + step.y) * params.input.z + step.z;
+        let offset = ((position.x * params.input.x + step.x) * params.input.y + step.y) * params.input.z + step.z;
         sum += (ACC(load_w(w_at + k)) - w_zero) * (ACC(load_x(start + offset)) - x_zero);
       }
       sums = vec4<ACC>(sums.yzw, sum);
@@ -57,23 +57,23 @@ const QUICK_ROWS: u32 = 4u;
     emit(sums, row, job.group, quad, job.split * params.size);
   }
 //#else
-  for (var e = lane; e < high * wide * (4u / QUICK_ROWS); e += 128u) {
-    let row = job.row_tile * high * 4u + e / wide * QUICK_ROWS;
+  for (var e = lane; e < high * wide * (4u / FALLBACK_ROWS); e += 128u) {
+    let row = job.row_tile * high * 4u + e / wide * FALLBACK_ROWS;
     let quad = columns4((job.column_tile * wide + e % wide) * 4u, job.group, job.phase);
-    var sums = array<vec4<ACC>, QUICK_ROWS>();
+    var sums = array<vec4<ACC>, FALLBACK_ROWS>();
     for (var k = begin; k < end; k++) {
       let a = weight4(quad, row, k, job.group);
       let b = input4(quad, k, x_zero);
       //#unroll
-      for (var r = 0u; r < QUICK_ROWS; r++) {
+      for (var r = 0u; r < FALLBACK_ROWS; r++) {
         sums[r] += a[r] * b;
       }
     }
     // `finish` is there once, in a loop whose count compilers do not know.
-    for (var r = 0u; r < min(QUICK_ROWS, params.rows); r++) {
+    for (var r = 0u; r < min(FALLBACK_ROWS, params.rows); r++) {
       emit(sums[0], row + r, job.group, quad, job.split * params.size);
       //#unroll
-      for (var i = 0u; i < QUICK_ROWS - 1u; i++) {
+      for (var i = 0u; i < FALLBACK_ROWS - 1u; i++) {
         sums[i] = sums[i + 1u];
       }
     }

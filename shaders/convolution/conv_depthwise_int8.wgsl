@@ -1,8 +1,8 @@
 // y[n, m, h, w] = finish(sum over kh, kw of (w[m, kh, kw] - w_zero) * (x[n, m / multiplier, h * stride - pad + kh, ..] - x_zero))
 //
-// Depthwise convolution of bytes in two dimensions without dilation, for adapters that run on a processor. One
+// Depthwise int8 convolution in two dimensions without dilation, for adapters that run on a processor. One
 // invocation makes four neighbours of a row and reads each input they share once: 3 * STRIDE + KW columns a kernel row.
-// A word of w is a tap. f32 holds the sums of 256 products of differences of bytes exactly.
+// A word of w is a filter position. f32 holds the sums of 256 products of differences of int8 numbers exactly.
 //   EVEN    rows of x are whole words, and are read as such: a column has its place in a word whatever the row
 //   finish  is the epilogue: fusion replaces it
 //#tensors x, w, x_zero_point, w_zero_point -> y
@@ -67,8 +67,8 @@ fn low_w(word: u32) -> f32 {
 @compute @workgroup_size(WG)
 //#include invocation job=job size=WG jobs=jobs
 //#include depthwise_place
-  let beside = x_zero() * 0x01010101u;
-  let zero = top_x(beside);
+  let outside = x_zero() * 0x01010101u;
+  let zero = top_x(outside);
   let offset = w_zero(m);
 //#if EVEN
   let pitch = params.input.y / 4u;
@@ -78,7 +78,7 @@ fn low_w(word: u32) -> f32 {
 //#endif
 
   var h = u32(i32(oh * params.stride) - params.pads.x);
-  var tap = m * KH * KW;
+  var position = m * KH * KW;
   var sum = vec4<f32>();
   var row: array<f32, COLUMNS>;
   for (var kh = 0u; kh < KH; kh++) {
@@ -90,7 +90,7 @@ fn low_w(word: u32) -> f32 {
     for (var i = 0u; i < WORDS; i++) {
       let at = left + i;
       let inside = within & (at < pitch);
-      words[i] = select(beside, load_x(select(0u, start + at, inside)), inside);
+      words[i] = select(outside, load_x(select(0u, start + at, inside)), inside);
     }
     //#unroll
     for (var c = 0u; c < COLUMNS; c++) {
@@ -108,10 +108,10 @@ fn low_w(word: u32) -> f32 {
 //#endif
     //#unroll
     for (var kw = 0u; kw < KW; kw++) {
-      let weight = low_w(load_w(tap + kw)) - offset;
+      let weight = low_w(load_w(position + kw)) - offset;
       sum += weight * vec4<f32>(row[kw], row[kw + STRIDE], row[kw + 2u * STRIDE], row[kw + 3u * STRIDE]);
     }
-    tap += KW;
+    position += KW;
     h += 1u;
   }
   let v = vec4<i32>(sum);

@@ -1,4 +1,4 @@
-"""Quick kernels in plans (`kernels.ir.fallback`): which texts have them."""
+"""Fallback kernels in plans (`kernels.ir.fallback`): which texts have them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention.candidates import LARGE, SMALL, WIDE
 from pyruntime.kernels.attention.few_queries import MOST_ROWS
-from pyruntime.kernels.ir.fallback import DEFINES, LITTLE_WORK, MOST_WORK, quick_flag, without_quick
+from pyruntime.kernels.ir.fallback import DEFINES, LITTLE_WORK, MOST_WORK, fallback_flag, without_fallback
 from pyruntime.kernels.ir.template import part, template
 from pyruntime.kernels.wgsl.library import shader_names
 from pyruntime.kernels.wgsl.module import Module
@@ -48,20 +48,22 @@ def planned(model: bytes, target: Target, sanitize: bool = False) -> tuple[Liste
     return device, stage.compiled.plan.shaders
 
 
-def has_quick(texts: list[str]) -> bool:
-    return any("// <quick>" in text for text in texts)
+def has_fallback(texts: list[str]) -> bool:
+    return any("// <fallback>" in text for text in texts)
 
 
-def test_plan__of_little_work__begins_with_quick_kernels() -> None:
+def test_plan__of_little_work__begins_with_fallback_kernels() -> None:
     device, shaders = planned(products(), GPU)
-    assert has_quick(shaders)
+    assert has_fallback(shaders)
     assert set(device.asked) == device.wanted == set(shaders)
 
 
-def test_plan__of_much_work__has_whole_kernels_alone_and_they_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan__of_much_work__has_optimized_kernels_alone_and_prefetches_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("pyruntime.compiler.prefetch.MOST_WORK", 1.5 * 2 * 64**3)
     device, shaders = planned(products(), GPU)
-    assert not has_quick(shaders)
+    assert not has_fallback(shaders)
     assert device.wanted == set(shaders) <= set(device.asked)
 
 
@@ -71,23 +73,23 @@ def test_most_work__an_image_model__is_below_and_a_long_prompt_of_a_large_decode
 
 @pytest.mark.parametrize(
     "target",
-    [Target(vendor="google"), replace(GPU, disabled=frozenset({"quick_start"}))],
+    [Target(vendor="google"), replace(GPU, disabled=frozenset({"fallback_kernels"}))],
     ids=["processor", "disabled"],
 )
 def test_plan__processors_and_switched_off__has_none(target: Target) -> None:
-    assert quick_flag(target) == {}
-    assert not has_quick(planned(products(), target)[1])
+    assert fallback_flag(target) == {}
+    assert not has_fallback(planned(products(), target)[1])
 
 
 def test_plan__sanitized__has_none_as_results_are_compared_bit_by_bit() -> None:
-    assert not has_quick(planned(products(), GPU, sanitize=True)[1])
+    assert not has_fallback(planned(products(), GPU, sanitize=True)[1])
 
 
-def test_without_quick__a_text__is_that_of_the_kernel_without_the_entry_point() -> None:
-    both, whole = (planned(products(), t)[1] for t in (GPU, replace(GPU, disabled=frozenset({"quick_start"}))))
-    bare = [without_quick(text) for text in both]
+def test_without_fallback__a_text__is_that_of_the_kernel_without_the_entry_point() -> None:
+    both, whole = (planned(products(), t)[1] for t in (GPU, replace(GPU, disabled=frozenset({"fallback_kernels"}))))
+    bare = [without_fallback(text) for text in both]
     assert [text.split() for text in bare] == [text.split() for text in whole]
-    assert [without_quick(text) for text in bare] == bare
+    assert [without_fallback(text) for text in bare] == bare
 
 
 TILE = frozenset(
@@ -95,52 +97,54 @@ TILE = frozenset(
 )
 """Constants of templates that say how large a tile is, and how many invocations make it."""
 
-QUICK = [
+FALLBACK = [
     (name, number)
     for name in shader_names()
     for number, (defines, _) in enumerate(variants_of(name))
-    if defines.get("QUICK")
+    if defines.get("FALLBACK")
 ]
 
 
-@pytest.mark.parametrize(("name", "number"), QUICK, ids=[f"{name}-{number}" for name, number in QUICK])
-def test_quick_kernel__knows_no_size_of_a_tile__so_all_tiles_have_one_text(name: str, number: int) -> None:
+@pytest.mark.parametrize(("name", "number"), FALLBACK, ids=[f"{name}-{number}" for name, number in FALLBACK])
+def test_fallback_kernel__knows_no_size_of_a_tile__so_all_tiles_have_one_text(name: str, number: int) -> None:
     defines, types = variants_of(name)[number]
-    text = re.sub(r"^// <whole>\n.*?^// </whole>\n", "", template(name, types, **defines).wgsl(), flags=re.M | re.S)
+    text = re.sub(
+        r"^// <optimized>\n.*?^// </optimized>\n", "", template(name, types, **defines).wgsl(), flags=re.M | re.S
+    )
     used = Module.of("\n".join(line for line in text.splitlines() if not line.startswith("const "))).names
-    assert "fn quick(" in text and not TILE.intersection(used)
+    assert "fn fallback(" in text and not TILE.intersection(used)
 
 
-def test_quick_attention__workgroups_have_as_many_invocations_as_the_largest_tile_has_rows() -> None:
+def test_fallback_attention__workgroups_have_as_many_invocations_as_the_largest_tile_has_rows() -> None:
     assert max(LARGE.rows, SMALL.rows, WIDE.rows) == 64 and MOST_ROWS == 8
     for name, size in (("attention_tiled", 64), ("attention_few_queries", 8)):
-        assert f"@compute @workgroup_size({size})\nfn quick(" in part(f"{name}_quick")
+        assert f"@compute @workgroup_size({size})\nfn fallback(" in part(f"{name}_fallback")
 
 
-def test_quick_flag__of_little_work__has_less_code() -> None:
-    assert quick_flag(GPU, int(LITTLE_WORK), LIGHT=1) == {"QUICK": 1, "LIGHT": 1}
-    assert quick_flag(GPU, int(LITTLE_WORK) + 1, LIGHT=1) == {"QUICK": 1}
+def test_fallback_flag__of_little_work__has_less_code() -> None:
+    assert fallback_flag(GPU, int(LITTLE_WORK), LIGHT=1) == {"FALLBACK": 1, "LIGHT": 1}
+    assert fallback_flag(GPU, int(LITTLE_WORK) + 1, LIGHT=1) == {"FALLBACK": 1}
 
 
-def test_settled__kernels_that_differ_in_their_quick_ones_alone__are_one_shader() -> None:
+def test_settled__kernels_that_differ_in_their_fallback_alone__are_one_shader() -> None:
     vectors = {"VEC_A": 1, "VEC_B": 1, "VEC_Y": 1}
-    defines = [vectors | quick_flag(GPU, int(flops), QUICK_ROWS=1) for flops in (8e6, 268e6)]
+    defines = [vectors | fallback_flag(GPU, int(flops), FALLBACK_ROWS=1) for flops in (8e6, 268e6)]
     texts = [template("matmul_tiled", DType.FLOAT, **each).wgsl() for each in defines]
     commands = [Command(shader, (), None, (1, 1, 1), "matmul", 0) for shader in (1, 0, 2, 1)]
     memory = MemoryReport(0, 0, 0, 0, (), 0)
     plan = Plan([GpuSegment(commands=commands)], ["other", *texts], [], [], b"", memory, [], {})
     settled = plan.settled()
-    assert settled.shaders == ["other", without_quick(texts[0])]
+    assert settled.shaders == ["other", without_fallback(texts[0])]
     assert [c.shader for c in settled.commands] == [1, 0, 1, 1]
     assert [c.shader for c in plan.commands] == [1, 0, 2, 1]
 
 
-@pytest.mark.parametrize(("name", "number"), QUICK, ids=[f"{name}-{number}" for name, number in QUICK])
-def test_whole_kernel__of_a_text_with_both__is_that_of_a_text_without_the_quick_one(name: str, number: int) -> None:
+@pytest.mark.parametrize(("name", "number"), FALLBACK, ids=[f"{name}-{number}" for name, number in FALLBACK])
+def test_optimized_kernel__of_a_text_with_both__is_that_of_a_text_without_the_fallback(name: str, number: int) -> None:
     defines, types = variants_of(name)[number]
     alone = {key: value for key, value in defines.items() if key not in DEFINES}
     both, whole = (template(name, types, **each) for each in (defines, alone))
     assert both.name == whole.name
-    # In front of the name are functions of the library, of which the quick kernel has perhaps more.
-    parts = [text.partition(f"// {whole.name}\n")[2].split() for text in (without_quick(both.wgsl()), whole.wgsl())]
+    # Before the name are functions of the library, of which the fallback kernel has perhaps more.
+    parts = [text.partition(f"// {whole.name}\n")[2].split() for text in (without_fallback(both.wgsl()), whole.wgsl())]
     assert parts[0] == parts[1] != []

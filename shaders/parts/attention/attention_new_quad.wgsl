@@ -44,7 +44,7 @@ fn normed_quad(part: u32, base: u32, d: u32, factor: f32) -> vec4<f32> {
   return x;
 }
 
-fn fresh_quad(part: u32, base: u32, d: u32, angles: u32) -> vec4<f32> {
+fn new_quad(part: u32, base: u32, d: u32, angles: u32) -> vec4<f32> {
   var factor = 1.0;
 //#if NORM
   if (part < 2u) {

@@ -1,4 +1,4 @@
-"""Kernels by their quick entry points (`kernels.ir.fallback`), by the tests that other files have of the whole ones."""
+"""The fallback entry points of kernels (`kernels.ir.fallback`), by the tests of the optimized ones in other files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from e2e.ops.convolution.test_convolution import (
     test_convolution__tiles_of_64__as_host,
 )
 from e2e.ops.convolution.test_resampling import (
-    test_resize__many_taps_and_axes__axis_by_axis,
+    test_resize__many_positions_and_axes__axis_by_axis,
     test_resize__older_opsets__as_host,
     test_resize__random__as_onnxruntime,
     test_sums__narrow_types__as_host,
@@ -67,11 +67,11 @@ from e2e.ops.test_skip_norm import (
     test_skip_norm__terms_and_outputs__follow_the_formula,
 )
 from e2e.ops.test_tail import (
-    test_norm__behind_a_product__equals_the_chain,
-    test_norm__behind_a_product__writes_its_rows_where_they_go,
+    test_norm__after_a_product__equals_the_chain,
+    test_norm__after_a_product__writes_its_rows_where_they_go,
     test_tail__convolution_as_a_product__equals_the_chain,
     test_tail__gemm_of_any_shape__equals_the_chain,
-    test_tail__matmul_whose_k_is_dealt_out__equals_the_chain,
+    test_tail__matmul_whose_k_is_split__equals_the_chain,
 )
 
 __all__ = [
@@ -96,8 +96,8 @@ __all__ = [
     "test_matmul_integer__extremes__do_not_overflow",
     "test_matmul_integer__random_cases__as_onnxruntime",
     "test_matmul_integer__rows_with_zero_points__as_numpy",
-    "test_norm__behind_a_product__equals_the_chain",
-    "test_norm__behind_a_product__writes_its_rows_where_they_go",
+    "test_norm__after_a_product__equals_the_chain",
+    "test_norm__after_a_product__writes_its_rows_where_they_go",
     "test_normalization__every_type_and_rank__as_host",
     "test_normalization__large_mean__variance_without_cancellation",
     "test_reduce__bool__as_host",
@@ -110,7 +110,7 @@ __all__ = [
     "test_reduce__no_elements__as_host",
     "test_reduction__every_candidate__as_the_sum",
     "test_residual_net__statically_quantised__as_onnxruntime",
-    "test_resize__many_taps_and_axes__axis_by_axis",
+    "test_resize__many_positions_and_axes__axis_by_axis",
     "test_resize__older_opsets__as_host",
     "test_resize__random__as_onnxruntime",
     "test_skip_norm__rows_in_another_order__are_read_and_written_so",
@@ -118,7 +118,7 @@ __all__ = [
     "test_sums__narrow_types__as_host",
     "test_tail__convolution_as_a_product__equals_the_chain",
     "test_tail__gemm_of_any_shape__equals_the_chain",
-    "test_tail__matmul_whose_k_is_dealt_out__equals_the_chain",
+    "test_tail__matmul_whose_k_is_split__equals_the_chain",
     "test_tiled__every_layout__as_numpy",
     "test_tiled__four_slices__as_numpy",
     "test_tiled__large_configuration__as_numpy",
@@ -128,7 +128,7 @@ __all__ = [
 
 @pytest.fixture
 def gpu(gpu: Gpu) -> Gpu:
-    """The page of all operator tests, running quick kernels."""
+    """The page of all operator tests, running fallback kernels."""
     other = copy.copy(gpu)
-    other.is_quick = True
+    other.runs_fallback = True
     return other

@@ -1,12 +1,12 @@
-// y[n, m, p] = finish(sum over c, tap of (w[m, tap, c] - w_zero) * (x[n, c, p * stride - pad + tap * dilation] - x_zero))
+// y[n, m, p] = finish(sum over c, k of (w[m, k, c] - w_zero) * (x[n, c, p * stride - pad + k * dilation] - x_zero))
 //
 // Bytes, four neighbouring pixels of ROWS output channels an invocation, no workgroup memory: for adapters that run on a
-// processor. A word of w is four channels of a tap: rows of w have whole words, whatever is behind the last channel.
-// Few loops, since what they hold is saved and brought back. Exact: products of differences of bytes are below 2^16, so f32 holds the sums of 256 of them.
+// processor. A word of w is four channels of a filter position: rows of w have whole words, whatever follows the last channel.
+// Few loops, since what they hold is saved and brought back. Exact: products of differences of int8 numbers are below 2^16, so f32 holds the sums of 256 of them.
 //   EVEN    planes of x are whole words, so that a pixel has the same place in its word in all channels
 //   WHOLE   channels are whole words, or less than one
 //   C2, C3, C4  there is a second, third, fourth channel
-//   ONCE    f32 holds the sums of all taps. ONE: a word of channels. CHUNKS: taps of more words than f32 holds the sums of
+//   ONCE    f32 holds the sums of all positions. ONE: a word of channels. CHUNKS: more words a position than f32 holds the sums of
 //   finish  is the epilogue: fusion replaces it; it is there once, since every call is inlined
 //#tensors x, w, x_zero_point, w_zero_point -> y
 const WG: u32 = 64u;
@@ -19,7 +19,7 @@ alias ACC = i32;
 struct Params {
   input: vec4<u32>,     // depth, height, width; channels of all groups
   output: vec4<u32>,    // depth, height, width; their product
-  taps: vec4<u32>,      // depth, height, width; their product
+  positions: vec4<u32>,      // depth, height, width; their product
   strides: vec4<i32>,
   dilations: vec4<u32>,
   pads: vec4<i32>,
@@ -31,8 +31,8 @@ struct Params {
   jobs: u32,            // images * groups * blocks * quads
   zero_stride: u32,     // 1: w_zero_point has one element an output channel
   words: u32,           // of channels
-  chunks: u32,          // of EXACT words, in a tap
-  turns: u32,           // chunks of all taps
+  chunks: u32,          // of EXACT words, in a position
+  turns: u32,           // chunks of all positions
 }
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
@@ -117,19 +117,19 @@ fn pixels(at: vec4<u32>, lifts: vec4<u32>) -> vec4<f32> {
   //#unroll
   for (var r = 0u; r < ROWS; r++) {
     let m = group * params.rows + min(row + r, params.rows - 1u);
-    w_at[r] = m * params.taps.w * params.words;
+    w_at[r] = m * params.positions.w * params.words;
     from_w[r] = powers_8() + w_zero(m);
   }
   var parts: array<vec4<f32>, ROWS>;
 //#if !ONCE
   var sums: array<vec4<i32>, ROWS>;
 //#endif
-  // Of the tap: stepped, since divisions are dear.
-  var tap = 0u;
-  var tap_w = 0u;
-  var tap_h = 0u;
+  // Of the position: stepped, since divisions are dear.
+  var position = 0u;
+  var position_w = 0u;
+  var position_h = 0u;
 //#if VOLUME
-  var tap_d = 0u;
+  var position_d = 0u;
 //#endif
 //#if CHUNKS
   var chunk = 0u;
@@ -142,12 +142,12 @@ fn pixels(at: vec4<u32>, lifts: vec4<u32>) -> vec4<f32> {
     let word0 = 0u;
     let end = params.words;
 //#endif
-    let h = first_h + i32(tap_h * params.dilations.y);
-    let w = first_w + i32(tap_w * params.dilations.z);
+    let h = first_h + i32(position_h * params.dilations.y);
+    let w = first_w + i32(position_w * params.dilations.z);
     var inside = (vec4<u32>(h) < vec4<u32>(params.input.y)) & (vec4<u32>(w) < vec4<u32>(params.input.z));
     var line = h;
 //#if VOLUME
-    let d = first_d + i32(tap_d * params.dilations.x);
+    let d = first_d + i32(position_d * params.dilations.x);
     inside &= vec4<u32>(d) < vec4<u32>(params.input.x);
     line += d * i32(params.input.y);
 //#endif
@@ -157,7 +157,7 @@ fn pixels(at: vec4<u32>, lifts: vec4<u32>) -> vec4<f32> {
 //#if EVEN
     let lifts = lift(at);
 //#endif
-    let w_tap = tap * params.words;
+    let w_position = position * params.words;
 //#if ONE
     {
       let word = 0u;
@@ -182,7 +182,7 @@ fn pixels(at: vec4<u32>, lifts: vec4<u32>) -> vec4<f32> {
       }
       //#unroll
       for (var r = 0u; r < ROWS; r++) {
-        let weight = weights_8(levels_w(load_w(w_at[r] + w_tap + word)), from_w[r]);
+        let weight = weights_8(levels_w(load_w(w_at[r] + w_position + word)), from_w[r]);
         parts[r] += weight[0] * seen[0]
 //#if C2
           + weight[1] * seen[1]
@@ -209,13 +209,13 @@ fn pixels(at: vec4<u32>, lifts: vec4<u32>) -> vec4<f32> {
 //#else
     let done = 1u;
 //#endif
-    tap += done;
-    tap_w += done;
-    tap_h += u32(tap_w == params.taps.z);
-    tap_w = select(tap_w, 0u, tap_w == params.taps.z);
+    position += done;
+    position_w += done;
+    position_h += u32(position_w == params.positions.z);
+    position_w = select(position_w, 0u, position_w == params.positions.z);
 //#if VOLUME
-    tap_d += u32(tap_h == params.taps.y);
-    tap_h = select(tap_h, 0u, tap_h == params.taps.y);
+    position_d += u32(position_h == params.positions.y);
+    position_h = select(position_h, 0u, position_h == params.positions.y);
 //#endif
   }
   for (var r = 0u; r < ROWS; r++) {

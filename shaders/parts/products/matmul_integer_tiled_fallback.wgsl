@@ -1,7 +1,7 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
 // Four rows and columns at a time, from where the operands are.
 @compute @workgroup_size(128)
-//#include workgroup name=quick place=local
+//#include workgroup name=fallback place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let high = quads_each(params.m, params.m_tiles);

@@ -1,9 +1,9 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
-// QUICK_ROWS rows and four columns at a time, from where the operands are.
-const QUICK_ROWS: u32 = 4u;
+// FALLBACK_ROWS rows and four columns at a time, from where the operands are.
+const FALLBACK_ROWS: u32 = 4u;
 
 @compute @workgroup_size(128)
-//#include workgroup name=quick place=local
+//#include workgroup name=fallback place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
   let tiles = params.m_tiles * params.n_tiles;
@@ -25,13 +25,13 @@ const QUICK_ROWS: u32 = 4u;
   let base_a = batch_base(batch, params.a_strides);
   let base_b = batch_base(batch, params.b_strides);
   let end = min(split * share + share, params.k);
-  for (var e = local; e < high * wide * (4u / QUICK_ROWS); e += 128u) {
-    let row = m0 + e / wide * QUICK_ROWS;
+  for (var e = local; e < high * wide * (4u / FALLBACK_ROWS); e += 128u) {
+    let row = m0 + e / wide * FALLBACK_ROWS;
     let col = n0 + e % wide * 4u;
-    var sums = array<vec4<T>, QUICK_ROWS>();
+    var sums = array<vec4<T>, FALLBACK_ROWS>();
     for (var k = split * share; k < end; k += 4u) {
       var right: array<vec4<T>, 4>;
-      var left: array<vec4<T>, QUICK_ROWS>;
+      var left: array<vec4<T>, FALLBACK_ROWS>;
       //#unroll
       for (var c = 0u; c < 4u; c++) {
 //#if TRANS_B
@@ -52,7 +52,7 @@ const QUICK_ROWS: u32 = 4u;
 //#endif
       }
       //#unroll
-      for (var r = 0u; r < QUICK_ROWS; r++) {
+      for (var r = 0u; r < FALLBACK_ROWS; r++) {
 //#if !TRANS_A
         left[r] = quad_a(base_a, row + r, k);
 //#endif
@@ -60,11 +60,11 @@ const QUICK_ROWS: u32 = 4u;
       }
     }
     // `finish` is there once, in a loop whose count compilers do not know.
-    let rows = min(QUICK_ROWS, max(params.m, row) - row);
+    let rows = min(FALLBACK_ROWS, max(params.m, row) - row);
     for (var r = 0u; r < rows; r++) {
       put(plane, batch, row + r, col, sums[0]);
       //#unroll
-      for (var i = 0u; i < QUICK_ROWS - 1u; i++) {
+      for (var i = 0u; i < FALLBACK_ROWS - 1u; i++) {
         sums[i] = sums[i + 1u];
       }
     }

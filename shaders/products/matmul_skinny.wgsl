@@ -1,4 +1,4 @@
-// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]) for few rows m: every element of b is read once.
+// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]) for skinny products (few m): every element of b is read once.
 //
 // b as [k, n]: COLS invocations side by side take four columns each, SHARES of them split k.
 // TRANS_B, b as [n, k]: COLS columns, SHARES invocations side by side split k, four elements at a time.

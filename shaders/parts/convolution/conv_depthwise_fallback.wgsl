@@ -1,7 +1,7 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
 // One of the four neighbours after the other, by loops whose counts compilers do not know.
 @compute @workgroup_size(64)
-fn quick(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
+fn fallback(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
   let job = global_index(gid, nwg, 64u);
   if (job >= params.jobs) { return; }
   let four = four_of(job);

@@ -1,7 +1,7 @@
-// y[m, n] = finish(sum over k of a[m, k] * (b[n, k] - zero) * scale) for few rows: every weight is read once, as it is stored.
+// y[m, n] = finish(sum over k of a[m, k] * (b[n, k] - zero) * scale) for skinny products: every weight is read once, as stored.
 //
 // b is [n][blocks][BLOCK weights of BITS bits, low bits first]. A chunk is what one load brings: UNIT words, never more
-// than a block, so it has one scale. LANES invocations side by side deal the chunks of a column out among them; each
+// than a block, so it has one scale. LANES invocations side by side split the chunks of a column among them; each
 // takes COLS columns at a time, whose weights meet the same piece of a. STEPS chunks for every lane are on their way at a
 // time, while the piece of a that they meet is staged in workgroup memory for ROWS rows. The order of a result's sum depends
 // on LANES and CHUNK alone (chunks of a lane, then neighbouring lanes in pairs): the same bits for any ROWS and SUBGROUP.
@@ -103,7 +103,7 @@ fn row_a(row: u32) -> u32 {
 }
 
 //#if SHARES
-//#include joined_shares
+//#include reduced_partials
 //#endif
 
 // a[row, k .. k + 3], zero past the end.
