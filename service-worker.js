@@ -84,7 +84,7 @@ function pathOf(url) {
 }
 
 /**
- * Store a response if it is what the list says, and there is room.
+ * Store a response if its bytes have the listed hash; without storage, nothing is stored.
  * @param {string} path @param {string} hash @param {Response} response
  */
 async function keep(path, hash, response) {
@@ -95,7 +95,7 @@ async function keep(path, hash, response) {
   headers.set('Content-Length', String(bytes.byteLength));
   headers.delete('Content-Encoding');
   const cache = isCleared ? null : await existing();
-  await cache?.put(keyOf(path, hash), new Response(bytes, { headers })).catch(() => {}); // no room: the network has it
+  await cache?.put(keyOf(path, hash), new Response(bytes, { headers })).catch(() => {}); // storage is full: the network serves it
 }
 
 /** @param {Request} request @param {(work: Promise<unknown>) => void} later @returns {Promise<Response>} */

@@ -123,7 +123,7 @@ export declare namespace Tensor {
 }
 
 /**
- * A URL (relative to the page), a file, a Response or stream that nobody has read, or bytes; or a promise of one of these. Bytes are
+ * A URL (relative to the page), a file, an unread Response or stream, or bytes; or a promise of one of these. Bytes are
  * copied: the caller's buffer stays usable.
  */
 export type ModelSource = GivenSource | PromiseLike<GivenSource>;
@@ -161,14 +161,14 @@ export interface SessionOptions {
    */
   plan?: ModelSource;
   /**
-   * Keep what is planned on the visitor's computer (Cache Storage of the page's origin, at most 64 plans of 64 MB together), so
-   * that the next session over the model begins without Python, at the next visit too. Not for
-   * outputs that stay on the GPU where Python is in the page's thread, and for profiles.
+   * Cache plans on the visitor's computer (Cache Storage of the page's origin, at most 64 plans of 64 MB together), so that the
+   * next session over the model begins without Python, at the next visit too. Not for outputs that stay on the GPU where Python
+   * is in the page's thread, and not for profiles.
    */
-  keepPlan?: boolean;
+  cachePlan?: boolean;
   /**
    * Files that the model names as external data; a URL alone is the name in the model, too. Those of a model at a URL that
-   * are not given are fetched from beside it, never from outside its folder.
+   * are not given are fetched from its folder, never from outside it.
    */
   externalData?: readonly (string | { path: string; data: ModelSource })[];
   /**
@@ -403,12 +403,12 @@ export interface Env {
   worker: boolean | undefined;
   /** A script of the page's own origin that imports web/worker.js from wherever it is: a worker for pages elsewhere. */
   workerUrl: string | undefined;
-  /** Folder of Pyodide. Default: the copy beside web/ where there is one, else Pyodide's CDN, exact version. */
+  /** Folder of Pyodide. Default: the copy next to web/ where it exists, else Pyodide's CDN, exact version. */
   pyodideUrl: string | undefined;
-  /** pyruntime's own wheel. Default: beside web/. */
+  /** pyruntime's wheel. Default: next to web/. */
   wheelUrl: string;
   /**
-   * Folder of the memory snapshot that Python starts from. Default: beside web/, where Pyodide and the wheel are the ones
+   * Folder of the memory snapshot that Python starts from. Default: next to web/, where Pyodide and the wheel are the ones
    * there too; null: start Python from nothing, as happens anyway where the snapshot does not fit the browser.
    */
   snapshotUrl: string | null | undefined;

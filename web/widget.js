@@ -5,7 +5,7 @@
  *   <script type="module" src="https://.../web/widget.js"></script>
  *   <pyruntime-model src="digits.onnx" input="draw" labels="0,1,2,3,4,5,6,7,8,9"></pyruntime-model>
  *
- * All of a page share one Python. docs/widget.md has attributes, events, parts and variables.
+ * All widgets of a page share one Python. docs/widget.md has attributes, events, parts and variables.
  */
 
 import { InferenceSession, TextGenerator } from './pyruntime.js';
@@ -20,7 +20,7 @@ import { WRITING } from './ui/widget/writing.js';
 
 /** @typedef {import('./pyruntime.js').Feeds} Feeds */
 
-/** Where there is no browser (a server that renders the page) there is nothing to be but a name. */
+/** Without a browser (a server that renders the page) the class exists by name only. */
 const Base = /** @type {typeof HTMLElement} */ (globalThis.HTMLElement ?? class {});
 
 const LOADS = ['src', 'plan', 'dtype'];
@@ -139,7 +139,7 @@ export class PyruntimeModel extends Base {
     this.shadowRoot?.querySelector('[part="base"]')?.setAttribute('aria-label', text);
   }
 
-  /** Wait until it is time to load: now, when it comes into view, or when somebody asks. */
+  /** Wait until it is time to load: now, when it comes into view, or when `load` is called. */
   #await() {
     this.#observer?.disconnect();
     const loading = this.getAttribute('loading') ?? 'auto';
@@ -180,7 +180,7 @@ export class PyruntimeModel extends Base {
       const options = { signal: control.signal, onProgress: report };
       const [session, labels] = await Promise.all([
         this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, {
-          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), keepPlan: this.hasAttribute('keep'),
+          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), cachePlan: this.hasAttribute('cache-plan'),
           ...this.options, ...options }),
         readLabels(this.getAttribute('labels'), this.ownerDocument.baseURI),
       ]);
@@ -197,7 +197,7 @@ export class PyruntimeModel extends Base {
 
   /** @param {URL} url @param {{signal: AbortSignal, onProgress: (event: import('./pyruntime.js').ProgressEvent) => void}} options */
   async #createGenerator(url, options) {
-    const sessionOptions = /** @type {any} */ ({ keepPlan: this.hasAttribute('keep'), ...this.options });
+    const sessionOptions = /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...this.options });
     const generator = await TextGenerator.create(url, { ...options, sessionOptions, dtype: this.getAttribute('dtype') ?? undefined });
     if (options.signal.aborted) {
       await generator.release();
@@ -237,7 +237,7 @@ export class PyruntimeModel extends Base {
       const controls = makeControls({
         inputs: session.inputMetadata,
         scale: scaleOf(this.getAttribute('mean'), this.getAttribute('std')),
-        give: (feeds, settled) => this.#follow(feeds, settled),
+        give: (feeds, final) => this.#follow(feeds, final),
         clear: () => {
           this.#next = null;
           this.#cleared += 1;
@@ -269,11 +269,11 @@ export class PyruntimeModel extends Base {
   }
 
   /**
-   * Run on what a person gave last: never more than one run behind.
+   * Run on the latest input, and again while it has changed meanwhile; inputs in between are skipped.
    * @param {Feeds} feeds
-   * @param {boolean} [settled]
+   * @param {boolean} [final]
    */
-  async #follow(feeds, settled = false) {
+  async #follow(feeds, final = false) {
     this.#next = feeds;
     if (this.#running) return;
     this.#running = true;
@@ -281,15 +281,15 @@ export class PyruntimeModel extends Base {
       while (this.#next && this.#session) {
         const now = this.#next;
         this.#next = null;
-        await this.#run(this.#session, now, settled).catch(() => {}); // shown already
+        await this.#run(this.#session, now, final).catch(() => {}); // shown already
       }
     } finally {
       this.#running = false;
     }
   }
 
-  /** @param {InferenceSession} session @param {Feeds} feeds @param {boolean} settled */
-  async #run(session, feeds, settled) {
+  /** @param {InferenceSession} session @param {Feeds} feeds @param {boolean} final */
+  async #run(session, feeds, final) {
     const begin = performance.now();
     const cleared = this.#cleared;
     try {
@@ -300,7 +300,7 @@ export class PyruntimeModel extends Base {
       this.#say('');
       if (cleared === this.#cleared) {
         this.#parts?.output.replaceChildren(...elements);
-        this.#read(words, settled);
+        this.#read(words, final);
       }
       this.#tell('result', { outputs, inputs: feeds, ms });
       return outputs;
@@ -347,7 +347,7 @@ export class PyruntimeModel extends Base {
     this.#parts?.frame.replaceChildren(element);
   }
 
-  /** Whoever asked for the model by keyboard goes on with its controls. */
+  /** Move the focus to the controls of a model that was started by keyboard. */
   #focus() {
     const control = this.shadowRoot?.querySelector('[part="input"] :is(canvas, input, textarea, button)');
     /** @type {HTMLElement | null | undefined} */ (control)?.focus();

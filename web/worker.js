@@ -3,7 +3,7 @@
 
 import { askAhead } from './snapshot/memory.js';
 
-// A dozen modules, which arrive while what Python starts from is on its way.
+// Imported without waiting, so that the files that Python starts from are requested at the same time.
 const host = import('./worker/host.js');
 host.catch((error) => self.reportError(error));
 

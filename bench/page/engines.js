@@ -24,7 +24,7 @@ const SMALLEST_MODEL = new URL('smallest.onnx', import.meta.url).href;
 /** As `ours`, with plans that are kept for the next visit: Python starts where there is none. @returns {Promise<Engine>} */
 async function kept() {
   const { env, InferenceSession, Tensor } = await import(new URL('web/pyruntime.js', SITE).href);
-  const options = { keepPlan: true };
+  const options = { cachePlan: true };
   let started = false;
   const { Worker } = globalThis;
   globalThis.Worker = class extends Worker {

@@ -14,15 +14,15 @@ let leave = async () => {};
 
 /**
  * @param {boolean} snapshot whether Python starts from its memory snapshot
- * @param {boolean} keepPlan whether what is planned is kept for the next visit, which then needs no Python
+ * @param {boolean} cachePlan whether what is planned is kept for the next visit, which then needs no Python
  */
-async function ours(snapshot, keepPlan) {
+async function ours(snapshot, cachePlan) {
   const { InferenceSession, Tensor, env } = await import(new URL('../web/pyruntime.js', import.meta.url).href);
   if (!snapshot) env.snapshotUrl = null;
   const onProgress = (/** @type {any} */ { phase, status }) => {
     if (status !== 'progress') phases[`${phase} ${status}`] = performance.now();
   };
-  const session = await InferenceSession.create(model, { onProgress, keepPlan });
+  const session = await InferenceSession.create(model, { onProgress, cachePlan });
   leave = () => session.release();
   phases.session = performance.now();
   return session.run(Object.fromEntries(feeds.map(([n, { type, data, dims }]) => [n, new Tensor(type, data, dims)])));

@@ -164,7 +164,7 @@ def test_run__of_a_plan_aborted_before_its_outputs_are_there__leaves_none_on_the
         found = script(
             """
             await import('/e2e/watch.js');
-            const options = { keepPlan: true, preferredOutputLocation: 'gpu-buffer' };
+            const options = { cachePlan: true, preferredOutputLocation: 'gpu-buffer' };
             const x = new Tensor('float32', new Float32Array(8), [2, 4]);
             const first = await InferenceSession.create(decode(model), options);
             (await first.run({ x })).y.dispose();

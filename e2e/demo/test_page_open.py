@@ -97,7 +97,7 @@ def test_download__that_stands_still__can_be_cancelled(ready_page: Page) -> None
     ready_page.route("**/still.onnx", lambda route: None)
     try:
         go(ready_page, "models/still.onnx")
-        expect(ready_page.locator("#model-progress-text")).to_have_text("Opening still.onnx")
+        expect(ready_page.locator("#model-progress-text")).to_have_text("Loading still.onnx")
         ready_page.locator("#model-cancel").click()
         expect(ready_page.locator("#model-error")).to_have_text("Cancelled: still.onnx was not opened.")
         expect(ready_page.locator("#model-progress")).to_be_hidden()
@@ -110,7 +110,7 @@ def test_download__that_stands_still__can_be_cancelled(ready_page: Page) -> None
 def test_download__as_it_goes__says_bytes_speed_and_time_left(ready_page: Page) -> None:
     script = """async () => {
         const { Pace } = await import('./web/ui/app/model/download.js');
-        const { DownloadBar } = await import('./web/ui/app/model/opening.js');
+        const { DownloadBar } = await import('./web/ui/app/model/gather.js');
         const bar = new DownloadBar();
         const pace = new Pace(0);
         const said = [];

@@ -13,7 +13,7 @@ from pyruntime.kernels.ir.fallback import without_fallback
 PLAYING = """async ({ bodies, early }) => {
     const { play } = await import('/web/gpu/player.js');
     const { record } = await import('/web/gpu/recording.js');
-    const { compileFallback, settled } = await import('/web/gpu/fallback.js');
+    const { compileWithFallback, whenOptimized } = await import('/web/gpu/fallback.js');
     const { bufferOf } = await import('/web/gpu/buffers.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
     const entries = [];
@@ -30,7 +30,7 @@ PLAYING = """async ({ bodies, early }) => {
         texts.push(descriptor.code);
         return createShaderModule.call(this, descriptor);
     };
-    const made = bodies.map((body) => compileFallback(device, body));
+    const made = bodies.map((body) => compileWithFallback(device, body));
     const ready = Promise.all(made.map(({ pipeline }) => pipeline));
     const buffer = bufferOf(device, 64);
     const rows = bodies.map((_, i) => [i, [16 / bodies.length, 1, 1], [], [0, 0, 64]]);
@@ -43,9 +43,9 @@ PLAYING = """async ({ bodies, early }) => {
     };
     const before = [...entries];
     const first = await run();
-    await settled(device);
+    await whenOptimized(device);
     const later = [await run(), await run(), await run()];
-    await settled(device);
+    await whenOptimized(device);
     device.destroy();
     return { before, first, later, entries, texts, warned, code: made[0].code };
 }"""

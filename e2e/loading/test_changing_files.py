@@ -26,10 +26,10 @@ from e2e.harness.delivery import Answer, Delivery, Scripted
 ROWS, COLUMNS = 300, 256
 X = np.random.default_rng(0).integers(-2, 3, (1, ROWS)).astype(np.float32)
 
-VISIT = """async ({ x, keepPlan }) => {
+VISIT = """async ({ x, cachePlan }) => {
   const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
   const data = new Float32Array(Uint8Array.from(atob(x), (letter) => letter.charCodeAt(0)).buffer);
-  const session = await InferenceSession.create('/m/model.onnx', { keepPlan });
+  const session = await InferenceSession.create('/m/model.onnx', { cachePlan });
   const { y } = await session.run({ x: new Tensor('float32', data, [1, data.length]) });
   await session.release();
   return [...y.data];
@@ -116,7 +116,7 @@ def opened(context: BrowserContext, server: Delivery) -> Page:
 def visit(context: BrowserContext, server: Delivery, keep: bool = False) -> np.ndarray[Any, Any]:
     """The numbers of the model in a page of its own."""
     page = opened(context, server)
-    found = page.evaluate(VISIT, {"x": base64.b64encode(X.tobytes()).decode(), "keepPlan": keep})
+    found = page.evaluate(VISIT, {"x": base64.b64encode(X.tobytes()).decode(), "cachePlan": keep})
     page.close()
     return np.asarray(found, np.float32)
 

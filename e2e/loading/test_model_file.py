@@ -32,7 +32,7 @@ def test_model_file__part_the_browser_cannot_read__is_read_again(page: Page, sit
 def test_model_file__bytes_the_browser_lost_for_good__says_that_there_is_no_capacity(page: Page, site_url: str) -> None:
     page.goto(site_url + "e2e/blank.html")
     said = page.evaluate(LOST, 100)
-    assert said.startswith("RangeError: the browser has no room for /m.onnx (20,971,520 bytes): ")
+    assert said.startswith("RangeError: the browser has no storage for /m.onnx (20,971,520 bytes): ")
     assert "network error" in said
 
 

@@ -13,7 +13,7 @@ async function invalid() {
   return new GPUValidationError('injected');
 }
 
-// A real error of the GPU process, told to nobody who is waiting: WebGPU refuses the write, and what was there stays.
+// A real error of the GPU process that no awaited promise reports: WebGPU refuses the write, and the buffer keeps its contents.
 function nowhere(buffer, offset, ...data) {
   return real(GPUQueue, 'writeBuffer').call(this, buffer, buffer.size, ...data);
 }

@@ -32,7 +32,7 @@ WRITTEN = list(STATIC) if ALL else ["scatter", "group_query_masked", "group_quer
 STEPS = """
 Object.assign(arrays, { int8: Int8Array, uint8: Uint8Array, float16: globalThis.Float16Array });
 await import('/e2e/watch.js');
-const session = await InferenceSession.create('/x/model.onnx', { ...options, keepPlan: true });
+const session = await InferenceSession.create('/x/model.onnx', { ...options, cachePlan: true });
 const states = [tensors(empty)];
 const results = [];
 const first = { ...created };
@@ -118,7 +118,7 @@ def test_caches__written_over_and_branched_on_the_second_visit__hold_what_counts
 
 TOKENS = """
 await import('/e2e/watch.js');
-const session = await InferenceSession.create('/x/model.onnx', { ...options, keepPlan: true });
+const session = await InferenceSession.create('/x/model.onnx', { ...options, cachePlan: true });
 let state = tensors(empty);
 const results = [];
 const counts = [];

@@ -26,7 +26,7 @@ SubtleCrypto.prototype.digest = function (name, data) {
   hashed += data.byteLength;
   return digest.call(this, name, data);
 };
-const session = await InferenceSession.create('/m/model.onnx', { keepPlan: true });
+const session = await InferenceSession.create('/m/model.onnx', { cachePlan: true });
 const { y } = await session.run({ x: new Tensor('float32', Float32Array.from(x), [1, x.length]) });
 await session.release();
 return { y: [...y.data], hashed, said };

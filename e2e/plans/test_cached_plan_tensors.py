@@ -21,7 +21,7 @@ from tools.devkit.server import Server
 RTOL, ATOL = 1e-3, 1e-4  # float32, as in test_javascript_api.py
 
 HELPERS = """
-const STAY = { keepPlan: true, preferredOutputLocation: 'gpu-buffer' };
+const STAY = { cachePlan: true, preferredOutputLocation: 'gpu-buffer' };
 const ramp = (n) => Float32Array.from({ length: n }, (_, i) => ((i * 7919) % 1000) / 1000);
 const floats = (n, dims) => new Tensor('float32', ramp(n), dims);
 """
@@ -96,7 +96,7 @@ def check(found: Any, wanted: Any) -> None:
 
 ENCODE_AND_DECODE = """
 const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
-const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+const decoder = await InferenceSession.create('/x/decoder.onnx', { cachePlan: true });
 const results = [];
 for (const length of lengths) {
   const { states, pooled } = await encoder.run({ x: floats(length * 24, [1, length, 24]) });
@@ -133,7 +133,7 @@ def test_encoder_and_decoder__second_visit__runs_without_python_and_gives_the_sa
 def test_explain_and_other_shapes__tensors_made_before__go_on_here_and_in_python(visits: Visits) -> None:
     body = """
     const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
-    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { cachePlan: true });
     const tokens = (...ids) => new Tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
     const { states, pooled } = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) });
     const results = [];
@@ -175,7 +175,7 @@ def test_tensor__disposed_downloaded_fed_to_others__as_in_python(visits: Visits)
     """What a tensor of a kept plan does, on the first visit (Python's) and on the second (the page's) alike."""
     body = """
     const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
-    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { cachePlan: true });
     const plain = await InferenceSession.create('/x/decoder.onnx');
     const ids = () => new Tensor('int64', BigInt64Array.of(3n, 7n), [1, 2]);
     const failed = async (work) => { try { await work(); return 'nothing'; } catch ({ message }) { return message; } };
@@ -248,7 +248,7 @@ def test_kept_plan__that_fails_on_the_way__python_goes_on_with_the_tensors(visit
     """A binding that the device refuses, as of a plan that somebody has changed."""
     body = """
     const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
-    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { cachePlan: true });
     const { states } = await encoder.run({ x: floats(5 * 24, [1, 5, 24]) });
     if (fail) {
       const { createBindGroup } = GPUDevice.prototype;
@@ -283,7 +283,7 @@ def test_device_lost__python_goes_on__and_tensors_that_were_there_are_an_error(v
       return device;
     };
     const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
-    const decoder = await InferenceSession.create('/x/decoder.onnx', { keepPlan: true });
+    const decoder = await InferenceSession.create('/x/decoder.onnx', { cachePlan: true });
     const x = () => floats(5 * 24, [1, 5, 24]);
     const ids = new Tensor('int64', BigInt64Array.of(3n, 7n), [1, 2]);
     const { states: lost } = await encoder.run({ x: x() });

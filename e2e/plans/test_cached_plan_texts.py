@@ -25,7 +25,7 @@ WRITE = """
 const { TextGenerator } = await import('/web/pyruntime.js');
 const warned = [];
 console.warn = (text) => warned.push(String(text));
-const generator = await TextGenerator.create(`/x/${folder}/`, { sessionOptions: { keepPlan: true } });
+const generator = await TextGenerator.create(`/x/${folder}/`, { sessionOptions: { cachePlan: true } });
 const texts = [];
 for (const [prompt, options] of prompts) {
   const ids = [];
@@ -97,7 +97,9 @@ def test_text__longer_than_any_plan__goes_on_in_python_with_the_same_ids(visits:
     short, long_prompt = (PROMPT, {**GREEDY, "maxNewTokens": 12}), " ".join([PROMPT] * 30)
     texts(visits, "austen", short)
     alone = [(PROMPT, {**WARM, "maxNewTokens": 30}), (long_prompt, {**GREEDY, "maxNewTokens": 20}), short]
-    wanted = visits(WRITE.replace("keepPlan: true", "keepPlan: false"), folder="austen", prompts=list(map(list, alone)))
+    wanted = visits(
+        WRITE.replace("cachePlan: true", "cachePlan: false"), folder="austen", prompts=list(map(list, alone))
+    )
     found = texts(visits, "austen", short, *alone)
     assert visits.has_python() and found["warned"] == []
     assert found["said"] and all("goes on with Python" in text for text in found["said"])
@@ -113,12 +115,12 @@ def test_text__that_outgrows_its_plan_on_the_way__goes_on_in_python_with_its_cac
     """Caches of more than 1,024 rows are another plan's."""
     short = (PROMPT, {**GREEDY, "maxNewTokens": 12})
     long_one = (PROMPT, {**GREEDY, "maxNewTokens": 1040})
-    plain = WRITE.replace("keepPlan: true", "keepPlan: false")
+    plain = WRITE.replace("cachePlan: true", "cachePlan: false")
     visits.script.guard.allow("404")
     wanted = visits(plain, folder="llama", prompts=[list(long_one)])["texts"]
     texts(visits, "llama", short)
     found = texts(visits, "llama", long_one)
-    why = "pyruntime: a text has no plan: the session goes on with Python"  # told by the decoder and the sampler
+    why = "pyruntime: no plan decodes this text: the session goes on with Python"  # told by the decoder and the sampler
     assert found["said"] == [why, why] and visits.has_python()
     assert found["warned"] == [] and found["queued"] and found["texts"] == wanted
     visits.without_pyodide()
@@ -129,7 +131,7 @@ def test_text__that_outgrows_its_plan_on_the_way__goes_on_in_python_with_its_cac
 BREAKS = """
 await import('/e2e/watch.js');
 const { TextGenerator } = await import('/web/pyruntime.js');
-const generator = await TextGenerator.create('/x/austen/', { sessionOptions: { keepPlan: true } });
+const generator = await TextGenerator.create('/x/austen/', { sessionOptions: { cachePlan: true } });
 const write = async (count, options = {}) => {
   const ids = [];
   const how = { temperature: 0, endTokens: [], maxNewTokens: 40, ...options };

@@ -1,4 +1,4 @@
-"""Plans kept for the next visit (`keepPlan`): what a later page does without Python, and when it does not."""
+"""Plans kept for the next visit (`cachePlan`): what a later page does without Python, and when it does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if (inPage) env.worker = false;
 const said = [];
 const info = console.info;
 console.info = (text) => { said.push(String(text)); info(text); };
-const session = await InferenceSession.create(model, { keepPlan: true, ...options });
+const session = await InferenceSession.create(model, { cachePlan: true, ...options });
 const results = [];
 for (const dims of shapes) {
   const size = dims.reduce((product, dim) => product * dim, 1);
@@ -232,8 +232,8 @@ EDIT = """async () => {
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("made.version = '0.0.1'; SUFFIX = 'x'", "the kept one is of pyruntime 0.0.1"),
-        ("made.adapter.architecture = 'other'; SUFFIX = 'x'", "the kept one is for another adapter"),
+        ("made.version = '0.0.1'; SUFFIX = 'x'", "the cached plan is of pyruntime 0.0.1"),
+        ("made.adapter.architecture = 'other'; SUFFIX = 'x'", "the cached plan is for another adapter"),
         ("bytes = bytes.slice(0, -1)", "it is cut off"),
         ("bytes[bytes.length - 5] ^= 4", "it is damaged"),
         ("bytes = bytes.slice(0, 0)", "it is no plan"),
@@ -262,7 +262,7 @@ def test_model_that_needs_python__nothing_is_kept__and_it_works(visits: Visits, 
     visits.script.page.goto(f"{visits.url}e2e/blank.html")
     found = visits.script(
         """
-        const session = await InferenceSession.create('/x/nonzero.onnx', { keepPlan: true });
+        const session = await InferenceSession.create('/x/nonzero.onnx', { cachePlan: true });
         const { y } = await session.run({ x: new Tensor('float32', new Float32Array([1, 0, 2]), [3]) });
         await session.release();
         const { usage } = await import('/web/plans/plan_cache.js');
@@ -283,7 +283,7 @@ def test_gpu_tensors__of_another_session__go_to_a_session_from_a_kept_plan(visit
         """
         const other = await InferenceSession.create('/x/relu.onnx', { preferredOutputLocation: 'gpu-buffer' });
         const { y: kept } = await other.run({ x: new Tensor('float32', new Float32Array([1, -1, 2, -2]), [4]) });
-        const session = await InferenceSession.create('/x/relu.onnx', { keepPlan: true });
+        const session = await InferenceSession.create('/x/relu.onnx', { cachePlan: true });
         const { y } = await session.run({ x: kept });
         return [kept.location, ...y.data];
         """

@@ -202,8 +202,8 @@ FORGED_CACHES = """
 (h, p) => p.plan.kept[0].scaled = [0]
 (h, p) => p.plan.kept[0].axis = 9
 (h, p) => p.plan.kept[0].axis = 0.5
-(h, p) => p.plan.kept[0].room = 99
-(h, p) => p.plan.kept[0].room = 'x'
+(h, p) => p.plan.kept[0].capacity = 99
+(h, p) => p.plan.kept[0].capacity = 'x'
 (h, p) => p.plan.kept[0].type = p.plan.external[0].type = 'int32'
 (h, p) => p.plan.external[0].bits = p.plan.kept[0].bits = 64
 (h, p) => p.plan.kept[0].given = 5

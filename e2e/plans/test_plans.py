@@ -109,7 +109,7 @@ const before = [...entries];
 const feeds = { image: new Tensor('float32', image, [1, 1, 16, 16]) };
 const run = async () => [...(await session.run(feeds)).probabilities.data];
 const answers = [await run()];
-await settled(device);
+await whenOptimized(device);
 answers.push(await run());
 await session.release();
 return { before, entries, answers };
@@ -121,7 +121,7 @@ def test_plan__with_fallback_kernels__gpus_begin_with_these_and_processors_do_no
     image = feeds_of(DIGITS, 1)["image"]
     found = script(
         "const { Program } = await import('/web/plans/program.js');"
-        "const { settled } = await import('/web/gpu/fallback.js');" + FALLBACK,
+        "const { whenOptimized } = await import('/web/gpu/fallback.js');" + FALLBACK,
         model=DIGITS.read_bytes(),
         plan=compile_model(DIGITS),
         image=image.ravel().tolist(),

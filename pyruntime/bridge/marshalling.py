@@ -35,7 +35,7 @@ __all__ = [
     "held",
     "held_as",
     "kept_to_wire",
-    "settled",
+    "materialized",
     "share_memory",
     "to_wire",
     "write_buffer",
@@ -75,7 +75,7 @@ def held_as(name: str, wire: JsObject) -> DeviceTensor:
     return tensor
 
 
-def settled(number: int) -> dict[str, Any]:
+def materialized(number: int) -> dict[str, Any]:
     """The tensor held under `number`, moved to a buffer of its own where it is not in one."""
     tensor = held(number)
     if tensor.room is not None or tensor.shared:
@@ -178,7 +178,7 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
         "dims": list(tensor.type.shape),
         "gpu": number,
         "memory": tensor.buffer,
-        "room": list(tensor.room) if tensor.room else None,
+        "reserved": list(tensor.room) if tensor.room else None,
         "counted": tensor.counted,
         "buffer": buffer,
         "device": tensor.device.device,

@@ -40,6 +40,7 @@ from pyruntime.session.web_api import providers, run_options, session_options, v
 
 __all__ = [
     "adapter_info",
+    "cache_plan",
     "cancel",
     "create",
     "download",
@@ -47,14 +48,13 @@ __all__ = [
     "explain",
     "forget",
     "gpu_device",
-    "keep_plan",
+    "materialize",
     "operators",
     "release",
     "run",
     "sampler",
     "serve",
     "set_log_level",
-    "settle",
     "share_memory",
     "start_profiling",
     "summary",
@@ -246,7 +246,7 @@ async def sampler(handle: int | None, options: JsObject) -> JsObject | None:
     return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
 
 
-async def keep_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsObject) -> dict[str, Any] | None:
+async def cache_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsObject) -> dict[str, Any] | None:
     """`plan`: the file of what the session has planned, an ArrayBuffer; `adapter`: what it is for. None: nothing new.
 
     Args:
@@ -339,9 +339,9 @@ def forget(number: int) -> None:
         DeviceTensor.trim_all()
 
 
-def settle(number: int) -> JsObject:
+def materialize(number: int) -> JsObject:
     """Have a tensor in a buffer of its own at once, for a page that looks into it."""
-    return _to_js(marshalling.settled(number))
+    return _to_js(marshalling.materialized(number))
 
 
 def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None = None) -> int:

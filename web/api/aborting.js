@@ -1,13 +1,13 @@
 // @ts-check
-/** Ending a wait by an AbortSignal. */
+/** Abort a wait by an AbortSignal. */
 
 /**
- * What `work` gives, or the reason of `signal` as soon as that comes.
+ * Await `work`, or reject with the reason of `signal` as soon as it is aborted.
  * @template T
  * @param {Promise<T>} work
  * @param {AbortSignal | undefined} signal
- * @param {(late: T) => void} [undo] is given what `work` gave after the signal
- * @param {() => void} [abort] is called when the signal comes
+ * @param {(late: T) => void} [undo] gets the result of `work` where it comes after the abort
+ * @param {() => void} [abort] is called when the signal is aborted
  * @returns {Promise<T>}
  */
 export function unlessAborted(work, signal, undo = () => {}, abort = () => {}) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Checks of what the page gives: an error names the argument, what it must be and what it is. */
+/** Validate arguments: an error names the argument, what it must be and what it is. */
 
 /** What a value is, for messages. @param {unknown} value */
 export function described(value) {

@@ -1,5 +1,7 @@
 // @ts-check
-/** The page's end of the worker: requests with replies, progress, errors. One worker serves every session. */
+/**
+ * The page's side of the worker protocol: requests with replies, progress and errors. One worker serves every session.
+ */
 
 import { unlessAborted } from './aborting.js';
 import { answerDevice, chosenDevice, env, places } from './env.js';
@@ -12,9 +14,9 @@ import { withResolvers } from './resolvers.js';
 /** @typedef {{resolve: (value: any) => void, reject: (error: Error) => void, onProgress?: ProgressListener}} Pending */
 /**
  * @typedef {object} Listening
- * @property {ProgressListener} [onProgress] also hears of the start of Python, when that is still under way
+ * @property {ProgressListener} [onProgress] also gets the progress of Python's start, while that takes
  * @property {AbortSignal} [signal] ends the call, which then rejects with the signal's reason
- * @property {(value: any) => void} [undo] is given what the worker had answered when the signal came
+ * @property {(value: any) => void} [undo] gets an answer that arrives after the abort
  */
 
 /** An error that happened in the worker. `name` is the Python exception's: InvalidArgument, NotImplemented, ... */
@@ -35,7 +37,7 @@ class Client {
   #disposed = [];
   /** @type {Set<ProgressListener>} */
   #startListeners = new Set();
-  /** Why nothing can be asked for any more. @type {Error | undefined} */
+  /** Why the worker takes no further requests. @type {Error | undefined} */
   #ended;
 
   constructor() {
@@ -49,10 +51,10 @@ class Client {
     const device = chosenDevice();
     /** Fulfilled when sessions can be made. @type {Promise<void>} */
     this.ready = device ? this.useDevice(device) : Promise.resolve();
-    this.ready.catch(() => {}); // whoever makes a session hears it
+    this.ready.catch(() => {}); // `create` awaits it and reports the error
   }
 
-  /** Who holds the tensors that stay on the GPU. */
+  /** The owner of the tensors that stay on the GPU. */
   get holder() {
     return this;
   }
@@ -90,10 +92,10 @@ class Client {
     return this.call('download', { tensor: number });
   }
 
-  /** The buffer of a tensor alone, for a page in the host's thread. @param {number} number by which the host knows it */
-  settle(number) {
+  /** Move a tensor to a buffer that holds it alone, for a page in the host's thread. @param {number} number by which the host knows it */
+  materialize(number) {
     if (this.#ended) throw this.#ended;
-    return this.port.settle?.(number);
+    return this.port.materialize?.(number);
   }
 
   /**
@@ -133,7 +135,7 @@ class Client {
   }
 
   /**
-   * Send a large tensor behind the request that names its stream.
+   * Send a large tensor after the request that names its stream.
    * @param {number} stream
    * @param {ArrayBufferView} view
    */
@@ -181,7 +183,7 @@ class Client {
   }
 
   /**
-   * Give the worker up: what was asked of it and what its sessions still ask fails, and the next session gets another.
+   * Close the worker: its pending and further requests fail, and the next session gets a new worker.
    * @param {Error} error
    */
   #close(error) {
@@ -196,7 +198,7 @@ class Client {
 /** @type {Client | undefined} */
 let shared;
 
-/** The one client, where it has been made: who made it has Python. */
+/** The one client, where it exists already. */
 export function started() {
   return shared;
 }

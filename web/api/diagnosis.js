@@ -1,5 +1,5 @@
 // @ts-check
-/** Why Python does not start: which of the files that it starts from is missing, or is not what the build has made. */
+/** Diagnose why Python does not start: which of its files is missing, or differs from what the build has made. */
 
 /** Milliseconds that a worker may say nothing after its files were found to be right. */
 const STOPPED_MS = 20_000;
@@ -102,7 +102,7 @@ export async function faultOf({ script, places }) {
 }
 
 /**
- * Why a thread has not begun: what is wrong with a file of it, else `message`. Of bundles nobody knows the files.
+ * Why a thread has not started: what is wrong with one of its files, else `message`. The files of a bundle are unknown.
  * @param {string} script that the thread begins with, relative to this one
  * @param {string} message
  */

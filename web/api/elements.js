@@ -1,5 +1,5 @@
 // @ts-check
-/** Types of tensors' elements, and the arrays that hold these. */
+/** Element types of tensors, and their typed arrays. */
 
 import { wrong } from './arguments.js';
 

@@ -52,7 +52,7 @@ export const env = {
 
 /**
  * The folders that may hold Pyodide, in the order in which they are tried: the one that `env.pyodideUrl` names and no
- * other, else the copy that `dev.py build` puts beside web/, else Pyodide's CDN at the exact version.
+ * other, else the copy that `dev.py build` puts next to web/, else Pyodide's CDN at the exact version.
  * @returns {string[]}
  */
 function pyodideUrls() {
@@ -67,7 +67,7 @@ function folder(url) {
 }
 
 /**
- * The folder of the memory snapshot: the one that `env.snapshotUrl` names, else the one that `dev.py build` puts beside
+ * The folder of the memory snapshot: the one that `env.snapshotUrl` names, else the one that `dev.py build` puts next to
  * web/, unless it would be of another Pyodide or another wheel than the settings want.
  * @returns {string | undefined}
  */

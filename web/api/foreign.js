@@ -1,5 +1,5 @@
 // @ts-check
-/** Tensors that another copy of onnxruntime's JavaScript API has made, as those that bundles carry. */
+/** Convert tensors of another copy of onnxruntime's JavaScript API, as bundles carry one. */
 
 import { Tensor } from './tensor.js';
 

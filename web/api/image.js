@@ -1,5 +1,5 @@
 // @ts-check
-/** Tensors to pictures: `toImageData` and `toDataURL`; pixels.js has the way back. */
+/** Convert tensors to images: `toImageData` and `toDataURL`; pixels.js has the inverse. */
 
 import { optionsOf } from './arguments.js';
 

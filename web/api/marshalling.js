@@ -1,5 +1,7 @@
 // @ts-check
-/** Values on their way between a page and Python: `pyruntime/bridge/marshalling.py` has the other end, protocol.d.ts their types. */
+/**
+ * Convert values between the API and messages to Python: `pyruntime/bridge/marshalling.py` is the other side, protocol.d.ts has the types.
+ */
 
 import { wrong } from './arguments.js';
 import { ARRAYS, sizeOf } from './elements.js';
@@ -12,11 +14,11 @@ import { Tensor, remotes } from './tensor.js';
 let streams = 0;
 
 /**
- * A value under way to Python: a tensor, an array of tensors (a sequence), a Map, null (an empty optional). Data are
- * copied, so that the caller's array stays usable.
+ * Convert a value for Python: a tensor, an array of tensors (a sequence), a Map, null (an empty optional). Data are copied, so
+ * that the caller's array stays usable.
  * @param {string} name
  * @param {unknown} value
- * @param {object} port who has Python
+ * @param {object} port of the host that runs Python
  * @param {boolean} sharesBuffers whether GPUBuffers can go there
  * @returns {import('./protocol.js').WireValue}
  */
@@ -33,7 +35,7 @@ export function toWire(name, value, port, sharesBuffers) {
 }
 
 /**
- * A tensor's dimensions, which anybody may have assigned.
+ * A tensor's dimensions, checked: the page may have assigned others.
  * @param {string} name
  * @param {Tensor} tensor
  */
@@ -43,7 +45,7 @@ function dimsOf(name, { type, dims, size }) {
 }
 
 /**
- * A tensor whose bytes come behind the request, if it is large.
+ * A large tensor as a stream, whose bytes follow the request; null where it is small.
  * @param {string} name
  * @param {unknown} value
  * @returns {import('./protocol.js').WireStreamed | null}
@@ -61,7 +63,7 @@ export function viewOf({ data }) {
 }
 
 /**
- * A tensor on the GPU, by what Python knows it.
+ * A tensor on the GPU, by its number in the host, or its GPUBuffer.
  * @param {string} name
  * @param {Tensor} tensor
  * @param {object} port
@@ -91,15 +93,15 @@ export function bytesOf(view) {
 }
 
 /**
- * @typedef {object} Memory who has the tensors that stay on the GPU
+ * @typedef {object} Memory the host of tensors that stay on the GPU
  * @property {object} port
  * @property {(number: number) => Promise<any>} download
  * @property {(number: number) => void} dispose
- * @property {(number: number) => GPUBuffer | undefined} settle the buffer of a tensor alone
+ * @property {(number: number) => GPUBuffer | undefined} materialize moves a tensor to a buffer that holds it alone
  */
 
 /**
- * A value from Python.
+ * Convert a value from Python.
  * @param {any} wire
  * @param {Memory} memory
  * @returns {any}
@@ -117,7 +119,7 @@ export function fromWire(wire, memory) {
   return new Tensor(type, Array.isArray(data) ? data : new ARRAYS[type](data), dims);
 }
 
-/** Memory of tensors that nobody has any more. @type {FinalizationRegistry<() => void>} */
+/** Gives back the memory of tensors that were garbage collected. @type {FinalizationRegistry<() => void>} */
 const forgotten = new FinalizationRegistry((dispose) => dispose());
 
 /** @param {import('./protocol.js').WireRemote & {gpu: number}} wire @param {Memory} memory */
@@ -135,8 +137,8 @@ function remoteTensor({ type, dims, gpu, buffer, home }, memory) {
     forgotten.unregister(token);
     release();
   };
-  const settle = () => place.memory.settle(place.number);
-  const tensor = new Tensor({ location: 'gpu-buffer', type, dims, gpuBuffer: buffer, download, dispose, settle });
+  const materialize = () => place.memory.materialize(place.number);
+  const tensor = new Tensor({ location: 'gpu-buffer', type, dims, gpuBuffer: buffer, download, dispose, materialize });
   remotes.set(tensor, place);
   forgotten.register(tensor, release, token);
   return tensor;
@@ -155,7 +157,7 @@ export function firstRows(tensor, axis, rows) {
   return fromWire(remote.port.cut(remote.number, axis, rows), remote.memory);
 }
 
-/** Whether sessions in Python have to move it first. @param {unknown} tensor */
+/** Whether sessions in Python need the tensor moved there first. @param {unknown} tensor */
 export function isMovable(tensor) {
   const remote = tensor instanceof Tensor ? remotes.get(tensor) : undefined;
   return Boolean(remote && 'number' in remote && remote.port.movable);

@@ -1,5 +1,5 @@
 // @ts-check
-/** Pictures to tensors: `Tensor.fromImage`. */
+/** Convert images to tensors: `Tensor.fromImage`. */
 
 import { optionsOf, wrong } from './arguments.js';
 import { makeContext, order, perChannel } from './image.js';

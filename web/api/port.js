@@ -1,5 +1,5 @@
 // @ts-check
-/** The ways to a thread that has Python: a worker, or this very thread. */
+/** Connect to the thread that runs Python: a worker, or this thread. */
 
 import { env } from './env.js';
 
@@ -11,7 +11,7 @@ const SILENT_MS = 5000;
  * @property {boolean} sharesBuffers whether GPUBuffers can go there
  * @property {(message: import('./protocol.js').Request | import('./protocol.js').Piece, transfer: Transferable[]) => void} send
  * @property {() => void} close
- * @property {(tensor: number) => GPUBuffer | undefined} [settle] the buffer of a tensor alone, where it can be shared
+ * @property {(tensor: number) => GPUBuffer | undefined} [materialize] moves a tensor to a buffer that holds it alone, where buffers can be shared
  */
 
 /**
@@ -144,6 +144,6 @@ function ownPort(receive, fail) {
     close: () => {
       open = false;
     },
-    settle: (tensor) => loaded.settle(tensor),
+    materialize: (tensor) => loaded.materialize(tensor),
   };
 }

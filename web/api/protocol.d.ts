@@ -64,7 +64,7 @@ export interface CreateArguments {
   externalData: { path: string; data: WireSource }[];
   options: object;
   /** Whether runs may be begun before they are asked for. */
-  ahead?: boolean;
+  speculate?: boolean;
 }
 
 /** A session. `decoder`: where the session config entry `pyruntime.expects` asks for it. */
@@ -146,14 +146,14 @@ export interface DecodeEndArguments {
   kept: number | null;
 }
 
-export interface KeepArguments {
+export interface CachePlanArguments {
   session: number;
   /** What earlier sessions over the model have left. */
-  before: KeptPlan[];
+  before: CachedPlan[];
 }
 
 /** A file of plans (`pyruntime/compiler/saved.py`), and the adapter that they are for. */
-export interface KeptPlan {
+export interface CachedPlan {
   plan: ArrayBuffer;
   adapter: AdapterInfo;
   /** Strong ETags of the model's files, by address. */

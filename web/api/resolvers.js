@@ -1,5 +1,5 @@
 // @ts-check
-/** Promises that somebody else settles. */
+/** Promises with external resolve and reject functions. */
 
 /** What `Promise.withResolvers` gives, which not every browser has. */
 export function withResolvers() {

@@ -1,5 +1,5 @@
 // @ts-check
-/** The bytes of sources that have to be read first: responses, streams and handles of files. */
+/** Read sources that have to be read first: responses, streams and file handles. */
 
 import { described } from './arguments.js';
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** InferenceSession: a model, held by the worker. */
+/** InferenceSession: the JavaScript API of a model; a worker, or a plan in this thread, runs it. */
 
 import { unlessAborted } from './aborting.js';
 import { optionsOf, requireArray, requireText, wrong } from './arguments.js';
@@ -27,7 +27,7 @@ function splitDevice(providers) {
 }
 
 /**
- * Which outputs stay on the GPU. Names of no output are passed over: callers name what a family of models has.
+ * Which outputs stay on the GPU. Other names are ignored: callers name the outputs of a family of models.
  * @param {string | Record<string, string> | undefined} preferred
  * @param {readonly string[]} outputs
  * @returns {Set<string>}
@@ -85,7 +85,7 @@ export class InferenceSession {
       get port() { return owner.holder; },
       download: (/** @type {number} */ number) => owner.download(number),
       dispose: (/** @type {number} */ number) => owner.dispose(number),
-      settle: (/** @type {number} */ number) => owner.settle(number),
+      materialize: (/** @type {number} */ number) => owner.materialize(number),
     };
     /** @type {readonly ValueMetadata[]} */
     this.inputMetadata = inputs;
@@ -108,7 +108,7 @@ export class InferenceSession {
       source = new Uint8Array(buffer, byteOffset, length);
       options = rest.find((value) => typeof value === 'object' && value !== null);
     }
-    const { onProgress, signal, externalData, preferredOutputLocation, executionProviders, plan, keepPlan, ...plain } = optionsOf('options', options);
+    const { onProgress, signal, externalData, preferredOutputLocation, executionProviders, plan, cachePlan, ...plain } = optionsOf('options', options);
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
     const expects = expected(preferredOutputLocation);
@@ -118,18 +118,18 @@ export class InferenceSession {
     const sources = Promise.all([
       toSource('the model', source, reading), plan && toSource('plan', plan, { signal }),
       ...requireArray('externalData', externalData ?? []).map((/** @type {any} */ file) => toFile(file, reading))]);
-    if (!plan && !keepPlan) client(); // Python starts while a stream is read
+    if (!plan && !cachePlan) client(); // Python starts while a stream is read
     const [model, planFile, ...files] = await sources;
     const transfer = [model, ...files.map(({ data }) => data)].flatMap(transferable);
     /** @type {(owner: any, handle: number) => import('../plans/caching.js').Keeper | null} */
     let keeping = () => null;
-    if (plan || keepPlan) {
-      // The first imports the others, which the browser would look for only then.
+    if (plan || cachePlan) {
+      // Imported in parallel: the browser would request the latter two only after the first.
       const isFetched = [model, planFile].some((given) => typeof given === 'string');
       const [{ open }] = await Promise.all([
-        import('../plans/planned_session.js'), keepPlan ? import('../plans/caching.js') : null, isFetched ? import('../net/stream.js') : null]);
-      const create = { model, externalData: files, options: plain, ahead: env.runAhead };
-      const opened = await open(planFile, keepPlan ?? false, create, options, onProgress, signal);
+        import('../plans/planned_session.js'), cachePlan ? import('../plans/caching.js') : null, isFetched ? import('../net/stream.js') : null]);
+      const create = { model, externalData: files, options: plain, speculate: env.runAhead };
+      const opened = await open(planFile, cachePlan ?? false, create, options, onProgress, signal);
       keeping = opened.keeping;
       if (opened.made) {
         return InferenceSession.#over(opened.made.owner, opened.made.info, preferredOutputLocation, keeping);
@@ -142,12 +142,12 @@ export class InferenceSession {
       owner.call('release', { session: handle }).catch(() => {}); // without a worker there is nothing to release
     };
     const info = await owner.call(
-      'create', { model, externalData: files, options: plain, ahead: env.runAhead }, transfer, { onProgress, signal, undo });
+      'create', { model, externalData: files, options: plain, speculate: env.runAhead }, transfer, { onProgress, signal, undo });
     return InferenceSession.#over(owner, info, preferredOutputLocation, keeping);
   }
 
   /**
-   * A session that its host has made; it is released where the options are wrong.
+   * Wrap a session of a host; release it where the options are wrong.
    * @param {any} owner
    * @param {import('./protocol.js').Created} info
    * @param {any} preferred `preferredOutputLocation`
@@ -164,23 +164,23 @@ export class InferenceSession {
   }
 
   /**
-   * What else asks its host about a session; null where that is not the one host of sessions.
+   * The host of a session, for modules that send it further requests; null where the host is neither the one worker nor a plan.
    * @param {InferenceSession} session
    */
-  static behind(session) {
+  static hostOf(session) {
     const owner = session.#client;
     const keeper = session.#keeper;
     if (!isShared(owner) && !('decodes' in owner)) return null;
     return {
       owner, handle: session.#handle, memory: session.#memory,
-      /** `keepPlan` of sessions beside it: plans are looked for where this one has come from one. @type {any} */
-      keepPlan: keeper && (isShared(owner) ? 'write' : true),
-      /** It has run without being asked to. */
-      ran: () => keeper?.ranBeside(),
+      /** `cachePlan` for auxiliary sessions: cached plans are used only where this session came from one. @type {any} */
+      cachePlan: keeper && (isShared(owner) ? 'write' : true),
+      /** Report runs that did not come through `run`. */
+      ran: () => keeper?.ranUnrequested(),
     };
   }
 
-  /** What a decoder's graph says to who writes text with it. @param {InferenceSession} session */
+  /** Facts about a decoder's graph for text generation. @param {InferenceSession} session */
   static decoderOf(session) {
     return session.#decoder;
   }
@@ -242,7 +242,7 @@ export class InferenceSession {
   }
 
   /**
-   * A run with tensors that Python does not have yet.
+   * Run with tensors of plan sessions, which are moved to Python first.
    * @param {import('./protocol.js').RunArguments} request
    * @param {Transferable[]} transfer
    * @param {import('./client.js').Listening} listening
@@ -297,14 +297,14 @@ export class InferenceSession {
     return kept;
   }
 
-  /** Note the times of every run from now on, as the option `enableProfiling` does from the beginning. */
+  /** Record the times of every run from now on, as the option `enableProfiling` does from the beginning. */
   async startProfiling() {
     this.#refuseReleased();
     await this.#client.call('profile', { session: this.#handle });
   }
 
   /**
-   * Stop noting.
+   * Stop recording.
    * @returns {Promise<import('../pyruntime.js').TraceEvent[]>} what a file of Chrome's tracing holds
    */
   async endProfiling() {

@@ -1,5 +1,5 @@
 // @ts-check
-/** What a model or another file is given as, as it crosses to Python. */
+/** Convert the sources of a model or another file (URL, Blob, bytes) for the way to Python. */
 
 import { unlessAborted } from './aborting.js';
 import { wrong } from './arguments.js';

@@ -1,5 +1,5 @@
 // @ts-check
-/** Tensors on the JavaScript side: a type, dimensions, and where the elements are: a typed array, or the GPU. */
+/** Tensor: a type, dimensions, and elements in a typed array or on the GPU. */
 
 import { optionsOf, requireArray, wrong } from './arguments.js';
 import { ARRAYS, convert, inferType, lengthOf, sizeOf } from './elements.js';
@@ -11,7 +11,7 @@ import { tensorToCanvas, tensorToImageData } from './image.js';
 /** @typedef {import('../pyruntime.js').TypedArray} TypedArray */
 /** @typedef {import('../plans/locations.js').Place} Place */
 
-/** Where this tensor's memory is, for sessions, or a GPUBuffer of the page's. @type {WeakMap<Tensor, Place | {buffer: GPUBuffer}>} */
+/** Where each GPU tensor's memory is: in a host, or a GPUBuffer of the page's. @type {WeakMap<Tensor, Place | {buffer: GPUBuffer}>} */
 export const remotes = new WeakMap();
 
 const IN_WORKER = 'the tensor is on the GPU of the worker, whose buffers no other thread can have: use getData(), feed it '
@@ -33,8 +33,8 @@ export class Tensor {
   #download;
   /** @type {(() => void) | undefined} */
   #dispose;
-  /** Gives the buffer where it takes work to have one. @type {(() => GPUBuffer | undefined) | undefined} */
-  #settle;
+  /** Moves the tensor to a buffer that holds it alone, on demand. @type {(() => GPUBuffer | undefined) | undefined} */
+  #materialize;
   #busy = false;
 
   static {
@@ -70,7 +70,7 @@ export class Tensor {
   }
 
   /** @param {any} parameters */
-  #place({ location, data, gpuBuffer, download, dispose, settle }) {
+  #place({ location, data, gpuBuffer, download, dispose, materialize }) {
     if (!(this.type in ARRAYS)) throw new TypeError(`there is no tensor of type '${this.type}' in memory of that kind`);
     if (location === 'cpu-pinned') {
       this.#data = this.#fitting(convert(this.type, data));
@@ -78,7 +78,7 @@ export class Tensor {
       this.#buffer = gpuBuffer ?? null;
       this.#download = download;
       this.#dispose = dispose;
-      this.#settle = settle;
+      this.#materialize = materialize;
       if (gpuBuffer) remotes.set(this, { buffer: gpuBuffer });
     } else {
       throw new TypeError(`tensors are in 'cpu', 'cpu-pinned' or 'gpu-buffer' here, not in '${location}'`);
@@ -106,7 +106,7 @@ export class Tensor {
 
   get gpuBuffer() {
     this.#refuseDisposed();
-    if (this.#location === 'gpu-buffer') this.#buffer ??= this.#settle?.() ?? null;
+    if (this.#location === 'gpu-buffer') this.#buffer ??= this.#materialize?.() ?? null;
     if (this.#buffer) return this.#buffer;
     throw new Error(this.#location === 'gpu-buffer' ? IN_WORKER : 'the data is not in a GPUBuffer');
   }
@@ -132,7 +132,7 @@ export class Tensor {
       this.#data = await this.#download();
       this.#download = undefined;
       this.#location = 'cpu';
-      if (releaseData) this.#letGo();
+      if (releaseData) this.#release();
       return this.#data;
     } finally {
       this.#busy = false;
@@ -141,13 +141,13 @@ export class Tensor {
 
   dispose() {
     if (this.#busy) throw new Error('the tensor is being downloaded');
-    this.#letGo();
+    this.#release();
     this.#download = undefined;
     this.#data = null;
     this.#location = 'none';
   }
 
-  #letGo() {
+  #release() {
     this.#dispose?.();
     this.#dispose = undefined;
     this.#buffer = null;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Memory on the GPU: for tensors, weights, parameters. */
+/** GPU buffers for tensors, weights and parameters. */
 
 import { told } from './staging.js';
 

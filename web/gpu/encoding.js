@@ -1,11 +1,11 @@
 // @ts-check
-/** Compute passes of a recording, in command buffers: those of its next run are encoded while this one is waited for. */
+/** Encode the compute passes of a recording into command buffers; those of the next run are encoded during the current one. */
 
 /**
  * @typedef {import('./recording.js').Command} Command
  *
  * @typedef {object} Last
- * @property {number[]} numbers what the grids of a recording's last run counted: one that is another each time is not encoded ahead
+ * @property {number[]} numbers workgroup counts of the recording's last run; a run with other counts is not pre-encoded
  * @property {GPUCommandBuffer[]} [passes] of the next run, which can be submitted once; each of them for a submit of its own
  */
 
@@ -17,7 +17,7 @@ const FIRST = 16;
 const MOST = 96;
 const WHOLE = 48;
 
-/** What fallback.js does: which pipeline is encoded in one's place, and when a run has been sent. */
+/** Hooks that fallback.js sets: `current` gives the pipeline to encode in the place of one, `sent` hears of each run that was submitted. */
 export const fallback = {
   /** @param {GPUComputePipeline} pipeline */
   current: (pipeline) => pipeline,
@@ -76,12 +76,12 @@ export function passOf(device, commands, numbers) {
 }
 
 /**
- * The passes of a run, where they were encoded ahead.
+ * The passes of a run, where they were pre-encoded.
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count
  * @returns {GPUCommandBuffer[] | undefined} as many as `submitsOf` has parts
  */
-export function takeAhead(commands, numbers) {
+export function takePreEncoded(commands, numbers) {
   const found = same(commands, numbers);
   const passes = found?.passes;
   if (found) delete found.passes;
@@ -96,7 +96,7 @@ export function takeAhead(commands, numbers) {
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count
  */
-export function encodeAhead(device, commands, numbers) {
+export function preEncode(device, commands, numbers) {
   fallback.sent(device);
   const found = same(commands, numbers);
   if (!found) last.set(commands, { numbers });

@@ -1,16 +1,21 @@
 // @ts-check
 /**
- * Kernels that run until their pipelines are there (`pyruntime/kernels/ir/fallback.py`): a shader's text has two entry points, and the
- * module of either is the text without what the other alone uses. `fallback` compiles first; `main` when a run has been sent, so
- * that the browser's GPU process, which reads one text after another, is not busy when somebody waits for it. Kernels that differ
- * in the size of their tiles alone have one fallback pipeline: each has a `Fallback` of its own, which stands for its pipeline.
+ * Run a fallback kernel until the pipeline of the optimized kernel is compiled (`pyruntime/kernels/ir/fallback.py`).
+ *
+ * A shader's source has two entry points. The module of each is the source without the parts that only the other one needs. The
+ * fallback compiles first. `main` compiles after a run has been sent: the browser's GPU process compiles sources sequentially, and
+ * a run should not wait for them. Kernels that differ only in their tile sizes share one fallback pipeline; each has its
+ * `FallbackPipeline`, which stands for the pipeline of the optimized kernel.
  */
 
 import { fallback } from './encoding.js';
 import { compile, standIn } from './recording.js';
 
-/** What stands for a pipeline. */
-class Fallback {
+/** The fallback kernel's entry point, and the mark of its parts of a source. */
+const ENTRY = 'fallback';
+
+/** Stands for the pipeline of an optimized kernel while that compiles. */
+class FallbackPipeline {
   /** @type {GPUComputePipeline | undefined} */
   optimized;
 
@@ -22,30 +27,30 @@ class Fallback {
   }
 }
 
-/** Pipelines that compile at once behind the first run: the next runs want some of the processor, too. */
+/** Pipelines that compile in parallel after the first run; the next runs need CPU time, too. */
 const LANES = 6;
-/** Milliseconds behind a first run, and behind the last pipeline where there is none. */
+/** Milliseconds from a first run to the first optimized kernel; without a run, from the last fallback pipeline. */
 const AFTER = 10;
 const ALONE = 2000;
 
-/** Pipelines by their texts. @type {WeakMap<GPUDevice, Map<string, import('./recording.js').Begun>>} */
+/** Pipelines by their sources. @type {WeakMap<GPUDevice, Map<string, import('./recording.js').Begun>>} */
 const made = new WeakMap();
 /**
  * @typedef {object} Queue
- * @property {Fallback[]} left whose optimized kernels have not been begun
- * @property {ReturnType<typeof setTimeout>} [timer] until these are begun with
- * @property {boolean} hasRun they are, soon: a run has been sent
- * @property {number} lanes at work
- * @property {(() => void)[]} done whom to tell
+ * @property {FallbackPipeline[]} left optimized kernels that are not compiling yet
+ * @property {ReturnType<typeof setTimeout>} [timer] until they start to compile
+ * @property {boolean} hasRun whether a run has been sent, after which they start to compile soon
+ * @property {number} lanes pipelines that are compiling
+ * @property {(() => void)[]} done listeners for the end of all compilations
  */
 
 /** @type {WeakMap<GPUDevice, Queue>} */
 const queues = new WeakMap();
 
 /**
- * The text without what stands between marks of a kind. Texts are taken apart by strings: regular expressions are read anew in
- * each page, and take ten times as long at first, between one kernel that Python plans and the next.
- * @param {string} code @param {'optimized' | 'fallback'} kind
+ * The source without the parts between the marks of a kind. Sources are split by strings: a regular expression is compiled anew
+ * in each page, and takes ten times as long at its first use, between two kernels that Python plans.
+ * @param {string} code @param {'optimized' | typeof ENTRY} kind
  */
 function without(code, kind) {
   const [before, ...marked] = code.split(`// <${kind}>\n`);
@@ -53,9 +58,9 @@ function without(code, kind) {
   return before + marked.map((part) => part.slice(part.indexOf(end) + end.length)).join('');
 }
 
-/** As `without_fallback` of kernels/ir/fallback.py: where a plan is much work, the same kernel has this text, which the browser then knows. @param {string} code */
+/** The source without the fallback kernel. Plans without fallback kernels have this source, too, so that the browser's cache finds it. @param {string} code */
 function withoutFallback(code) {
-  return without(code, 'fallback').replaceAll('// <optimized>\n', '').replaceAll('// </optimized>\n', '');
+  return without(code, ENTRY).replaceAll('// <optimized>\n', '').replaceAll('// </optimized>\n', '');
 }
 
 /** @param {GPUDevice} device */
@@ -80,7 +85,7 @@ function isUsed(text, name) {
 }
 
 /**
- * The text without comments and without constants that it does not use, which tell tiles apart; lines keep their numbers.
+ * The source without comments and unused constants, in which tile sizes differ; lines keep their numbers.
  * @param {string} code
  */
 function plain(code) {
@@ -96,16 +101,16 @@ function plain(code) {
 }
 
 /**
- * The pipeline of a source's fallback kernel, or of its optimized one, under way; texts that differ in the other alone have one.
+ * Compile the fallback kernel or the optimized kernel of a source; sources that differ only in the other one share a pipeline.
  * @param {GPUDevice} device
  * @param {string} code
- * @param {'fallback' | 'main'} entryPoint
+ * @param {typeof ENTRY | 'main'} entryPoint
  * @returns {import('./recording.js').Begun}
  */
 function madeOf(device, code, entryPoint) {
   const known = made.get(device) ?? new Map();
   made.set(device, known);
-  const text = entryPoint === 'fallback' ? plain(without(code, 'optimized')) : withoutFallback(code);
+  const text = entryPoint === ENTRY ? plain(without(code, 'optimized')) : withoutFallback(code);
   const found = known.get(text) ?? compile(device, text, entryPoint);
   known.set(text, found);
   found.pipeline.catch(() => known.delete(text));
@@ -113,45 +118,45 @@ function madeOf(device, code, entryPoint) {
 }
 
 /**
- * `compile` of recording.js; where the text has a fallback kernel, what stands for its pipeline.
+ * Compile a source: its fallback kernel first, where it has one, and the optimized kernel later.
  * @param {GPUDevice} device
  * @param {string} code
  */
-export function compileFallback(device, code) {
-  if (!code.includes('// <fallback>')) return compile(device, code);
-  const begun = madeOf(device, code, 'fallback');
+export function compileWithFallback(device, code) {
+  if (!code.includes(`// <${ENTRY}>`)) return compile(device, code);
+  const begun = madeOf(device, code, ENTRY);
   const pipeline = begun.pipeline.then((ready) => {
-    const standing = new Fallback(device, ready, code);
+    const standing = new FallbackPipeline(device, ready, code);
     queueOf(device).left.push(standing);
     begin(device, ALONE);
     return standIn(standing, ready);
   });
-  pipeline.catch(() => {}); // told by who waits for it
+  pipeline.catch(() => {}); // the caller that awaits it reports the error
   return { ...begun, pipeline };
 }
 
-/** The pipeline of a text's optimized kernel, under way. @param {GPUDevice} device @param {string} code */
+/** Compile the optimized kernel of a source. @param {GPUDevice} device @param {string} code */
 export function compileOptimized(device, code) {
   return madeOf(device, code, 'main');
 }
 
 /**
- * `compileFallback`, and have the GPU process begin with it: Python may go on for long, and what it has asked for is sent by a submit.
+ * `compileWithFallback`, and send the request to the GPU process at once: Python may plan for long, and only a submit flushes requests.
  * @param {GPUDevice} device
  * @param {string} code
  */
 export function compileSoon(device, code) {
-  const begun = compileFallback(device, code);
+  const begun = compileWithFallback(device, code);
   device.queue.submit([]);
   return begun;
 }
 
-/** The pipelines that were begun with, when all are there. @param {{pipeline: Promise<GPUComputePipeline>}[]} begun */
+/** Wait for pipelines. @param {{pipeline: Promise<GPUComputePipeline>}[]} begun */
 export function ready(...begun) {
   return Promise.all(begun.map(({ pipeline }) => pipeline));
 }
 
-/** Begin with the optimized kernels after a while. @param {GPUDevice} device @param {number} after */
+/** Start to compile the optimized kernels after a delay. @param {GPUDevice} device @param {number} after milliseconds */
 function begin(device, after) {
   const queue = queueOf(device);
   clearTimeout(queue.timer);
@@ -162,14 +167,14 @@ function begin(device, after) {
   }, queue.hasRun ? Math.min(after, AFTER) : after);
 }
 
-/** One pipeline after another. @param {Queue} queue */
+/** Compile pipelines sequentially. @param {Queue} queue */
 async function work(queue) {
   queue.lanes += 1;
   for (let next = queue.left.shift(); next; next = queue.left.shift()) {
     try {
       next.optimized = await madeOf(next.device, next.code, 'main').pipeline;
     } catch (error) {
-      // The fallback kernel stays in use; a device that is lost has nothing to go on with.
+      // The fallback kernel stays in use.
       console.warn(`pyruntime: a kernel stays slow, as its pipeline could not be made: ${/** @type {Error} */ (error).message}`);
     }
   }
@@ -177,15 +182,15 @@ async function work(queue) {
   if (!queue.lanes) queue.done.splice(0).forEach((done) => done());
 }
 
-/** Resolves when no fallback kernel runs any more. @param {GPUDevice} device */
-export async function settled(device) {
+/** Resolve when every optimized kernel is compiled. @param {GPUDevice} device */
+export async function whenOptimized(device) {
   const queue = queueOf(device);
   if (!queue.left.length && !queue.lanes) return;
   begin(device, 0);
   await new Promise((done) => { queue.done.push(() => done(undefined)); });
 }
 
-fallback.current = (pipeline) => (pipeline instanceof Fallback ? pipeline.optimized ?? pipeline.pipeline : pipeline);
+fallback.current = (pipeline) => (pipeline instanceof FallbackPipeline ? pipeline.optimized ?? pipeline.pipeline : pipeline);
 
 fallback.sent = (device) => {
   const queue = queues.get(device);

@@ -1,7 +1,7 @@
 // @ts-check
-/** Plays a recorded command list: uploads, compute passes, one readback. */
+/** Play a recorded command list: uploads, compute passes, one readback. */
 
-import { encode, encodeAhead, passOf, submitsOf, takeAhead } from './encoding.js';
+import { encode, preEncode, passOf, submitsOf, takePreEncoded } from './encoding.js';
 import { LARGE } from '../net/pieces.js';
 import { copyAll, Readback, resultMemory } from './readback.js';
 import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
@@ -52,7 +52,7 @@ async function waitFor(device, commands, numbers, arrivals, pieces, results, col
   const work = () => {
     if (!encoded) {
       encoded = true;
-      encodeAhead(device, commands, numbers);
+      preEncode(device, commands, numbers);
       return true;
     }
     const next = parts.shift();
@@ -88,7 +88,7 @@ function queue(device, commands, writes, reads, numbers) {
   function encodeAndSubmit(results) {
     const { queued, uploaded } = uploadWith(device, writes);
     try {
-      const encoded = takeAhead(commands, numbers);
+      const encoded = takePreEncoded(commands, numbers);
       submitsOf(commands).forEach((part, i, parts) => {
         queued.push(encoded?.[i] ?? passOf(device, part, numbers));
         if (i < parts.length - 1) device.queue.submit(queued.splice(0));
@@ -101,7 +101,7 @@ function queue(device, commands, writes, reads, numbers) {
 }
 
 /**
- * Queue recordings one behind the other, with copies before each and behind all, in one submit. Uploads come before everything:
+ * Queue recordings sequentially, with copies before each and after all, in one submit. Uploads come before everything:
  * no recording may upload to memory that one before it uses, and none of them may wait (`waits`).
  * @param {GPUDevice} device
  * @param {{commands: Command[], writes: Write[], numbers: number[], before?: Copy[]}[]} recordings

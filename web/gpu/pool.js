@@ -1,8 +1,5 @@
 // @ts-check
-/**
- * Staging buffers that are kept for the next run: making one costs more than filling it, since its memory is new to three
- * processes.
- */
+/** A pool of staging buffers. A new buffer costs more than filling it: three processes have to map its memory. */
 
 import { attend } from './waiting.js';
 
@@ -12,16 +9,16 @@ const KEPT_BYTES = 48 << 20;
 /** Milliseconds after which a device's unused staging buffers go. */
 const IDLE_MS = 5_000;
 
-/** Of one device and direction. */
+/** The staging buffers of one device and direction. */
 export class Pool {
-  /** Those nobody uses, the one that came back last at the end. @type {GPUBuffer[]} */
+  /** Unused buffers, the one that was returned last at the end. @type {GPUBuffer[]} */
   #free = [];
   #held = 0;
   /** @type {Map<number, {resolve: (buffer: GPUBuffer) => void, reject: (error: unknown) => void}[]>} */
   #waiting = new Map();
   /** Mapped or about to be, of uploads: no more than `KEPT_BYTES` of them are made. */
   #made = 0;
-  /** What buffers that are mapped hold, which a browser gives once. @type {WeakMap<GPUBuffer, Uint8Array<ArrayBuffer>>} */
+  /** Mapped ranges, which a browser gives once for each mapping. @type {WeakMap<GPUBuffer, Uint8Array<ArrayBuffer>>} */
   #bytes = new WeakMap();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #idle;
@@ -40,8 +37,8 @@ export class Pool {
   }
 
   /**
-   * Take a buffer back. Where there is no room, those that were not used for longest go: after a large result the small ones
-   * of the runs that follow are worth more.
+   * Return a buffer to the pool. Above the limit, the least recently used buffers are destroyed: after a large result, the small
+   * buffers of the runs that follow are worth more.
    * @param {GPUBuffer} buffer
    */
   keep(buffer) {
@@ -78,7 +75,7 @@ export class Pool {
     this.#held = 0;
   }
 
-  /** Destroy a buffer; its room is for those who wait. @param {GPUBuffer} buffer */
+  /** Destroy a buffer, and serve the requests that wait for capacity. @param {GPUBuffer} buffer */
   discard(buffer) {
     this.#drop(buffer);
     this.#serve();
@@ -88,7 +85,7 @@ export class Pool {
     return [...this.#waiting.values()].some(({ length }) => length > 0);
   }
 
-  /** Make buffers for those who wait for another size than the one that came back, as far as there is room. */
+  /** Create buffers for waiting requests of other sizes, within the limit. */
   #serve() {
     for (const [size, list] of this.#waiting) {
       while (list.length && this.#fits(size)) list.shift()?.resolve(this.#make(size));
@@ -109,8 +106,8 @@ export class Pool {
   }
 
   /**
-   * Have `count` buffers of a size, where there is room, before anybody writes into them: making one and finding its memory takes
-   * longer than filling it.
+   * Create buffers of a size, up to `count` and within the limit, before the first write: creating one and faulting its pages in
+   * takes longer than filling it.
    * @param {number} size
    * @param {number} count
    */
@@ -118,12 +115,12 @@ export class Pool {
     const there = this.#free.filter((buffer) => buffer.size === size).length;
     for (let made = there; made < count && !this.#waits() && this.#fits(size); made += 1) {
       const buffer = this.#make(size);
-      this.bytesOf(buffer).fill(0); // the system finds and clears its pages now
+      this.bytesOf(buffer).fill(0); // the system maps and clears its pages now
       this.keep(buffer);
     }
   }
 
-  /** What a buffer that is mapped holds. @param {GPUBuffer} buffer */
+  /** The mapped range of a buffer. @param {GPUBuffer} buffer */
   bytesOf(buffer) {
     const bytes = this.#bytes.get(buffer) ?? new Uint8Array(buffer.getMappedRange());
     this.#bytes.set(buffer, bytes);
@@ -136,7 +133,7 @@ export class Pool {
       label: 'staging', size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
   }
 
-  /** A mapped buffer, where one is free or there is room for another. @param {number} size */
+  /** A mapped buffer: an unused one, or a new one within the limit. @param {number} size */
   #take(size) {
     const free = this.#pop(size);
     if (free) return free;
@@ -144,7 +141,7 @@ export class Pool {
     return this.#fits(size) ? this.#make(size) : null;
   }
 
-  /** A mapped buffer to write into at once; null where there is no room, or somebody waits for it. @param {number} size */
+  /** A mapped buffer to write into now; null at the limit, or where requests are waiting. @param {number} size */
   mapped(size) {
     return this.#waits() ? null : this.#take(size);
   }
@@ -156,7 +153,7 @@ export class Pool {
     }));
   }
 
-  /** Map a buffer again that has been written through, when the GPU is done with it. @param {GPUBuffer} buffer */
+  /** Map a used buffer again when the GPU has finished with it. @param {GPUBuffer} buffer */
   async recycle(buffer) {
     this.#bytes.delete(buffer);
     try {

@@ -1,5 +1,5 @@
 // @ts-check
-/** How results come back from the GPU: in pieces, through staging buffers (pool.js); staging.js is the way there. */
+/** Read results back from the GPU in pieces, through staging buffers (pool.js). */
 
 import { pieceSize } from '../net/pieces.js';
 import { Pool } from './pool.js';
@@ -31,8 +31,8 @@ import { guarded } from './staging.js';
  */
 
 /**
- * Bytes of one result that are on their way at once; the pieces behind these wait for staging buffers to come back. New ones
- * take longer than what is read through them: 0.7 ms a megabyte instead of 0.2 (H200).
+ * Bytes of one result that are read concurrently; later pieces wait for staging buffers to return. Creating a buffer takes
+ * longer than reading through it: 0.7 ms a megabyte instead of 0.2 (H200).
  */
 const ON_THE_WAY = 16 << 20;
 
@@ -136,7 +136,7 @@ export class Readback {
     return { buffer: aside, offset: 0, nbytes };
   }
 
-  /** Submit the last of a run, and behind it the copies of what it has made. @param {GPUCommandBuffer[]} queued */
+  /** Submit the last passes of a run, then the copies of its results. @param {GPUCommandBuffer[]} queued */
   submit(queued) {
     const encoders = [this.#device.createCommandEncoder()];
     copyAll(encoders[0], this.#aside);

@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * What a recording is made of: layouts, pipelines, bind groups, commands. Plans of files have them made by one, and Python
- * sends all commands of a recording as one text (`pyruntime/device/webgpu/replaying.py`): a call for each would take longer than
- * what it does.
+ * Create what a recording consists of: layouts, pipelines, bind groups, commands. Plan files create each with a call. Python
+ * sends all commands of a recording as one text (`pyruntime/device/webgpu/replaying.py`): one call for each command would take
+ * longer than creating it.
  */
 
 import { told } from './staging.js';
@@ -135,7 +135,7 @@ function groupOf(device, layout, parts) {
  * @returns {Command | Open}
  */
 export function commandOf(device, pipeline, parts, grid, scaled) {
-  const begun = 'module' in pipeline ? pipeline : null; // what stands for a fallback kernel has none
+  const begun = 'module' in pipeline ? pipeline : null; // a `FallbackPipeline` has none
   const ready = /** @type {GPUComputePipeline} */ (begun ? undefined : pipeline);
   const layout = /** @type {GPUBindGroupLayout} */ (begun ? begun.group : groups.get(ready)); // all pipelines are from `compile`
   /** @type {Command | Open} */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Runs in which Python has no part: which feeds they are for, and what they make of them. */
+/** Replay runs without Python: which feeds a recording is for, and the run itself. */
 
 import { activity, play } from './player.js';
 import { filled } from './recording.js';
@@ -20,7 +20,7 @@ import { isLost } from './waiting.js';
  * @property {number[]} dims as seen when it was planned
  * @property {number[]} scaled for each dimension the number of its expression, or -1; or empty
  * @property {number} bits of an element
- * @property {number} [most] bytes that it can have, where nobody has made sure of them
+ * @property {number} [most] bytes that it can have, of a plan file that may be wrong
  *
  * @typedef {Seen & {buffer: GPUBuffer, offset: number}} Place memory of the plan's own
  * @typedef {Seen & {slot: number}} Slot memory that each run brings
@@ -29,9 +29,9 @@ import { isLost } from './waiting.js';
  * @property {number} offset
  * @property {number} expression its number, or -1
  *
- * @typedef {Seen & {input: string, axis: number, room: number, first?: Rows | null, end?: Rows | null}} Kept an output in the
- *   memory of an input; `axis`: along which rows are behind it, -1: none; `room`: number of the size that counts the rows there
- *   are in memory, or -1; `first`: from which on rows are written over, and `end`: before which rows count then
+ * @typedef {Seen & {input: string, axis: number, capacity: number, first?: Rows | null, end?: Rows | null}} Kept an output in the
+ *   memory of an input; `axis`: the axis along which rows are appended, -1: none; `capacity`: index of the dynamic dimension that
+ *   counts the rows of the memory, -1: none; `first`: first row that is overwritten, and `end`: end of the valid rows afterwards
  *
  * @typedef {object} Replay as `WebGpuDevice.replay_object` describes it
  * @property {GPUDevice} device
@@ -43,7 +43,7 @@ import { isLost } from './waiting.js';
  * @property {Slot[]} outputs that stay there
  * @property {Kept[]} kept
  * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
- * @property {import('./sizes.js').Sizes | null} sizes those it leaves open
+ * @property {import('./sizes.js').Sizes | null} sizes its dynamic dimensions
  * @property {{name: string, bytes: Uint8Array}[]} [values] of inputs on the host that it is for, and no other
  * @property {{grid: number[], scaled: number[], most: number}[]} [grids] of a plan out of a file: those that depend on sizes, and how
  *   many workgroups each may have
@@ -70,21 +70,21 @@ const isSame = (some, others) => some.length === others.length && some.every((na
 /**
  * @typedef {object} Fitting
  * @property {(replay: Replay, feeds: Record<string, Fed>) => boolean} fits
- * @property {(replay: Replay, feeds: Record<string, Fed>, values: number[]) => boolean} addRooms adds the rows that memory has to the sizes
+ * @property {(replay: Replay, feeds: Record<string, Fed>, values: number[]) => boolean} addCapacity binds the dynamic dimensions that count the rows of memory
  * @property {(replay: Replay, feeds: Record<string, Fed>, values: number[]) => boolean} mayWrite
  */
 
-/** Nothing is brought into other memory first. @type {Fitting} */
-const asItIs = { fits: fitsMemory, addRooms, mayWrite };
+/** Inputs are used in the memory that they are in. @type {Fitting} */
+const asItIs = { fits: fitsMemory, addCapacity, mayWrite };
 
 /**
- * The open sizes with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
+ * The values of the dynamic dimensions with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {string[] | null} fetches null: all
  * @param {number} outputs how many the model has
  * @param {string[]} stay outputs that stay on the GPU
- * @param {Fitting} fitting what the memory of inputs has to be like
+ * @param {Fitting} fitting requirements on the memory of inputs
  * @returns {number[] | null}
  */
 export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs) {
@@ -100,7 +100,7 @@ export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs)
   const dims = given.map(({ name }) => feeds[name].dims);
   if (sizes) {
     return bind(sizes, given, dims, (values) => (
-      addNumbers(sizes, feeds, values) && fitting.addRooms(replay, feeds, values) && fitting.mayWrite(replay, feeds, values)));
+      addNumbers(sizes, feeds, values) && fitting.addCapacity(replay, feeds, values) && fitting.mayWrite(replay, feeds, values)));
   }
   const equal = given.every((seen, i) => (
     seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
@@ -138,7 +138,7 @@ function hasValues({ values = [] }, feeds) {
  * @param {Rows} rows
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
- * @param {number[]} values of the open sizes
+ * @param {number[]} values of the dynamic dimensions
  */
 export function rowsOf({ input, offset, expression }, { sizes }, feeds, values) {
   const { expressions } = /** @type {import('./sizes.js').Sizes} */ (sizes ?? { expressions: [] });
@@ -147,7 +147,7 @@ export function rowsOf({ input, offset, expression }, { sizes }, feeds, values) 
 }
 
 /**
- * Whether the rows that are written over count for nobody.
+ * Whether no tensor has valid rows where rows are overwritten.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {number[]} values
@@ -169,25 +169,25 @@ function mayWrite(replay, feeds, values) {
 function fitsMemory({ device, inputs, kept }, feeds) {
   const memories = inputs.map(({ name }) => /** @type {Remote} */ (feeds[name].remote).memory);
   return new Set(memories).size === memories.length && inputs.every(({ name }, i) => {
-    const grown = kept.find(({ input, room }) => input === name && room >= 0);
-    const { room, device: owner = device } = memories[i];
-    return owner === device && (grown ? room?.axis === grown.axis : !room);
+    const grown = kept.find(({ input, capacity }) => input === name && capacity >= 0);
+    const { reserved, device: owner = device } = memories[i];
+    return owner === device && (grown ? reserved?.axis === grown.axis : !reserved);
   });
 }
 
 /**
- * Add the rows that memory has to the sizes; false where there is no room for what is appended.
+ * Bind the dynamic dimensions that count the rows of memory; false where memory is too small for the appended rows.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {number[]} values
  */
-function addRooms({ kept, sizes }, feeds, values) {
-  return kept.filter(({ room }) => room >= 0).every(({ input, axis, scaled, room }) => {
+function addCapacity({ kept, sizes }, feeds, values) {
+  return kept.filter(({ capacity }) => capacity >= 0).every(({ input, axis, scaled, capacity }) => {
     const { expressions } = /** @type {import('./sizes.js').Sizes} */ (sizes);
     const remote = /** @type {Remote} */ (feeds[input].remote);
-    const rows = remote.memory.room?.rows ?? 0;
-    if (values[room] !== undefined && values[room] !== rows) return false;
-    values[room] = rows;
+    const rows = remote.memory.reserved?.rows ?? 0;
+    if (values[capacity] !== undefined && values[capacity] !== rows) return false;
+    values[capacity] = rows;
     return evaluate(expressions[scaled[axis]], values) <= rows && isLongest(remote);
   });
 }
@@ -262,7 +262,7 @@ function boundTo(replay, memory) {
  * so that the next run sees them.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
- * @param {number[]} values of its open sizes
+ * @param {number[]} values of its dynamic dimensions
  * @param {Tensors | null} tensors null where nothing stays on the GPU
  * @param {Memory[]} spares
  * @returns {Prepared | null}

@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * Memory for large results, written to before it is needed. The system finds and clears each page of new memory at the first write,
- * which takes several times as long as copying a result into it (docs/decisions/0001). So another thread makes the memory for the
- * next run of the same sizes, where there is one.
+ * Memory for large results, whose pages are mapped before it is needed. The system maps and clears each page of new memory at its
+ * first write, which takes several times as long as copying a result into it (docs/decisions/0001). So the download thread, where
+ * there is one, allocates memory for the next run of the same sizes.
  */
 
 import { resultMemory } from './readback.js';

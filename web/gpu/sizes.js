@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Sizes that runs bring to one plan: which of them a run has, whether the plan is for them, and what follows from them.
- * Python makes the expressions and guards (`pyruntime/ir/symbolic/sizes.py`); they are data, so that no code is made from them.
+ * Evaluate the dynamic dimensions of a plan: their values in a run, the plan's guards on them, and the sizes that follow.
+ * Python makes the expressions and guards (`pyruntime/ir/symbolic/sizes.py`). They are data: no code is generated from them.
  */
 
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-/** The way of bytes to the GPU, large ones through staging buffers (pool.js); readback.js is the way back. */
+/** Upload bytes to the GPU, large ones through staging buffers (pool.js). */
 
 import { BlobReader } from '../net/blobs.js';
 import { LARGE, pieceSize } from '../net/pieces.js';
@@ -90,12 +90,12 @@ export function uploadNow(device, { buffer, offset, data, dataOffset, nbytes }) 
 const MAPPED = 64 << 10;
 
 /**
- * Queue a run's writes, in front of what is submitted next. Those of 64 KB and more are put into mapped buffers, out of which
- * `queued` copies: `writeBuffer` takes their bytes through memory that is new each time (602 KB: 0.3 ms more on an H200).
+ * Queue a run's writes before the next submit. Writes of 64 KB and more go through mapped buffers, which `queued` copies:
+ * `writeBuffer` passes bytes through newly mapped memory each time (602 KB: 0.3 ms more on an H200).
  * @param {GPUDevice} device
  * @param {Write[]} writes
- * @returns {{queued: GPUCommandBuffer[], uploaded: () => void}} `queued`: what the next submit begins with; `uploaded`: to be called
- *   behind it, and also where there is none
+ * @returns {{queued: GPUCommandBuffer[], uploaded: () => void}} `queued`: the first command buffers of the next submit; `uploaded`: to be
+ *   called after it, also where there is no submit
  */
 export function uploadWith(device, writes) {
   /** @type {GPUCommandEncoder | undefined} */
@@ -128,8 +128,8 @@ const SHARED = 1 << 20;
 const SUBMITTED = 4;
 
 /**
- * Queue small writes whose bytes are in memory, one behind the other through staging buffers: `writeBuffer` takes its bytes through
- * memory that is new each time (20 MB of weights: 22 ms of this thread, 5 through memory that has been touched; H200).
+ * Queue small writes whose bytes are in memory, packed into staging buffers: `writeBuffer` passes bytes through newly mapped
+ * memory each time (20 MB of weights: 22 ms of this thread, 5 through memory that is mapped already; H200).
  * @param {GPUDevice} device
  * @param {Write[]} writes
  */
@@ -139,19 +139,19 @@ function uploadShared(device, writes) {
   const used = [];
   /** @type {{from: number, offset: number, to: GPUBuffer, at: number, nbytes: number}[]} */
   const copies = [];
-  let room = 0;
+  let left = 0;
   const submit = () => {
     for (const staging of used) staging.unmap();
     const encoder = device.createCommandEncoder();
     for (const { from, offset, to, at, nbytes } of copies.splice(0)) encoder.copyBufferToBuffer(used[from], offset, to, at, nbytes);
     device.queue.submit([encoder.finish()]);
     for (const staging of used.splice(0)) pool.recycle(staging);
-    room = 0;
+    left = 0;
   };
   for (const write of writes) {
     const { buffer, offset, nbytes } = write;
     for (let at = 0; at < nbytes;) {
-      if (!room) {
+      if (!left) {
         if (used.length === SUBMITTED) submit();
         const staging = pool.mapped(SHARED);
         if (!staging) {
@@ -159,23 +159,23 @@ function uploadShared(device, writes) {
           break;
         }
         used.push(staging);
-        room = SHARED;
+        left = SHARED;
       }
       const target = pool.bytesOf(used[used.length - 1]);
-      const length = Math.min(room, nbytes - at);
+      const length = Math.min(left, nbytes - at);
       const padded = (length + 3) & ~3;
-      const start = SHARED - room;
+      const start = SHARED - left;
       fillNow(write, at, target.subarray(start, start + length));
       target.fill(0, start + length, start + padded);
       copies.push({ from: used.length - 1, offset: start, to: buffer, at: offset + at, nbytes: padded });
-      room -= padded;
+      left -= padded;
       at += length;
     }
   }
   if (used.length) submit();
 }
 
-/** Staging buffers that are made before the first bytes of a file have come: nobody has anything to do then. */
+/** Staging buffers that are created before the first bytes of a file arrive, while this thread is idle. */
 const AHEAD = 16;
 
 /**
@@ -295,8 +295,8 @@ export function waits(device, writes) {
 }
 
 /**
- * Upload those of `writes` that are large, then do `next`, which queues the others and what reads them, before anybody
- * else uploads through staging buffers: overlapping runs write the same buffers, one after another.
+ * Upload those of `writes` that are large, then call `next`, which queues the others and the commands that read them, before any
+ * other upload through staging buffers: overlapping runs write the same buffers, one after another.
  * @template T
  * @param {GPUDevice} device
  * @param {Write[]} writes
@@ -347,8 +347,8 @@ function comesIntoMemory(data) {
 }
 
 /**
- * Write all of these, large ones through staging buffers; resolved when everything is queued. Who waits for bytes of a file
- * has no turn meanwhile, so that nobody else waits for them.
+ * Write all of these, large ones through staging buffers; resolved when everything is queued. A write that waits for bytes
+ * of a file gives up its turn meanwhile, so that no other write waits for them.
  * @param {GPUDevice} device
  * @param {Write[]} writes
  */

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The time of each dispatch: by GPU timestamps, or by one submit a dispatch.
+ * Measure the time of each dispatch, by GPU timestamps or by one submit for each dispatch.
  * Source: WebGPU specification, section 20 (queries): timestamps are nanoseconds, possibly quantised.
  */
 
@@ -10,7 +10,7 @@ import { attend } from './waiting.js';
 
 /** @typedef {import('./recording.js').Command} Command */
 
-/** Dispatches that a query set, of 4096 at most, has room for. */
+/** Dispatches of one query set, which has 4096 queries at most. */
 const MOST = 2048;
 
 /**

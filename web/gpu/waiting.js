@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * Waiting for the GPU. A browser looks whether work is done when it is asked something, and else by a timer: Chromium every
- * few milliseconds, Firefox every 100, and there only a submit makes it look. So whoever waits asks: by an error scope, and every
- * `SUBMIT_MS` by an empty submit too. Asking takes no more than `GRACE_MS` and `SHARE` of the time that is waited.
+ * Wait for the GPU. A browser checks for completed work when it receives a request, else by a timer: Chromium every few
+ * milliseconds, Firefox every 100, and Firefox only after a submit. So a wait sends requests: an error scope, and an empty
+ * submit every `SUBMIT_MS`. Requests take at most `GRACE_MS` plus `SHARE` of the time that is waited.
  */
 
 /** Milliseconds of asking that every wait has: a timer would cost a short run more than its own time. */
@@ -20,8 +20,8 @@ const LONGEST_MS = 20;
 /** The longest that timers take. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Milliseconds as which an answer counts at most: it may have waited behind the work. */
-const BEHIND_MS = 2;
+/** Limit in milliseconds of an answer's measured cost: it may have waited for the work itself. */
+const MOST_COST_MS = 2;
 
 /** What a question costs each device in milliseconds: a running mean, since clocks may be coarse. @type {WeakMap<GPUDevice, number>} */
 const costs = new WeakMap();
@@ -60,7 +60,7 @@ async function ask(device, watched, submit) {
   const answer = device.popErrorScope();
   answer.catch(() => {}); // `watched` tells of a lost device
   await Promise.race([answer, watched]);
-  const ms = Math.min(performance.now() - began, BEHIND_MS);
+  const ms = Math.min(performance.now() - began, MOST_COST_MS);
   const known = costs.get(device) ?? ms;
   costs.set(device, known + (ms - known) / 16);
   return ms;

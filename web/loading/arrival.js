@@ -1,5 +1,5 @@
 // @ts-check
-/** A file whose bytes arrive one after the other, and those who wait for them. */
+/** Track the arrival of a file's bytes, and wake readers that wait for them. */
 
 export class Arrival {
   /** Bytes that have come. */

@@ -1,10 +1,10 @@
 // @ts-check
-/** A small file in memory while it arrives: what has come can be read, and a reader of a model's graph follows it. */
+/** Hold a small file in memory while it arrives; a reader of the graph may read what has arrived. */
 
 import { Arrival } from './arrival.js';
 import { around, partOf } from '../onnx/scanner.js';
 
-/** Who waits hears of bytes in steps of so many, or at the end: it may read much more than it waits for. */
+/** Bytes between two notifications of a waiting reader; the end notifies, too. Each wake-up of Python costs about 1 ms. */
 const STEP = 1 << 20;
 
 export class ArrivingBuffer extends Arrival {

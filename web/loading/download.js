@@ -1,13 +1,13 @@
 // @ts-check
 /**
- * A file on its way from a server: into memory, or on to the browser, which keeps it outside this process. In the thread of the
- * reader, or in one of its own (downloader.js).
+ * Download a file into memory, or pass it on to the browser's Blob storage, outside this process. Runs in the reader's thread or in
+ * the download worker (downloader.js).
  */
 
 import { ReadAhead } from './prefetch.js';
 import { Requests } from './requests.js';
 import { Scanner } from '../onnx/scanner.js';
-import { blobOf, noRoom } from '../net/parts.js';
+import { blobOf, outOfStorage } from '../net/parts.js';
 import { openStream } from '../net/stream.js';
 import { Buffers } from '../net/reading.js';
 import { strongTag } from '../net/tags.js';
@@ -102,7 +102,7 @@ export class Download {
   #pendingBytes = 0;
   /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
   #handedOver = Promise.resolve();
-  /** Bytes that somebody waits for, who has them when the browser has. */
+  /** End of the bytes that a reader waits for; it gets them when the browser has them. */
   #due = Infinity;
   #ahead;
 
@@ -169,7 +169,7 @@ export class Download {
     this.#due = this.#ahead.at >= this.#due ? Infinity : this.#due;
     this.#handedOver = this.#handedOver.then(async () => {
       if (!chunks.length) return;
-      const part = await blobOf(chunks).catch((error) => { throw noRoom(this.url, this.#ahead.at, error); });
+      const part = await blobOf(chunks).catch((error) => { throw outOfStorage(this.url, this.#ahead.at, error); });
       this.receiver.handed?.(part);
       for (const { buffer } of chunks) this.buffers.give(buffer);
     });

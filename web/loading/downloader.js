@@ -1,5 +1,5 @@
 // @ts-check
-/** The worker that downloads files, so that the thread that wants them is free to plan meanwhile. Answers downloads.js. */
+/** The worker that downloads files, so that the requesting thread can plan meanwhile. Answers downloads.js. */
 
 import { openFile } from './download.js';
 

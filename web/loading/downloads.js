@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * Downloads in a thread of their own: what streams in does not wait for Python there, and Python starts and plans while it streams
- * in. Where there is no such thread, or none yet when Python is up, files are downloaded in this one. Between downloads that thread
- * makes memory for results (memory.js).
+ * Download files in a separate worker: Python does not delay what streams in, and starts and plans in the meantime. Where no such
+ * worker exists, or none is ready when Python is, files are downloaded in this thread. Between downloads the worker allocates memory
+ * for results (gpu/result_memory.js).
  */
 
 import { openFile } from './download.js';
@@ -86,7 +86,7 @@ class Downloads {
   /** @type {MessagePort | null} */
   #port = null;
   #isReady = false;
-  /** Fulfilled when the thread is ready, or when nobody is to wait for it any more. */
+  /** Fulfilled when the worker is ready, or when files shall no longer wait for it. */
   #awaited = withResolvers();
   #last = 0;
   /** @type {Map<number, ReturnType<typeof fileElsewhere>>} */

@@ -1,14 +1,14 @@
 // @ts-check
 /**
- * A model's file while it arrives and afterwards. Its bytes go on to the browser, which keeps them outside this process (a
- * Blob, on disk where it is large); here stays what a reader of the graph looks at. Only where Blobs can be read synchronously, as
+ * A model's file, during its download and afterwards. Its bytes go to the browser's Blob storage, outside this process (on disk where
+ * they are many); only the parts that a reader of the graph needs stay in memory. Used where Blobs can be read synchronously, as
  * Python does: in workers.
  */
 
 import { BlobReader, Unreadable, partWith } from '../net/blobs.js';
 import { Arrival } from './arrival.js';
 import { around, partOf } from '../onnx/scanner.js';
-import { again, noRoom } from '../net/parts.js';
+import { again, outOfStorage } from '../net/parts.js';
 import { withResolvers } from '../api/resolvers.js';
 
 /** @typedef {import('../onnx/scanner.js').Segment} Segment */
@@ -71,7 +71,7 @@ export class ModelFile extends Arrival {
     this.finish(this.#isGiven && !agrees, isCached);
   }
 
-  /** Whether somebody reads what has not come with the stream. */
+  /** Whether a prefetch reads parts that the stream has not brought. */
   get isReadAhead() {
     return !this.isComplete && this.#isAhead;
   }
@@ -124,7 +124,7 @@ export class ModelFile extends Arrival {
         return;
       } catch (error) {
         if (!(error instanceof Unreadable)) throw error;
-        if (!(await again(attempt))) throw noRoom(this.url, this.arrived, error);
+        if (!(await again(attempt))) throw outOfStorage(this.url, this.arrived, error);
       }
     }
   }
@@ -169,7 +169,7 @@ export class ModelFile extends Arrival {
     if (to - from < part.size) {
       try {
         return new Uint8Array(this.#syncReader.readAsArrayBuffer(part.slice(from, to)));
-      } catch {} // no room for a slice any more, see `blobs.js`
+      } catch {} // no slice can be made any more, see `blobs.js`
     }
     return new Uint8Array(this.#syncReader.readAsArrayBuffer(part)).subarray(from, to);
   }

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The files of one model: fetched side by side, kept where there is room for them. A worker keeps large ones outside its
- * memory, as `ModelFile`s or Blobs; elsewhere, where nobody can read those synchronously, all are in memory.
+ * Load the files of one model in parallel. A worker keeps large files outside its memory, as `ModelFile`s or Blobs; elsewhere, where
+ * Blobs cannot be read synchronously, all files are in memory.
  */
 
 import { ArrivingBuffer } from './buffer.js';
@@ -32,7 +32,7 @@ export class Loading {
   #files = [];
   /** The model's, and what changes with it. @type {{file: ArrivingBuffer | ModelFile, validator: string} | null} */
   #model = null;
-  /** Fulfilled when the model is known to be the server's; null where nobody has asked. @type {Promise<void> | null} */
+  /** Fulfilled when the model is confirmed to be the server's; null where that was not checked. @type {Promise<void> | null} */
   #confirmed = null;
 
   /**
@@ -48,7 +48,7 @@ export class Loading {
   }
 
   /**
-   * A model and the files given beside it, when they can be read; the phase 'model' ends when those in memory are there.
+   * Open a model and its external files; they can be read when this resolves. The phase 'model' ends when those in memory are complete.
    * @param {string | Blob | ArrayBuffer} model
    * @param {(string | Blob | ArrayBuffer)[]} others
    * @returns {Promise<Held[]>}
@@ -79,10 +79,10 @@ export class Loading {
   }
 
   /**
-   * What gives the files beside a model, by their address relative to it; null where it has no address.
+   * A function that fetches files by their addresses relative to the model's; null where the model has no address.
    * @param {string | Blob | ArrayBuffer} model
    */
-  beside(model) {
+  relativeTo(model) {
     if (typeof model !== 'string' || !/^https?:/.test(model)) return null;
     const folder = new URL('.', model).href;
     /** What a session has asked for: it may be made again. @type {Map<string, Promise<Held>>} */
@@ -98,8 +98,8 @@ export class Loading {
   }
 
   /**
-   * What `make` makes of the files: once more where it began with what was read ahead of a stream that has brought other bytes.
-   * Where it fails by what is certainly of the files, nobody waits for the rest of them.
+   * Call `make` with the files; once more where prefetched bytes turn out to differ from the stream's.
+   * An error by bytes that are certainly the file's ends the download.
    * @template T
    * @param {() => Promise<T>} make
    * @param {(made: T) => Promise<unknown>} undo
@@ -149,7 +149,7 @@ export class Loading {
     for (const { failure } of this.#files) if (failure) throw failure.error;
   }
 
-  /** Nobody wants what has not come yet. */
+  /** End the downloads. */
   stop() {
     this.#ended.abort();
   }

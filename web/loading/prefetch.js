@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * Parts of a large file, read by range requests before the stream brings them: what a graph's reader looks at in a model file,
- * whose inputs and small tensors lie behind large tensors, and what planning may look at in a file of weights. What the stream
- * brings is compared with them. A scanner sees each region once: from the stream, or from a request that is further.
+ * Prefetch parts of a large file by range requests before the stream brings them: what a reader of the graph needs of a model file,
+ * whose inputs and small tensors lie after large tensors, and what planning may read of an external data file. The stream's bytes are
+ * compared with them. A scanner sees each region once: from the stream, or from a request that is further.
  */
 
 import { placesOf } from './tensor_layout.js';
@@ -12,7 +12,7 @@ import { around } from '../onnx/scanner.js';
 /** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
 const FAR = 1 << 20;
 
-/** Bytes that are asked for behind a jump, and at most where what follows is read, too. */
+/** Bytes that are requested after a jump; and at most, where the bytes after them are read, too. */
 const WINDOW = 1 << 16;
 const WIDEST = 1 << 20;
 
@@ -41,7 +41,7 @@ export class ReadAhead {
   #isFound = false;
   #receiver;
   #known = /** @type {Segment[] | null} */ (null); // what the file's end tells of, once that was asked for
-  /** Whether bytes were computed from the file's end that nobody has sent yet. */
+  /** Whether bytes were computed from the file's end that have not arrived yet. */
   #isComputed = false;
   /** Where the stream is. */
   at = 0;

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Parts of a file that are asked for while a stream brings all of it. What they bring is a hint: whoever has the whole file
- * compares. It is more where the server says, by a strong ETag, that all is of one file.
+ * Request parts of a file while a stream brings all of it. The parts are a hint, which the owner of the whole file verifies, unless
+ * the server says by a strong ETag that all responses are of one file.
  * Source: RFC 9110, sections 8.8.3 (ETag) and 14 (range requests); Fetch, "CORS-safelisted request-header".
  */
 

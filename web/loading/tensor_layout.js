@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Where a model file has its tensors, computed from its end. A graph lists inputs, outputs and types of values after its tensors,
- * and torch.onnx lists the tensors' types there, too, in the order of the file. A tensor's bytes before its elements follow from its
- * name and type, and so do all places: what lies between large tensors can be asked for at once, where a reader of one header after
- * the other waits for each. Where sizes do not add up to the byte, nothing is told.
+ * Compute where a model file has its tensors, from the end of the file. A graph lists inputs, outputs and value types after its
+ * tensors, and torch.onnx lists the tensors' types there, too, in file order. The bytes of a tensor before its elements follow from its
+ * name and type, and so do all offsets: everything between large tensors can be requested in parallel, where reading one header after
+ * another waits for each. Where the sizes do not add up exactly, there is no result.
  * Source: protobuf.dev, "Encoding"; onnx.proto.
  */
 

@@ -1,21 +1,21 @@
 // @ts-check
 /**
- * Blobs, read from front to back.
+ * Read Blobs from front to back.
  *
- * Chromium copies the rest of the item that a slice of a Blob in memory begins in, up to a whole part, and counts the copy until
- * the garbage collector takes the slice. When Blobs and copies come to 500 MiB, slices cannot be read, while the Blobs can. So what
- * was given to the browser in parts is read part by part, each from its beginning. Of a file a slice takes nothing.
+ * Chromium copies the rest of the item that a slice of an in-memory Blob begins in, up to a whole part, and counts the copy until
+ * the garbage collector takes the slice. When Blobs and copies come to 500 MiB, slices cannot be read, while the Blobs can. So bytes
+ * that were given to the browser in parts are read part by part, each from its beginning. A slice of a file takes no memory.
  */
 
 import { Buffers, filled, readerInto } from './reading.js';
 
-/** Bytes that are read past rather than begun behind: to begin costs a message to another process. */
+/** Bytes that are read and dropped rather than skipped: starting a new read costs a message to another process. */
 const PASSED = 4 << 20;
 
 /** Milliseconds without a read after which nothing is kept open. */
 const IDLE_MS = 1000;
 
-/** The browser has lost what it was given, or somebody has changed the file behind it. */
+/** The browser has lost a Blob's bytes, or the file of a Blob has changed on disk. */
 export class Unreadable extends Error {
   name = 'Unreadable';
 
@@ -26,7 +26,7 @@ export class Unreadable extends Error {
 }
 
 /**
- * The index of the part that has the byte `at`, and where that part begins; behind the last one where there is none.
+ * The index of the part that has the byte `at`, and the part's offset; the number of parts where none has it.
  * @param {readonly Blob[]} parts
  * @param {number} at
  */
@@ -37,7 +37,7 @@ export function partWith(parts, at) {
 }
 
 /**
- * Reads parts one behind the other, from one of them on; also those that are added meanwhile.
+ * Read parts sequentially, from one of them on; also parts that are added meanwhile.
  * @param {readonly Blob[]} parts
  * @param {number} index
  * @returns {ReturnType<typeof readerInto>}
@@ -78,9 +78,9 @@ function readerThrough(parts, index) {
 export class BlobReader {
   /** @type {ReturnType<typeof readerInto> | null} */
   #open = null;
-  /** What is here. @type {Block} */
+  /** The block in memory. @type {Block} */
   #block = { at: 0, bytes: new Uint8Array() };
-  /** What is being read, behind it. @type {Promise<Block> | null} */
+  /** The next block, while it is read. @type {Promise<Block> | null} */
   #next = null;
   #buffers = new Buffers();
   /** @type {Promise<unknown>} */
@@ -91,7 +91,7 @@ export class BlobReader {
   /** Whether it is a Blob that is begun in the middle by slicing: it may be a file of many GB. */
   #isSliced;
 
-  /** @param {Blob | readonly Blob[]} source a Blob of somebody's, or parts, to which more may be added, read as one */
+  /** @param {Blob | readonly Blob[]} source a Blob, or a list of parts that may grow, read as one file */
   constructor(source) {
     this.#isSliced = source instanceof Blob;
     this.#parts = source instanceof Blob ? [source] : source;

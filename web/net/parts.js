@@ -1,5 +1,5 @@
 // @ts-check
-/** Bytes that go to the browser as they come: it keeps Blobs outside this process, on disk where they are large. */
+/** Pass bytes on to the browser as they arrive: it keeps Blobs outside this process, on disk where they are large. */
 
 /** Milliseconds before each further attempt to hand bytes over or to read them. */
 const PAUSES = [10, 100, 500, 1000, 2000, 4000];
@@ -12,8 +12,8 @@ export async function again(attempt) {
 }
 
 /**
- * A Blob of these, which the browser has and can read: what it has no room for it drops silently, and Chromium loses Blobs that
- * are made while it begins to move others to the disk.
+ * Make a Blob of chunks, and verify that it can be read: browsers silently drop Blobs beyond their storage, and Chromium loses Blobs
+ * that are made while it begins to move others to disk.
  * @param {Uint8Array<ArrayBuffer>[]} chunks
  */
 export async function blobOf(chunks) {
@@ -29,7 +29,7 @@ export async function blobOf(chunks) {
 }
 
 /** @param {string} url @param {number} nbytes @param {unknown} error */
-export function noRoom(url, nbytes, error) {
-  return new RangeError(`the browser has no room for ${url} (${nbytes.toLocaleString('en')} bytes): `
+export function outOfStorage(url, nbytes, error) {
+  return new RangeError(`the browser has no storage for ${url} (${nbytes.toLocaleString('en')} bytes): `
     + `${/** @type {Error} */ (error).message}. Use a window that is not private, free disk space, or take a smaller model`);
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** How large tensors are cut, so that copying one piece overlaps with what happens to those before it. */
+/** Cut large tensors into pieces, so that copying one piece overlaps with the transfer and upload of earlier ones. */
 
 /** Bytes from which on a tensor goes in pieces. */
 export const LARGE = 2 << 20;
@@ -50,7 +50,7 @@ export function* cut(view) {
   }
 }
 
-/** Keep buffers that came back for a while; where there is no room, not those that have been here longest. @param {ArrayBuffer[]} made */
+/** Keep returned buffers for reuse; above the limit, the oldest are dropped. @param {ArrayBuffer[]} made */
 export function takeBack(made) {
   spare.push(...made);
   let over = spare.reduce((sum, { byteLength }) => sum + byteLength, 0) - KEPT_BYTES;

@@ -1,7 +1,7 @@
 // @ts-check
-/** Streams that are being read. */
+/** Read streams into reused buffers. */
 
-/** Chromium's garbage collector takes the stream of a Blob that nobody but its own reads hold: they never end. @type {Set<object>} */
+/** Streams with pending reads: Chromium collects the stream of a Blob that only its pending reads hold, and these never end. @type {Set<object>} */
 const held = new Set();
 
 /**
@@ -31,7 +31,7 @@ export function readerInto(stream) {
   try {
     const reader = reading(stream.getReader({ mode: 'byob' }));
     return { read: async (block) => (await reader.read(block)).value ?? new Uint8Array(), cancel: () => reader.cancel() };
-  } catch {} // no stream of bytes
+  } catch {} // not a byte stream
   const reader = reading(stream.getReader());
   /** @type {Uint8Array<ArrayBuffer>} */
   let rest = new Uint8Array();
@@ -78,7 +78,7 @@ export class Buffers {
     return this.#free.pop() ?? new ArrayBuffer(this.size);
   }
 
-  /** @param {ArrayBuffer} buffer that nobody reads any more; others than of this size are let go */
+  /** @param {ArrayBuffer} buffer that is no longer read; buffers of other sizes are dropped */
   give(buffer) {
     if (buffer.byteLength === this.size) this.#free.push(buffer);
   }

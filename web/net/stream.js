@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * A file as its bytes arrive. Where the connection breaks, it goes on from there: by a range request, or, where the server
- * has none, by the whole file again without what is here already. That all is of one file is checked; where it is not, the error
- * is `isChanged`, and the file has to be read anew, past the browser's cache (`anew`).
+ * Fetch a file as a stream of chunks. After a broken connection the download resumes by a range request, or, where the server has
+ * none, by the whole file again without the bytes that have arrived. All responses are verified to be of one file; otherwise the
+ * error is `isChanged`, and the file has to be read again, past the browser's cache (`anew`).
  * Source: RFC 9110, sections 8.8 (validators) and 14 (range requests).
  */
 
@@ -41,7 +41,7 @@ class Fail extends Error {
  * @property {Response} response the server's first answer; its body is not to be read
  * @property {string} validator changes with the file; '' where the server gives none
  * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks to be read once; with `buffers` they are in
- * these, as long as the connection holds, and whoever takes a chunk gives its buffer back
+ * these, as long as the connection holds, and the reader of a chunk returns its buffer
  * @property {() => Promise<boolean>} isCached whether it came from the browser's cache and the server was not asked, as far as
  * the browser tells; when it has ended
  *
@@ -249,8 +249,8 @@ async function* chunks(url, first, known, note, signal, buffers) {
 }
 
 /**
- * What reads a response: into `buffers`, each filled; else what comes as it comes. A broken connection takes what is in a buffer
- * with it, so responses that go on behind one are read without.
+ * What reads a response: into `buffers`, each filled; else what comes as it comes. A broken connection loses the bytes in
+ * a buffer, so responses that continue one are read without.
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
  * @param {Buffers} [buffers]
  */
@@ -289,8 +289,8 @@ async function isJoined(url, loaded, known, note, signal) {
 }
 
 /**
- * The response that goes on behind `loaded` bytes, and how many of its own are `repeated` ones; null where the server does
- * not answer now, 'whole' where there is nothing behind them.
+ * Request the rest of a file after `loaded` bytes: the response, and how many of its bytes are `repeated`; null where the server
+ * does not answer now, 'whole' where the file ends there.
  * @param {string} url
  * @param {number} loaded
  * @param {Known} known

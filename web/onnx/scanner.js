@@ -1,8 +1,7 @@
 // @ts-check
 /**
- * Tells, while a model file passes, what a reader of its graph, and who plans it, will look at: everything but the elements of
- * large tensors.
- * Nothing is judged: where a file makes no sense, no more of it is kept, and whoever reads it finds out.
+ * Find the parts of a model file that a reader of its graph and planning need, while the file streams past: everything but the
+ * elements of large tensors. Nothing is validated: of a malformed file no further parts are kept, and its reader reports the error.
  * Source: protobuf.dev, "Encoding"; onnx.proto.
  */
 
@@ -77,7 +76,7 @@ export class Scanner {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   #parts = [];
   #begin = 0;
-  /** Whether all nodes of the graph have been seen, as far as they stand in front of its tensors, where writers put them. */
+  /** Whether all nodes have been seen that precede the graph's tensors, where writers put them. */
   hasAllNodes = false;
   /** The graph, once it is known where that ends; `tensors` is the place of its first tensor. @type {{end: number, tensors: number} | null} */
   graph = null;
@@ -122,7 +121,7 @@ export class Scanner {
     return this.isBroken || this.#keep ? 0 : this.#pass;
   }
 
-  /** Go on behind the bytes that are not looked at. */
+  /** Continue after the skipped bytes. */
   skip() {
     this.#close(NOTHING, 0);
     this.at += this.#pass;

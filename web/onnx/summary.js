@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What an ONNX file says before its weights: operators, functions, external data; from what a scanner has kept of it. Nothing is
- * judged: what is not understood makes it `broken`, and the runtime says what is wrong.
+ * Summarize an ONNX file by the parts that a scanner has kept: operators, functions, external data. Nothing is validated: a malformed
+ * file is `broken`, and the runtime reports the error.
  * Source: onnx.proto3.
  */
 
@@ -42,7 +42,7 @@ export class Summary {
   }
 
   /**
-   * The operators that nobody implements: neither this runtime nor, as far as has been seen, the model.
+   * The unsupported operators: neither this runtime nor, as far as has been seen, the model defines them.
    * @param {Record<string, readonly string[]>} known by domain
    */
   unsupported(known) {

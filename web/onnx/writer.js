@@ -1,5 +1,5 @@
 // @ts-check
-/** Small ONNX models, written out here: there is nothing to fetch. */
+/** Write small ONNX models, so that none has to be fetched. */
 
 /** Numbers of ONNX's element types. @type {Record<string, number>} */
 const ELEMENTS = { float32: 1, float16: 10, bfloat16: 16, uint8: 2, int8: 3, int64: 7 };
@@ -9,7 +9,7 @@ function varint(value) {
   return value < 128 ? [value] : [(value & 127) | 128, ...varint(Math.floor(value / 128))];
 }
 
-/** A field of bytes, of text or of a message. @param {number} number @param {readonly number[] | string} content */
+/** A length-delimited field: bytes, text or a message. @param {number} number @param {readonly number[] | string} content */
 function field(number, content) {
   const bytes = typeof content === 'string' ? [...new TextEncoder().encode(content)] : content;
   return [number * 8 + 2, ...varint(bytes.length), ...bytes];

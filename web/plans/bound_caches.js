@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Runs of compiled models whose inputs or outputs stay on the GPU: inputs are brought into the memory that a plan expects, as
+ * Run plans whose inputs or outputs stay on the GPU: bind each input to memory that the plan can use, as
  * `pyruntime/session/run/bound_inputs.py` does in Python.
  */
 
@@ -17,58 +17,58 @@ import { caught, guarded } from '../gpu/staging.js';
  * @typedef {import('./tensors.js').OwnedTensors} OwnedTensors
  */
 
-/** Rows there is room for at least. */
+/** Minimum of reserved rows. */
 const LEAST = 256;
 
-/** Rows there is room for in new memory for so many: doubling, so that copies are few. @param {number} rows */
-const capacity = (rows) => Math.max(LEAST, 2 ** Math.ceil(Math.log2(rows)));
+/** Rows to reserve in new memory for `rows`: powers of two, so that copies are few. @param {number} rows */
+const reservedFor = (rows) => Math.max(LEAST, 2 ** Math.ceil(Math.log2(rows)));
 
-/** Memory that does not fit is left: what does is made. @type {import('../gpu/replay.js').Fitting} */
+/** Inputs may be in any memory: `bindInputs` copies those that the plan cannot use. @type {import('../gpu/replay.js').Fitting} */
 const brought = {
   fits: () => true,
   mayWrite: () => true,
-  addRooms({ kept, sizes }, feeds, values) {
-    for (const { input, axis, scaled, room } of kept.filter((one) => one.room >= 0)) {
+  addCapacity({ kept, sizes }, feeds, values) {
+    for (const { input, axis, scaled, capacity } of kept.filter((one) => one.capacity >= 0)) {
       const { expressions, ranges } = /** @type {import('../gpu/sizes.js').Sizes} */ (sizes);
       const needed = evaluate(expressions[scaled[axis]], values);
-      const there = feeds[input].remote?.memory.room?.rows ?? 0;
-      values[room] = Math.max(values[room] ?? 0, needed <= there && there <= ranges[room][1] ? there : capacity(needed));
+      const there = feeds[input].remote?.memory.reserved?.rows ?? 0;
+      values[capacity] = Math.max(values[capacity] ?? 0, needed <= there && there <= ranges[capacity][1] ? there : reservedFor(needed));
     }
     return true;
   },
 };
 
 /**
- * The feeds in memory that `replay` can have, each in memory of its own.
+ * Bind each input to memory that `replay` can use and no other input has.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
- * @param {number[]} values of the open sizes
+ * @param {number[]} values of the dynamic dimensions
  * @param {OwnedTensors} tensors
- * @returns {{housed: Record<string, Fed>, copies: Remote[]}} `copies`: the caller's to dispose of
+ * @returns {{bound: Record<string, Fed>, copies: Remote[]}} `copies`: to be disposed of after the run
  */
-function house(replay, feeds, values, tensors) {
+function bindInputs(replay, feeds, values, tensors) {
   /** @type {Remote[]} */
   const copies = [];
   const taken = new Set();
-  const housed = { ...feeds };
+  const bound = { ...feeds };
   for (const { name } of replay.inputs) {
     const remote = /** @type {Remote} */ (feeds[name].remote);
-    const written = replay.kept.find(({ input, room, first }) => input === name && (room >= 0 || first));
+    const written = replay.kept.find(({ input, capacity, first }) => input === name && (capacity >= 0 || first));
     const rows = written?.first ? rowsOf(written.first, replay, feeds, values) : null;
     let found = remote;
-    if (written && written.room >= 0) found = tensors.grown(remote, written.axis, values[written.room]);
+    if (written && written.capacity >= 0) found = tensors.grown(remote, written.axis, values[written.capacity]);
     else if (written) found = tensors.rewritten(remote, Math.min(...rows ?? [0]));
-    else if (remote.memory.room) found = tensors.copy(remote);
-    if (taken.has(found.memory)) found = tensors.copy(remote, ...(written && written.room >= 0 ? [written.axis, values[written.room]] : []));
+    else if (remote.memory.reserved) found = tensors.copy(remote);
+    if (taken.has(found.memory)) found = tensors.copy(remote, ...(written && written.capacity >= 0 ? [written.axis, values[written.capacity]] : []));
     if (found !== remote) copies.push(found);
     taken.add(found.memory);
-    housed[name] = { ...feeds[name], remote: found };
+    bound[name] = { ...feeds[name], remote: found };
   }
-  return { housed, copies };
+  return { bound, copies };
 }
 
-/** The runs of one session. */
-export class Housing {
+/** Runs of one session with tensors on the GPU. */
+export class BoundCaches {
   #device;
 
   /** @param {GPUDevice} device */
@@ -110,10 +110,10 @@ export class Housing {
       const queued = { running: null };
       const scopes = guarded(this.#device, () => {
         const sizes = sizesOf(replay, lent);
-        if (!sizes) throw new Error('it has been released');
-        const { housed, copies } = house(replay, lent, sizes, tensors);
+        if (!sizes) throw new Error('the session was released');
+        const { bound, copies } = bindInputs(replay, lent, sizes, tensors);
         held.push(...copies);
-        queued.running = run(replay, housed, sizes, tensors, this.spares);
+        queued.running = run(replay, bound, sizes, tensors, this.spares);
       });
       const outputs = /** @type {Record<string, any>} */ (await queued.running);
       await caught(scopes).catch((error) => {
@@ -129,7 +129,7 @@ export class Housing {
     }
   }
 
-  /** Give back outputs that nobody gets. @param {Record<string, any>} outputs */
+  /** Dispose of outputs that the page does not get. @param {Record<string, any>} outputs */
   drop(outputs) {
     for (const value of Object.values(outputs)) if (value.kind === 'gpu') this.tensors.dispose(value.gpu);
   }

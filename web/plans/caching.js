@@ -1,12 +1,12 @@
 // @ts-check
-/** Has what Python has planned for a session kept for the next visit: when the session rests, and before it is released. */
+/** Cache the plans that Python has made for a session: when the session is idle, and before its release. */
 
 import { version } from '../api/env.js';
 import { find, hashOf, isAnything, put } from './plan_cache.js';
 
 export { find, forget, permission, placeOf } from './plan_cache.js';
 
-/** Milliseconds without a run, after which what has been planned is kept. */
+/** Milliseconds without a run after which plans are cached. */
 const REST_MS = 400;
 
 export class Keeper {
@@ -24,8 +24,8 @@ export class Keeper {
   /**
    * @param {{call: (method: string, args: any) => Promise<any>}} owner
    * @param {number} handle
-   * @param {string} place where plans of the session's model are kept
-   * @param {() => boolean} may whether they may be kept, still
+   * @param {string} place the cache key of the session's model
+   * @param {() => boolean} may whether plans may still be cached
    */
   constructor(owner, handle, place, may) {
     this.#owner = owner;
@@ -34,7 +34,7 @@ export class Keeper {
     this.#may = may;
   }
 
-  /** A run is over. @param {Record<string, any>} feeds */
+  /** Note a run. @param {Record<string, any>} feeds */
   ran(feeds) {
     const kind = JSON.stringify(Object.entries(feeds).map(([name, value]) => [name, value?.type, value?.dims]));
     if (!this.#seen.has(kind)) {
@@ -42,11 +42,11 @@ export class Keeper {
     } else if (this.#timer === undefined) {
       return;
     }
-    this.ranBeside();
+    this.ranUnrequested();
   }
 
-  /** There have been runs that the session was not asked for. */
-  ranBeside() {
+  /** Note runs that did not come through the session's `run`. */
+  ranUnrequested() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#begin(), REST_MS);
   }
@@ -55,7 +55,7 @@ export class Keeper {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#work = this.#work.then(() => this.#keep()).catch((error) => {
-      console.info(`pyruntime: the plan is not kept: ${error.message}`);
+      console.info(`pyruntime: the plan is not cached: ${error.message}`);
     });
   }
 
@@ -65,35 +65,35 @@ export class Keeper {
       const plan = by === version ? await read() : null;
       if (plan) before.push({ adapter, plan });
     }
-    /** @type {import('../api/protocol.js').KeptPlan | null} */
-    const made = await this.#owner.call('keepPlan', { session: this.#handle, before });
+    /** @type {import('../api/protocol.js').CachedPlan | null} */
+    const made = await this.#owner.call('cachePlan', { session: this.#handle, before });
     if (!made) return;
     await put(this.#place, { version, adapter: made.adapter, tags: made.tags }, made.plan, this.#may);
-    await Promise.all([import('./bound_caches.js'), import('./decoding.js'), import('../gpu/fallback.js')]); // what runs it is there offline, too
+    await Promise.all([import('./bound_caches.js'), import('./decoding.js'), import('../gpu/fallback.js')]); // the modules that run the plan are cached for offline use, too
   }
 
-  /** Keep what is not yet, and be done. */
+  /** Cache what is not cached yet. */
   async finish() {
     if (this.#timer !== undefined) this.#begin();
     await this.#work;
   }
 }
 
-/** What is kept of no adapter. */
+/** The adapter of files that are for any adapter. */
 const NONE = { vendor: '', architecture: '', device: '', description: '' };
 
-/** Whether plans are kept, of whatever model. */
-export function isAnythingKept() {
+/** Whether any model's plan is cached. */
+export function isAnyPlanCached() {
   return isAnything();
 }
 
 /**
- * A small model that Python writes, kept beside plans.
- * @param {string} name of what it is
+ * A small model that Python writes, cached next to plans.
+ * @param {string} name the model's cache key
  * @param {() => Promise<Uint8Array<ArrayBuffer> | null>} write
  * @returns {Promise<Uint8Array<ArrayBuffer> | null>}
  */
-export async function keptModel(name, write) {
+export async function cachedModel(name, write) {
   const place = await hashOf(`model ${name}`);
   const found = (await find(place).catch(() => [])).find(({ version: by }) => by === version);
   const bytes = await found?.read();

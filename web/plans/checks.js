@@ -1,5 +1,5 @@
 // @ts-check
-/** What readers of compiled models check what they read with. */
+/** Checks that readers of plan files share. */
 
 import { ARRAYS, bitsOf } from '../api/elements.js';
 

@@ -1,22 +1,22 @@
 // @ts-check
-/** Texts of decoders over compiled models, whose tokens are chosen on the GPU without Python (web/worker/decoding.js). */
+/** Decode text with plans, without Python: the tokens are chosen on the GPU (web/worker/decoding.js). */
 
 import { Decoding } from '../worker/decoding.js';
 import { moved } from './moving.js';
 import { hold, placesOf, sessions } from './locations.js';
 
 /**
- * @typedef {import('./bound_caches.js').Housing} Housing
+ * @typedef {import('./bound_caches.js').BoundCaches} BoundCaches
  * @typedef {import('../api/protocol.js').RunArguments} RunArguments
  * @typedef {import('./standalone.js').StandaloneClient} StandaloneClient
  *
  * @typedef {object} Here a session
- * @property {Housing} housing
+ * @property {BoundCaches} boundCaches
  * @property {NonNullable<ReturnType<import('../worker/decoding.js').Host['known']>>} known
  * @property {(args: RunArguments) => Promise<Record<string, any>>} run what it has a plan for; rejects with NoPlan else
  */
 
-/** A run of a text that no plan is for: it has to go on in Python. */
+/** No plan fits a decoding step: the text continues in Python. */
 export class NoPlan extends Error {
   name = 'NoPlan';
 }
@@ -29,7 +29,7 @@ let last = 0;
 const sessionOf = (session) => sessions.get(session)?.here ?? undefined;
 
 /**
- * What is asked of the texts of a session. They are decoded here where the caches and the sampler are here, else in Python.
+ * Answer a decoding request of a session: here where the caches and the sampler are here, else in Python.
  * @param {StandaloneClient} client
  * @param {string} method
  * @param {any} args
@@ -39,11 +39,11 @@ const sessionOf = (session) => sessions.get(session)?.here ?? undefined;
 export async function ask(client, method, args, transfer, listening) {
   if (method === 'decode') {
     const { here } = client;
-    const own = here && args.caches.every((/** @type {any} */ { given }) => !('kind' in given) || here.housing.tensors.fed(given));
-    return own && !client.lacks && sessionOf(args.sampler) ? begin({ ...args, decoder: client.handle }, here.housing) : beginInPython(client, args);
+    const own = here && args.caches.every((/** @type {any} */ { given }) => !('kind' in given) || here.boundCaches.tensors.fed(given));
+    return own && !client.lacks && sessionOf(args.sampler) ? begin({ ...args, decoder: client.handle }, here.boundCaches) : beginInPython(client, args);
   }
-  if (!(args.decoding < 0)) return (await client.start('a text goes on')).owner.call(method, args, transfer, listening);
-  if (method === 'decodeEnd') return end(args, /** @type {Here} */ (client.here).housing);
+  if (!(args.decoding < 0)) return (await client.start('a text continues')).owner.call(method, args, transfer, listening);
+  if (method === 'decodeEnd') return end(args, /** @type {Here} */ (client.here).boundCaches);
   return steps(args, listening.signal).catch((error) => {
     client.lacks ||= error.name === 'NoPlan';
     throw error;
@@ -51,7 +51,7 @@ export async function ask(client, method, args, transfer, listening) {
 }
 
 /**
- * Begin a text in Python, with caches that are here.
+ * Begin a decoding loop in Python, with caches that are here.
  * @param {StandaloneClient} client
  * @param {import('../api/protocol.js').DecodeArguments} args
  */
@@ -60,7 +60,7 @@ async function beginInPython(client, args) {
     { feeds: Object.fromEntries(args.caches.map((cache) => [cache.input, cache.given])), kept: {} }));
   const letGo = hold(placesOf(given));
   try {
-    const why = 'a text has no plan';
+    const why = 'no plan decodes this text';
     const { owner, handle } = await client.start(why);
     const sampler = sessions.get(args.sampler);
     const chooser = sampler ? (await sampler.start(why)).handle : args.sampler;
@@ -73,14 +73,14 @@ async function beginInPython(client, args) {
 }
 
 /**
- * Begin a text here; its number, below 0.
+ * Begin a decoding loop here; returns its number, below 0.
  * @param {import('../api/protocol.js').DecodeArguments} args
- * @param {Housing} housing of the decoder
+ * @param {BoundCaches} boundCaches of the decoder
  */
 function begin(args, { tensors }) {
   const { device } = tensors;
   const run = (/** @type {RunArguments} */ given) => {
-    const feeds = Object.fromEntries(Object.entries(given.feeds).map(([name, value]) => [name, housed(value, tensors)]));
+    const feeds = Object.fromEntries(Object.entries(given.feeds).map(([name, value]) => [name, fedOf(value, tensors)]));
     return /** @type {Here} */ (sessionOf(given.session)).run({ ...given, feeds });
   };
   const made = new Decoding({ device, tensors, known: (session) => sessionOf(session)?.known, run }, args);
@@ -89,15 +89,15 @@ function begin(args, { tensors }) {
   return last;
 }
 
-/** Memory of the loop's own has numbers of its own. */
+/** Memory that the loop allocated has separate numbers. */
 let lastMemory = 0;
 
-/** A feed of the loop as sessions here take it. @param {any} value @param {Housing['tensors']} tensors */
-function housed(value, tensors) {
+/** Convert a feed of the loop for a session here. @param {any} value @param {BoundCaches['tensors']} tensors */
+function fedOf(value, tensors) {
   if (value.kind === 'gpu') return { ...value, place: { port: tensors } };
   if (value.kind !== 'buffer') return value;
   lastMemory += 1;
-  const memory = { id: -(2 ** 40) - lastMemory, buffer: value.buffer, room: null, tensors: new Set(), holders: [], spares: null };
+  const memory = { id: -(2 ** 40) - lastMemory, buffer: value.buffer, reserved: null, tensors: new Set(), holders: [], spares: null };
   const { type, dims } = value;
   return { ...value, remote: { number: 0, type, dims, memory, python: 0 } };
 }
@@ -110,9 +110,9 @@ async function steps(args, signal = new AbortController().signal) {
 }
 
 /**
- * End a text: its caches, by the names of inputs.
+ * End a decoding loop; returns its caches, by the names of inputs.
  * @param {import('../api/protocol.js').DecodeEndArguments} args
- * @param {Housing} housing
+ * @param {BoundCaches} boundCaches
  */
 async function end({ decoding, kept }, { tensors }) {
   const loop = loops.get(decoding);

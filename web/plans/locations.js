@@ -1,5 +1,5 @@
 // @ts-check
-/** Where tensors on the GPU are whose memory may become another: those of sessions over compiled models go to Python (moving.js). */
+/** Locations of GPU tensors that can move: those of sessions over plans go to Python (moving.js). */
 
 /**
  * @typedef {object} Place of a tensor on the GPU; it may become another one

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Tensors of sessions over compiled models, for sessions in Python. A GPUBuffer cannot leave its thread, so such a tensor is
- * read and uploaded again where Python is: once, and it is Python's from then on.
+ * Move tensors of sessions over plans to Python. A GPUBuffer cannot leave its thread, so the tensor is read and uploaded again where
+ * Python is, once; it is Python's from then on.
  */
 
 import { placesOf } from './locations.js';

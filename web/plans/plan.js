@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Reads compiled models (`pyruntime/compiler/saved.py` says what is in a file). They may come from anywhere: every length,
- * number, place and name is checked here, before anything is allocated.
+ * Read and validate plan files (`pyruntime/compiler/saved.py` has the format). A file may come from anywhere: every length, number,
+ * offset and name is checked before anything is allocated.
  */
 
 import { check, checkDecoder, checkExpression, checkIntegers, checkOpen, checkScaled, checkType, refuse, Refused } from './checks.js';
@@ -51,7 +51,7 @@ export { Refused };
  * @property {Pick<import('../gpu/sizes.js').Sizes, 'ranges' | 'grows' | 'values' | 'guards' | 'waste'> | null} sizes
  * @property {Record<string, number>} computed
  * @property {string[]} inputs tensors on the GPU that runs bring
- * @property {string[]} outputs that stay there, in memory of their own
+ * @property {string[]} outputs that stay there, in memory that each run brings
  * @property {Record<string, [offset: number, nbytes: number]>} values of inputs that it is for, and no other
  *
  * @typedef {{path: string, nbytes: number, hash: string}} ExternalFile
@@ -65,7 +65,7 @@ export { Refused };
  * @property {Record<string, unknown>} options
  * @property {import('../pyruntime.js').ValueMetadata[]} inputs
  * @property {import('../pyruntime.js').ValueMetadata[]} outputs
- * @property {import('../text/local.js').DecoderFacts | null} decoder what a text's writer has to know; null: nobody asked
+ * @property {import('../text/local.js').DecoderFacts | null} decoder facts for text generation; null where none were requested
  * @property {Program[]} programs
  * @property {SavedPlan[]} computed
  * @property {string[]} shaders

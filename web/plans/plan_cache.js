@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Plans kept on this computer for the next visit, in Cache Storage: by model and options, version, and adapter. Which model a
- * plan is for is known by the hash in it, which is compared while the model's bytes go to the GPU; a key need not be exact.
+ * Cache plans in Cache Storage for the next visit, by model and options, version, and adapter. The plan has the hash of its model,
+ * which is compared while the model's bytes go to the GPU, so a key need not be exact.
  */
 
 import { hex } from './treehash.js';
@@ -9,10 +9,10 @@ import { hex } from './treehash.js';
 const CACHE = 'pyruntime-plans';
 const ORDER = 'order';
 
-/** A plan of more bytes is not kept. */
+/** Limit of one plan's bytes. */
 const LARGEST = 16 << 20;
 
-/** Of more plans, and of more bytes together, those that were not used for longest go. */
+/** Limits of plans and of their bytes together; above them, the least recently used are deleted. */
 const MOST = 64;
 const MOST_BYTES = 64 << 20;
 
@@ -20,16 +20,16 @@ const MOST_BYTES = 64 << 20;
 const END = 1 << 16;
 
 /** @typedef {import('../pyruntime.js').AdapterInfo} AdapterInfo */
-/** @typedef {{version: string, adapter: AdapterInfo, tags?: Record<string, string>}} Made what a plan was made by and for, and the ETags of the model's files */
-/** @typedef {Made & {read: () => Promise<ArrayBuffer | null>}} Kept */
+/** @typedef {{version: string, adapter: AdapterInfo, tags?: Record<string, string>}} Made the version and adapter of a plan, and the ETags of the model's files */
+/** @typedef {Made & {read: () => Promise<ArrayBuffer | null>}} CachedFile */
 
-/** 'change': another plan is kept, or none is any more. */
+/** Dispatches 'change' when a plan was cached or deleted. */
 export const changes = new EventTarget();
 
-/** How often this page has forgotten every plan. */
+/** How often this page has deleted every plan. */
 let cleared = 0;
 
-/** Whether plans may still be kept for who began now: until every plan is forgotten. @returns {() => boolean} */
+/** A test whether plans may still be cached: false once every plan was deleted. @returns {() => boolean} */
 export function permission() {
   const before = cleared;
   return () => cleared === before;
@@ -44,7 +44,7 @@ export const hashOf = async (text) => hex(new Uint8Array(await crypto.subtle.dig
 /** @type {Promise<unknown>} */
 let turn = Promise.resolve();
 
-/** One after the other: what looks at the cache while it is deleted would make it again. @template T @param {() => Promise<T>} work @returns {Promise<T>} */
+/** Run sequentially: an access to the cache while it is deleted would create it again. @template T @param {() => Promise<T>} work @returns {Promise<T>} */
 function inTurn(work) {
   const done = turn.then(work);
   turn = done.catch(() => {});
@@ -56,21 +56,21 @@ async function open() {
   return 'caches' in globalThis ? caches.open(CACHE).catch(() => null) : null;
 }
 
-/** Whether anything is kept: looking for it makes no cache. */
+/** Whether any plan is cached; creates no cache. */
 export async function isAnything() {
   return 'caches' in globalThis && await caches.has(CACHE).catch(() => false);
 }
 
-/** What is kept, if anything is. */
+/** The cache, where it exists. */
 async function existing() {
   return await isAnything() ? open() : null;
 }
 
 /**
- * Where the plans of a model with these options are.
+ * The key of the plans of a model with these options.
  * @param {string | Blob | ArrayBuffer} model
  * @param {unknown} options
- * @param {{path: string, data: string | Blob | ArrayBuffer}[]} [files] that the page has given beside it
+ * @param {{path: string, data: string | Blob | ArrayBuffer}[]} [files] external data that the page has given
  */
 export async function placeOf(model, options, files = []) {
   let name = String(model).split('#')[0];
@@ -107,7 +107,7 @@ function madeFor(response) {
 /**
  * The plans of a model, whatever they were made for.
  * @param {string} place
- * @returns {Promise<Kept[]>}
+ * @returns {Promise<CachedFile[]>}
  */
 export function find(place) {
   return inTurn(() => found(place));
@@ -116,7 +116,7 @@ export function find(place) {
 /** @param {string} place */
 async function found(place) {
   const cache = await existing();
-  /** @type {Kept[]} */
+  /** @type {CachedFile[]} */
   const plans = [];
   for (const request of await cache?.keys().catch(() => []) ?? []) {
     if (!request.url.startsWith(address(`${place}/`))) continue;
@@ -125,7 +125,7 @@ async function found(place) {
     if (!response || !made) continue;
     const read = () => {
       const bytes = inTurn(() => response.arrayBuffer().catch(() => null));
-      bytes.then(() => inTurn(() => used(/** @type {Cache} */ (cache), request.url))).catch(() => {}); // nobody waits for that
+      bytes.then(() => inTurn(() => used(/** @type {Cache} */ (cache), request.url))).catch(() => {}); // not awaited
       return bytes;
     };
     plans.push({ ...made, read });
@@ -134,7 +134,7 @@ async function found(place) {
 }
 
 /**
- * Addresses of plans and their bytes in the order of their use, the last one last: in one entry, so that no other is looked at.
+ * Addresses of plans and their bytes, the most recently used last; stored in one entry, so that plans need not be read.
  * @param {Cache} cache
  * @returns {Promise<[string, number][]>}
  */
@@ -153,16 +153,15 @@ async function used(cache, url, nbytes) {
   const all = await order(cache);
   const own = all.filter(([other]) => other === url).map(([, before]) => [url, nbytes ?? before]);
   const rest = all.filter(([other]) => other !== url);
-  await cache.put(address(ORDER), Response.json([...rest, ...own])).catch(() => {}); // no room: the order stays
+  await cache.put(address(ORDER), Response.json([...rest, ...own])).catch(() => {}); // storage is full: the order stays
 }
 
 /**
- * Keep a plan in the place of the one there was, and of those of other versions; false where it is too large, or there is no
- * room.
+ * Cache a plan in place of an earlier one and of those of other versions; false where it is too large, or storage is full.
  * @param {string} place
  * @param {Made} made
  * @param {ArrayBuffer} plan
- * @param {() => boolean} [may] whether it may be kept, asked when it is about to be
+ * @param {() => boolean} [may] whether it may be cached, called before and after writing
  */
 export function put(place, made, plan, may = permission()) {
   return inTurn(() => putNow(place, made, plan, may));
@@ -186,7 +185,7 @@ async function putNow(place, made, plan, may) {
       const other = request.url.startsWith(address(`${place}/`)) ? madeFor(await cache.match(request)) : null;
       if (other && other.version !== made.version) await cache.delete(request);
     }
-    await makeRoom(cache);
+    await evict(cache);
     changes.dispatchEvent(new Event('change'));
     return true;
   } catch {
@@ -194,14 +193,14 @@ async function putNow(place, made, plan, may) {
   }
 }
 
-/** Forget the plan that does not do. @param {string} place @param {Made} made */
+/** Delete a plan that cannot be used. @param {string} place @param {Made} made */
 export async function forget(place, made) {
   await inTurn(async () => (await existing())?.delete(address(await pathOf(place, made))));
   changes.dispatchEvent(new Event('change'));
 }
 
 /** @param {Cache} cache */
-async function makeRoom(cache) {
+async function evict(cache) {
   const plans = await order(cache);
   let total = bytesOf(plans);
   for (let i = 0; i < plans.length && (plans.length - i > MOST || total > MOST_BYTES); i += 1) {
@@ -214,7 +213,7 @@ async function makeRoom(cache) {
 /** @param {[string, number][]} plans */
 const bytesOf = (plans) => plans.reduce((sum, [, nbytes]) => sum + nbytes, 0);
 
-/** How many plans are kept, and their bytes. */
+/** How many plans are cached, and their bytes. */
 export function usage() {
   return inTurn(async () => {
     const cache = await existing();
@@ -224,7 +223,7 @@ export function usage() {
   });
 }
 
-/** Forget every plan. */
+/** Delete every plan. */
 export async function clear() {
   cleared += 1;
   await inTurn(async () => 'caches' in globalThis && caches.delete(CACHE));

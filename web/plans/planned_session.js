@@ -1,7 +1,5 @@
 // @ts-check
-/**
- * Opens sessions over compiled models, without Python: plans of the page's, and those that are kept.
- */
+/** Open sessions over plan files or cached plans, without Python. */
 
 import { unlessAborted } from '../api/aborting.js';
 import { started } from '../api/client.js';
@@ -53,7 +51,7 @@ function device() {
 }
 
 /**
- * Why a session with these options needs Python from its beginning; null where it does not.
+ * Why a session with these options needs Python from the start; null where it does not.
  * @param {any} options
  * @param {boolean} same whether the plan was made for these options
  */
@@ -64,7 +62,7 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
   const stay = preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
   if (stay && !same) return 'outputs stay on the GPU';
   if (stay && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
-  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects)/.test(JSON.stringify(extra ?? {})) ? 'runs are to be watched' : null;
+  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects)/.test(JSON.stringify(extra ?? {})) ? 'the runs are profiled' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
   const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });
   const wanted = others.filter((name) => name !== 'pyruntime.host_work' && name !== 'plan');
@@ -87,7 +85,7 @@ async function planBytes(source, signal) {
  */
 
 /**
- * Where a file is that the model keeps weights in: what was given, else beside the model.
+ * The source of an external data file: the one that was given, else the model's folder.
  * @param {string} path
  * @param {import('../api/protocol.js').CreateArguments} create
  */
@@ -122,13 +120,13 @@ async function start(file, there, { create, onProgress, signal }, tags) {
   onProgress({ phase: 'model', status: 'end', ms });
   const { inputs, outputs, decoder, programs } = read.header;
   const stay = programs.some((one) => one.inputs.length + one.outputs.length);
-  const housing = stay ? new (await import('./bound_caches.js')).Housing(there.device) : null;
-  const owner = new StandaloneClient(program, create, housing);
+  const boundCaches = stay ? new (await import('./bound_caches.js')).BoundCaches(there.device) : null;
+  const owner = new StandaloneClient(program, create, boundCaches);
   return { owner, info: { handle: owner.handle, inputs, outputs, decoder } };
 }
 
 /**
- * The session that `work` makes; null where it does not, which the console says why.
+ * The session that `work` opens; null where it fails, for the reason that the console gives.
  * @param {() => ReturnType<typeof start>} work
  * @param {AbortSignal} [signal]
  * @param {(error: unknown) => void} [refused]
@@ -146,41 +144,41 @@ async function unlessRefused(work, signal, refused) {
 }
 
 /**
- * A session over what an earlier one has left in `place`; null where there is nothing that does.
+ * Open a session over a cached plan; null where none fits.
  * @param {import('./caching.js')} keeping
  * @param {string} place
  * @param {Wanted} wanted
  */
-async function fromKept({ find, forget }, place, wanted) {
+async function fromCache({ find, forget }, place, wanted) {
   const found = await find(place).catch(() => []);
   if (!found.length) return null;
-  /** @type {import('./plan_cache.js').Kept | undefined} */
+  /** @type {import('./plan_cache.js').CachedFile | undefined} */
   let kept;
   return unlessRefused(async () => {
     const there = await device();
     const same = (/** @type {any} */ other) => JSON.stringify(Object.entries(other).sort()) === JSON.stringify(Object.entries(there.adapter).sort());
     const ours = found.filter(({ version: by }) => by === version);
-    if (!ours.length) throw new Refused(`the kept one is of pyruntime ${found[0].version}, and this is ${version}`);
+    if (!ours.length) throw new Refused(`the cached plan is of pyruntime ${found[0].version}, and this is ${version}`);
     kept = ours.find(({ adapter }) => same(adapter));
-    if (!kept) throw new Refused('the kept one is for another adapter');
+    if (!kept) throw new Refused('the cached plan is for another adapter');
     const file = await kept.read();
-    if (!file) throw new Refused('the kept one cannot be read');
+    if (!file) throw new Refused('the cached plan cannot be read');
     return start(file, there, wanted, kept.tags);
   }, wanted.signal, () => { if (kept) forget(place, kept).catch(() => {}); });
 }
 
 /**
- * `made`: a session's client over a plan, that of the page or one that is kept; null where there is none that does, which the
- * console says why. `keeping`: what has new plans kept.
+ * Open a session over the page's plan or a cached one. `made`: the session's client; null where no plan fits, for the reason that
+ * the console gives. `keeping`: makes the `Keeper` that caches new plans.
  * @param {string | Blob | ArrayBuffer | undefined} plan
- * @param {boolean | 'write'} keep whether plans are kept; true: also looked for among those
+ * @param {boolean | 'write'} keep whether to cache plans; true: use a cached plan, too
  * @param {import('../api/protocol.js').CreateArguments} create
  * @param {any} options as the page gave them
  * @param {(event: import('../pyruntime.js').ProgressEvent) => void} [onProgress]
  * @param {AbortSignal} [signal]
  */
 export async function open(plan, keep, create, options, onProgress = () => {}, signal) {
-  const { onProgress: _, signal: __, externalData: ___, keepPlan: ____, ...rest } = options;
+  const { onProgress: _, signal: __, externalData: ___, cachePlan: ____, ...rest } = options;
   const wanted = { create, onProgress, signal };
   const kept = keep && !wantsPython(rest, true) ? await import('./caching.js') : null;
   const may = kept?.permission();
@@ -193,5 +191,5 @@ export async function open(plan, keep, create, options, onProgress = () => {}, s
     const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
     return start(file, there, wanted);
   }, signal);
-  return { made: given || (kept && place && keep === true && await fromKept(kept, place, wanted)), keeping };
+  return { made: given || (kept && place && keep === true && await fromCache(kept, place, wanted)), keeping };
 }

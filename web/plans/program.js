@@ -1,5 +1,7 @@
 // @ts-check
-/** A compiled model on a device: allocated, uploaded, compiled, its computed constants made; runs that player.js replays. */
+/**
+ * A plan on a device: buffers, uploaded weights, pipelines, computed constants, and the replays that player.js runs.
+ */
 
 import { bufferOf } from '../gpu/buffers.js';
 import { play } from '../gpu/player.js';
@@ -31,7 +33,7 @@ function seenOf({ plan, sizes, inputs, outputs, values }, sections) {
 }
 
 /**
- * Tensors that runs bring or leave, as callers see them: of those with room the rows that count.
+ * External tensors of a plan as callers see them: of tensors with reserved rows, the valid rows only.
  * @param {SavedPlan} plan
  * @param {string[]} names
  */
@@ -42,21 +44,21 @@ function slotsOf({ external, kept }, names) {
   });
 }
 
-/** Bytes that may be needed beside constants which are computed at a time: each time the GPU is waited for. */
+/** Scratch bytes of constants that are computed together: after each batch the GPU is waited for. */
 const TOGETHER = 128 << 20;
 
 /**
- * What begins with a plan's pipelines: with fallback kernels where it has some. Adapters that run on a processor, those of Python's
- * `Target.is_processor`, lose more time with them than they save.
+ * The function that compiles a plan's pipelines, with fallback kernels where it has some. Software adapters (Python's
+ * `Target.is_processor`) lose more time by fallback kernels than they save.
  * @param {Opened} plan
  * @param {GPUDevice} device
  * @param {string} vendor of the adapter
  */
 async function compilerOf({ header: { shaders } }, device, vendor) {
   if (!shaders.some((text) => text.includes('// <fallback>'))) return compile;
-  const { compileFallback, compileOptimized } = await import('../gpu/fallback.js');
+  const { compileWithFallback, compileOptimized } = await import('../gpu/fallback.js');
   const { isFallbackAdapter } = /** @type {any} */ (device.adapterInfo ?? {});
-  return isFallbackAdapter || vendor.toLowerCase() === 'google' ? compileOptimized : compileFallback;
+  return isFallbackAdapter || vendor.toLowerCase() === 'google' ? compileOptimized : compileWithFallback;
 }
 
 export class Program {
@@ -117,7 +119,7 @@ export class Program {
     }
   }
 
-  /** Have the pipelines of a decoder's other runs made, too: a prompt and a token come one behind the other. */
+  /** Compile the pipelines of a decoder's other entries, too: a prompt's run is followed by a token's. */
   #compileOthers() {
     const stay = this.entries.filter(({ program: { inputs, outputs } }) => inputs.length + outputs.length);
     if (stay.length < 2) return;
@@ -223,7 +225,7 @@ export class Program {
   async #compute(plans) {
     const size = (/** @type {SavedPlan} */ { arenas }) => arenas.reduce((sum, nbytes) => sum + nbytes, 0);
     for (let first = 0, end = 0; first < plans.length; first = end) {
-      for (let room = TOGETHER; end < plans.length && (end === first || size(plans[end]) <= room); end += 1) room -= size(plans[end]);
+      for (let left = TOGETHER; end < plans.length && (end === first || size(plans[end]) <= left); end += 1) left -= size(plans[end]);
       const some = plans.slice(first, end);
       const bound = await Promise.all(some.map((plan) => this.#bind(plan, {})));
       const commands = bound.flatMap((one) => /** @type {import('../gpu/recording.js').Command[]} */ (one.commands));

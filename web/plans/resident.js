@@ -1,5 +1,7 @@
 // @ts-check
-/** Checks of what compiled models say about tensors that stay on the GPU (`SavedProgram`, `Kept` of `pyruntime/plan/`). */
+/**
+ * Validate what plan files say about tensors that stay on the GPU (`SavedProgram` and `Kept` of `pyruntime/compiler/`).
+ */
 
 import { check, checkIntegers, checkOpen, checkScaled, refuse } from './checks.js';
 
@@ -12,7 +14,7 @@ import { check, checkIntegers, checkOpen, checkScaled, refuse } from './checks.j
  * @property {number[]} scaled
  * @property {string} input
  * @property {number} axis
- * @property {number} room
+ * @property {number} capacity
  * @property {{dims: number[], scaled: number[]} | null} given
  * @property {import('../gpu/replay.js').Rows | null} first
  * @property {import('../gpu/replay.js').Rows | null} end
@@ -44,14 +46,14 @@ function checkRows(rows, plan) {
 /** @param {any} kept @param {any} program @param {Map<string, any>} external */
 function checkKept(kept, { plan, sizes, inputs }, external) {
   check.object(kept, 'a tensor that is kept');
-  const { name, type, bits, dims, scaled, input, axis, room, given, first, end } = kept;
+  const { name, type, bits, dims, scaled, input, axis, capacity, given, first, end } = kept;
   check.text(name, 'a name');
   checkShape(kept, plan);
   const memory = inputs.includes(input) ? external.get(input) : null;
   if (!memory || memory.type !== type || memory.bits !== bits || memory.dims.length !== dims.length) refuse(`it is damaged: the memory of '${name}'`);
   check.integer(axis, dims.length - 1, `the axis of '${name}'`, -1);
-  check.integer(room, (sizes?.ranges.length ?? 0) - 1, `the room of '${name}'`, -1);
-  if (room >= 0 && !(axis >= 0 && scaled[axis] >= 0 && given)) refuse(`it is damaged: the rows of '${name}'`);
+  check.integer(capacity, (sizes?.ranges.length ?? 0) - 1, `the capacity of '${name}'`, -1);
+  if (capacity >= 0 && !(axis >= 0 && scaled[axis] >= 0 && given)) refuse(`it is damaged: the rows of '${name}'`);
   if (given !== null) {
     check.object(given, 'a tensor that is kept');
     checkShape(given, plan);
@@ -63,7 +65,7 @@ function checkKept(kept, { plan, sizes, inputs }, external) {
 }
 
 /**
- * What a program brings, leaves and gives; behind the checks of its plan and sizes.
+ * Validate a program's inputs and outputs, after its plan and dynamic dimensions.
  * @param {any} header
  * @param {any} program
  * @param {number} sections bytes of the file's
@@ -84,7 +86,7 @@ export function checkStaying(header, program, sections) {
   }
   const made = [...outputs, ...[...plan.downloads, ...plan.kept].map(({ name }) => name)];
   checkNames([...fed, ...made], 'inputs and outputs');
-  const written = plan.kept.filter((/** @type {SavedKept} */ { room, first }) => room >= 0 || first);
+  const written = plan.kept.filter((/** @type {SavedKept} */ { capacity, first }) => capacity >= 0 || first);
   checkNames(written.map((/** @type {SavedKept} */ { input }) => input), 'inputs that are written');
   checkNames(bound.map((name) => String(external.get(name).region[1])), 'the memory of tensors on the GPU');
   checkNames(header.inputs.map((/** @type {any} */ { name }) => name), 'its inputs');

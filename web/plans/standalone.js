@@ -1,8 +1,7 @@
 // @ts-check
 /**
- * What client.js is to sessions in Python, for those over compiled models: runs are replayed in the page's thread. What a plan
- * does not have, another signature or `explain()`, Python is started for, and does; runs that have a plan go on here, unless
- * they are fed tensors on Python's GPU.
+ * The client of a session over plans: runs are replayed in the page's thread. Python is started for what the plans do not have, such as
+ * another shape or `explain()`; later runs that have a plan are replayed again, unless their inputs are on Python's GPU.
  */
 
 import { unlessAborted } from '../api/aborting.js';
@@ -20,22 +19,22 @@ import { hold, placesOf, sessions } from './locations.js';
  * @typedef {import('../api/protocol.js').RunArguments} RunArguments
  * @typedef {import('../gpu/replay.js').Fed} Fed
  * @typedef {import('../gpu/replay.js').Replay} Replay
- * @typedef {import('./bound_caches.js').Housing} Housing
+ * @typedef {import('./bound_caches.js').BoundCaches} BoundCaches
  */
 
 let lastHandle = 0;
 
-/** What a session talks to instead of the client. */
+/** Serves one session in place of `Client`. */
 export class StandaloneClient {
-  /** Whether it has texts decoded: what else asks a host about sessions may ask this one. */
+  /** Whether it answers decoding requests. */
   decodes = true;
-  /** Whether a text has lacked a plan: the next one begins in Python. */
+  /** Whether a text has lacked a plan: further texts begin in Python. */
   lacks = false;
-  /** Runs that have been asked for. @type {Replay[]} */
+  /** Replays that have run. @type {Replay[]} */
   #replays = [];
   #program;
   #create;
-  #housing;
+  #boundCaches;
   /** @type {Promise<{owner: ReturnType<typeof client>, handle: number}> | undefined} */
   #python;
   /** @type {Map<number, (view: ArrayBufferView) => void>} */
@@ -46,23 +45,23 @@ export class StandaloneClient {
   /**
    * @param {Program} program
    * @param {import('../api/protocol.js').CreateArguments} create what Python is asked for
-   * @param {Housing | null} housing where plans leave tensors on the GPU
+   * @param {BoundCaches | null} boundCaches for plans that leave tensors on the GPU
    */
-  constructor(program, create, housing) {
+  constructor(program, create, boundCaches) {
     this.#program = program;
     this.#create = create;
-    this.#housing = housing;
+    this.#boundCaches = boundCaches;
     lastHandle -= 1;
     this.handle = lastHandle;
     sessions.set(this.handle, this);
   }
 
-  /** Whether GPUBuffers can go to Python, which is where they are. */
+  /** Whether GPUBuffers can go to Python, in the page's thread. */
   get sharesBuffers() {
     return started()?.sharesBuffers ?? !inWorker();
   }
 
-  /** Who holds Python's tensors. @returns {object} */
+  /** The owner of Python's tensors. @returns {object} */
   get holder() {
     return started() ?? this;
   }
@@ -95,7 +94,7 @@ export class StandaloneClient {
       const letGo = hold(placesOf(args));
       return unlessAborted(this.#run(args, transfer, listening).finally(letGo), listening.signal);
     }
-    if (method === 'keepPlan' && !this.#python) return null; // it is what is kept
+    if (method === 'cachePlan' && !this.#python) return null; // all its plans come from the cache
     if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
     if (method.startsWith('decode')) return (await import('./decoding.js')).ask(this, method, args, transfer, listening);
     const what = method === 'call' ? `${args.function}()` : method;
@@ -104,11 +103,11 @@ export class StandaloneClient {
     return owner.call(method, changed, transfer, listening);
   }
 
-  /** This session as texts need it; null where nothing of it stays on the GPU. @returns {import('./decoding.js').Here | null} */
+  /** This session for decoding loops; null where no tensor of it stays on the GPU. @returns {import('./decoding.js').Here | null} */
   get here() {
-    const housing = this.#housing;
-    const known = housing && { outputs: this.#outputs.length, replays: this.#replays, replaying: this.#running, spares: housing.spares };
-    return known && { housing, known, run: (args) => this.#runHere(args) };
+    const boundCaches = this.#boundCaches;
+    const known = boundCaches && { outputs: this.#outputs.length, replays: this.#replays, replaying: this.#running, spares: boundCaches.spares };
+    return known && { boundCaches, known, run: (args) => this.#runHere(args) };
   }
 
   /** @param {RunArguments} args */
@@ -130,7 +129,7 @@ export class StandaloneClient {
    * @param {RunArguments} args
    * @param {Transferable[]} transfer
    * @param {import('../api/client.js').Listening} listening
-   * @param {Map<number, ArrayBufferView>} [streams] to be sent behind it
+   * @param {Map<number, ArrayBufferView>} [streams] to be sent after it
    */
   async #forward(why, args, transfer, listening, streams = new Map()) {
     const { owner, handle } = await this.start(why);
@@ -160,7 +159,7 @@ export class StandaloneClient {
       return this.#forward(why, args, transfer, listening, streams);
     }
     const given = this.#received(found.given);
-    const running = unlessAborted(this.#replayed(found.entry, given, args), listening.signal, (late) => this.#housing?.drop(late));
+    const running = unlessAborted(this.#replayed(found.entry, given, args), listening.signal, (late) => this.#boundCaches?.drop(late));
     this.#running.add(running);
     try {
       const outputs = await running;
@@ -190,15 +189,15 @@ export class StandaloneClient {
     const made = this.#program.replay(entry);
     made.then((replay) => { if (!this.#replays.includes(replay)) this.#replays.push(replay); }, () => {});
     const sizesOf = (/** @type {Replay} */ replay, /** @type {Record<string, Fed>} */ feeds) => this.#sizes(entry, replay, feeds, args);
-    if (this.#housing) return this.#housing.run(made, given, sizesOf);
+    if (this.#boundCaches) return this.#boundCaches.run(made, given, sizesOf);
     const replay = await made;
     const sizes = sizesOf(replay, given);
-    if (!sizes) throw new Error('it has been released');
+    if (!sizes) throw new Error('the session was released');
     return /** @type {Promise<Record<string, any>>} */ (run(replay, given, sizes, null, []));
   }
 
   /**
-   * The open sizes of such a run; null where the plan of `entry` is for others.
+   * The dynamic dimensions of a run; null where the plan of `entry` does not fit.
    * @param {Entry} entry
    * @param {Replay} replay
    * @param {Record<string, Fed>} feeds
@@ -208,7 +207,7 @@ export class StandaloneClient {
     const { downloads, outputs, kept: left } = entry.seen;
     const names = this.#outputs;
     const wanted = downloads.length + outputs.length + left.length === names.length ? null : fetches;
-    return (this.#housing?.matches ?? matches)(replay, feeds, wanted, names.length, Object.keys(kept));
+    return (this.#boundCaches?.matches ?? matches)(replay, feeds, wanted, names.length, Object.keys(kept));
   }
 
   /** The feeds with what will arrive in the place of each stream's name. @param {Record<string, any>} feeds */
@@ -227,14 +226,14 @@ export class StandaloneClient {
   }
 
   /**
-   * The plan that fits such a run best; null where there is none.
+   * The plan that fits a run best; null where none fits.
    * @param {RunArguments} args
    */
   #found(args) {
     const { feeds, fetches, kept, options } = args;
     const isOther = Object.keys(options).length || Object.values(kept).some((target) => target)
       || Object.values(feeds).some((value) => Array.isArray(/** @type {any} */ (value)?.data)); // strings
-    const given = isOther ? null : feedsOf(feeds, this.#housing?.tensors);
+    const given = isOther ? null : feedsOf(feeds, this.#boundCaches?.tensors);
     if (!given || fetches?.some((name) => !this.#outputs.includes(name))) return null;
     /** @type {{entry: Entry, given: Record<string, Fed>, waste: number} | null} */
     let best = null;
@@ -259,8 +258,8 @@ export class StandaloneClient {
   }
 
   /** @param {number} number */
-  settle(number) {
-    return started()?.settle(number);
+  materialize(number) {
+    return started()?.materialize(number);
   }
 
   /** @param {number} number */
@@ -268,7 +267,7 @@ export class StandaloneClient {
     this.#python?.then(({ owner }) => owner.dispose(number), () => {});
   }
 
-  /** Free everything: what runs use when the last of them is done or aborted, which is not waited for, as one may hang. */
+  /** Free everything, after the last run has ended or was aborted; this does not wait for runs, as one may hang. */
   async #release() {
     sessions.delete(this.handle);
     if (this.#running.size) Promise.allSettled(this.#running).then(() => this.#free());
@@ -280,7 +279,7 @@ export class StandaloneClient {
   #free() {
     this.#program.release();
     for (const replay of this.#replays) replay.live = false;
-    this.#housing?.release();
+    this.#boundCaches?.release();
   }
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Tensors on the GPU whose memory is JavaScript's own: those of sessions over compiled models. */
+/** Tensors on the GPU whose memory JavaScript owns: those of sessions over plans. */
 
 import { bitsOf, sizeOf } from '../api/elements.js';
 import { play } from '../gpu/player.js';
@@ -20,7 +20,7 @@ const padded = (nbytes) => Math.ceil(nbytes / 4) * 4;
 /** @type {WeakMap<GPUDevice, OwnedTensors>} */
 const made = new WeakMap();
 
-/** Those of a device. @param {GPUDevice} device */
+/** The tensors of a device. @param {GPUDevice} device */
 export function tensorsOf(device) {
   const tensors = made.get(device) ?? new OwnedTensors(device);
   made.set(device, tensors);
@@ -28,9 +28,9 @@ export function tensorsOf(device) {
 }
 
 export class OwnedTensors extends Tensors {
-  /** Tensors of these sessions can go to Python, where their memory is not. */
+  /** Whether sessions in Python need these tensors moved there. */
   movable = true;
-  /** Whether the device is. */
+  /** Whether the device was lost. */
   lost = false;
   #last = 0;
 
@@ -39,7 +39,7 @@ export class OwnedTensors extends Tensors {
     /** @type {Map<number, GPUBuffer>} */
     const buffers = new Map();
     super({
-      share_memory: () => { throw new Error('Python knows nothing of this tensor'); },
+      share_memory: () => { throw new Error('this tensor is not in Python'); },
       dispose: (id) => {
         buffers.get(id)?.destroy();
         buffers.delete(id);
@@ -50,7 +50,7 @@ export class OwnedTensors extends Tensors {
     device.lost.then(() => { this.lost = true; });
   }
 
-  /** Who has these tensors, as `Memory` of web/api/marshalling.js names it. */
+  /** Implements `Memory` of web/api/marshalling.js. */
   get port() {
     return this;
   }
@@ -61,19 +61,19 @@ export class OwnedTensors extends Tensors {
   }
 
   /**
-   * New memory, of which nothing is known.
+   * Allocate memory.
    * @param {number} nbytes
-   * @param {Memory['room']} room
+   * @param {Memory['reserved']} reserved
    * @param {Memory[] | null} spares
    */
-  #allocate(nbytes, room, spares) {
+  #allocate(nbytes, reserved, spares) {
     const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
     const size = Math.max(256, Math.ceil(nbytes / 256) * 256);
     if (!(size <= this.device.limits.maxBufferSize)) throw new Error(`a tensor of ${nbytes} bytes is more than the device has buffers for`);
     const buffer = this.device.createBuffer({ label: 'tensor', size, usage: STORAGE | COPY_SRC | COPY_DST });
     this.#last += 1;
     this.buffers.set(this.#last, buffer);
-    return this.owned(this.#last, buffer, room, spares);
+    return this.owned(this.#last, buffer, reserved, spares);
   }
 
   /** @param {number} nbytes @param {Memory[]} spares */
@@ -81,7 +81,7 @@ export class OwnedTensors extends Tensors {
     return takeSpare(spares, nbytes) ?? this.#allocate(nbytes, null, spares);
   }
 
-  /** The same tensor once more, which keeps its memory while a run has it. @param {Remote} remote */
+  /** Another tensor in the same memory, which keeps that alive during a run. @param {Remote} remote */
   again({ type, dims, memory, counted }) {
     const made = this.made(type, dims, memory);
     made.counted = counted;
@@ -89,27 +89,27 @@ export class OwnedTensors extends Tensors {
   }
 
   /**
-   * A copy in memory with so many rows along an axis; without `rows` in memory of its own size.
+   * Copy a tensor into memory with `rows` reserved along an axis, or into memory of its exact size.
    * @param {Remote} remote
    * @param {number} [axis]
    * @param {number} [rows]
    * @returns {Remote}
    */
   copy({ type, dims, memory, counted }, axis = -1, rows = 0) {
-    const room = axis < 0 ? null : { axis, rows };
-    const shape = room ? dims.map((dim, i) => (i === axis ? rows : dim)) : dims;
-    if (room && memory.room && memory.room.axis !== axis) {
+    const reserved = axis < 0 ? null : { axis, rows };
+    const shape = reserved ? dims.map((dim, i) => (i === axis ? rows : dim)) : dims;
+    if (reserved && memory.reserved && memory.reserved.axis !== axis) {
       const dense = this.copy({ number: 0, type, dims, memory, python: 0, counted });
       const made = this.copy(dense, axis, rows);
       this.dispose(dense.number);
       return made;
     }
-    const target = this.#allocate(bytesOf(type, shape), room, null);
-    const along = room?.axis ?? memory.room?.axis ?? 0;
-    const blocks = room || memory.room ? sizeOf(dims.slice(0, along)) : 1;
+    const target = this.#allocate(bytesOf(type, shape), reserved, null);
+    const along = reserved?.axis ?? memory.reserved?.axis ?? 0;
+    const blocks = reserved || memory.reserved ? sizeOf(dims.slice(0, along)) : 1;
     const row = (sizeOf(dims.slice(along + 1)) * bitsOf(type)) / 8;
-    const nbytes = blocks > 1 || room || memory.room ? dims[along] * row : bytesOf(type, dims);
-    const [from, to] = [memory.room?.rows ?? dims[along] ?? 1, room?.rows ?? dims[along] ?? 1];
+    const nbytes = blocks > 1 || reserved || memory.reserved ? dims[along] * row : bytesOf(type, dims);
+    const [from, to] = [memory.reserved?.rows ?? dims[along] ?? 1, reserved?.rows ?? dims[along] ?? 1];
     const encoder = this.device.createCommandEncoder();
     for (let n = 0; n < blocks && nbytes; n += 1) {
       encoder.copyBufferToBuffer(memory.buffer, n * from * row, target.buffer, n * to * row, padded(nbytes));
@@ -121,27 +121,27 @@ export class OwnedTensors extends Tensors {
   }
 
   /**
-   * A tensor of these rows in memory with `rows` of them, where those behind may be written: the same where nobody has.
+   * A tensor to which rows may be appended, in memory with `rows` of them: `remote` itself where no other tensor has rows there.
    * @param {Remote} remote
    * @param {number} axis
    * @param {number} rows
    */
   grown(remote, axis, rows) {
-    const { room } = remote.memory;
-    return room?.axis === axis && room.rows === rows && isLongest(remote) ? remote : this.copy(remote, axis, rows);
+    const { reserved } = remote.memory;
+    return reserved?.axis === axis && reserved.rows === rows && isLongest(remote) ? remote : this.copy(remote, axis, rows);
   }
 
   /**
-   * A tensor of which rows from `first` on may be written: the same where none of them count for anybody.
+   * A tensor whose rows from `first` on may be overwritten: `remote` itself where these are valid for no tensor.
    * @param {Remote} remote
    * @param {number} first
    */
   rewritten(remote, first) {
-    return !remote.memory.room && isFree(remote, first) ? remote : this.copy(remote);
+    return !remote.memory.reserved && isFree(remote, first) ? remote : this.copy(remote);
   }
 
   /**
-   * The first rows of a tensor along an axis: in its memory where that has room along it, else a copy.
+   * The first rows of a tensor along an axis: in its memory where that has reserved rows along it, else a copy.
    * @param {number} number
    * @param {number} axis
    * @param {number} rows
@@ -151,9 +151,9 @@ export class OwnedTensors extends Tensors {
     if (!remote) throw new Error('the tensor is disposed');
     const { type, memory } = remote;
     const dims = remote.dims.map((dim, i) => (i === axis ? rows : dim));
-    const isGrowing = memory.room?.axis === axis;
+    const isGrowing = memory.reserved?.axis === axis;
     const { number: gpu } = isGrowing ? this.made(type, dims, memory)
-      : this.copy({ ...remote, dims, memory: { ...memory, room: { axis, rows: remote.dims[axis] } } });
+      : this.copy({ ...remote, dims, memory: { ...memory, reserved: { axis, rows: remote.dims[axis] } } });
     return { kind: 'gpu', type, dims, gpu };
   }
 
@@ -164,7 +164,7 @@ export class OwnedTensors extends Tensors {
     const { type, dims } = remote;
     const held = [this.again(remote)];
     try {
-      const scopes = guarded(this.device, () => { if (remote.memory.room) held.push(this.copy(remote)); });
+      const scopes = guarded(this.device, () => { if (remote.memory.reserved) held.push(this.copy(remote)); });
       const { buffer } = held[held.length - 1].memory;
       const [data] = await play(this.device, [], [], [{ buffer, offset: 0, nbytes: bytesOf(type, dims) }], []);
       await caught(scopes);
@@ -174,8 +174,8 @@ export class OwnedTensors extends Tensors {
     }
   }
 
-  /** Buffers stay among sessions, as they do where Python is in a worker. @returns {GPUBuffer | undefined} */
-  settle() {
+  /** Pages do not get the buffers of these tensors, as where Python is in a worker. @returns {GPUBuffer | undefined} */
+  materialize() {
     return undefined;
   }
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** The hash by which a plan knows its model (`tree_hash` of `pyruntime/compiler/saved.py`): that of the hashes of its blocks. */
+/** Compute the hash of a model file (`tree_hash` of `pyruntime/compiler/saved.py`): the hash of its blocks' hashes. */
 
 import { BlobReader } from '../net/blobs.js';
 
@@ -11,7 +11,7 @@ export function hex(bytes) {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** Of hashes of blocks, one behind the other. @param {number[]} hashes */
+/** Hash the concatenated hashes of blocks. @param {number[]} hashes */
 export async function ofHashes(hashes) {
   return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(hashes))));
 }

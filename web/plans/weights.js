@@ -1,5 +1,5 @@
 // @ts-check
-/** Constants of a compiled model to the GPU, from the model's bytes as they arrive. */
+/** Upload a plan's constants to the GPU from the model's bytes, while these arrive. */
 
 import { Refused } from './plan.js';
 import { BLOCK, ofHashes } from './treehash.js';
@@ -121,8 +121,8 @@ async function* blocks(chunks, buffers, report, nbytes) {
 /** @typedef {{at: number, end: number, writer: Writer}} Waiting a constant, and where its file has it */
 
 /**
- * Upload the constants; those that lie beside the plan from the model's files, whose hashes are compared on the way, where the
- * server does not say that they are the same.
+ * Upload the constants; those outside the plan come from the model's files, whose hashes are verified in passing unless the
+ * server's ETags say that they are the same.
  * @param {GPUDevice} device
  * @param {{header: import('./plan.js').Saved, sections: Uint8Array<ArrayBuffer>}} plan
  * @param {GPUBuffer[]} buffers

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * The picture of Python's memory on its way here: what snapshot.js restores Python from.
+ * Fetch the memory snapshot that snapshot.js restores Python from.
  *
- * One file has it all: packages for Python's file system, then those runs of bytes of the memory that are not zeros. These go
- * right to where they belong in the memory that Python will have, but for the lower part: WebAssembly writes there too before
- * Python is restored, so that part waits.
+ * One file holds everything: packages for Python's file system, then the memory's runs of nonzero bytes. These are written
+ * directly into the memory that Python will have, except for the lower part: WebAssembly writes there before Python is restored, so
+ * that part is written later.
  */
 
 /**

@@ -1,17 +1,17 @@
 // @ts-check
 /**
- * Python from a picture of its memory, taken by the build when NumPy and pyruntime had been imported.
+ * Restore Python from a memory snapshot, which the build takes after importing NumPy and pyruntime.
  *
- * The memory holds pointers into WebAssembly's function table, so NumPy's libraries must be where they were: they are
- * loaded in the same order before Python's memory is restored, by the same `placeLibraries` that the build uses. What
- * Pyodide does not promise is checked: any difference is an error, and runtime.js then starts Python the plain way.
+ * The memory holds pointers into WebAssembly's function table, so NumPy's libraries must be loaded at the same places: in the same
+ * order, before Python's memory is restored, by the same `placeLibraries` that the build uses. What Pyodide does not guarantee is
+ * checked: any difference is an error, and runtime.js then starts Python without the snapshot.
  */
 
 import { pictureOf } from './memory.js';
 
 export { snapshotsFit } from './memory.js';
 
-/** Not everybody shall draw the same numbers. */
+/** Reseed the random number generators: each visitor draws other numbers. */
 const AFTER_RESTORING = `
 import sys
 if "random" in sys.modules:
@@ -81,7 +81,7 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
   return placed;
 }
 
-/** Bytes at whose beginning or behind it a zip archive says where its directory ends, with a comment of 1 KB at most. */
+/** Last bytes of a zip archive that contain its end-of-directory record, with a comment of 1 KB at most. */
 const DIRECTORY_END = 22 + 1024;
 
 /** A zip archive that has come whole: its directory is at its end. @param {string} url @param {Promise<Response>} response */

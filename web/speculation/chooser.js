@@ -37,7 +37,7 @@ export class Chooser {
     this.session = session;
     this.buffer = buffer;
     /** A tensor of nobody's, whose memory is not Python's. @type {Memory} */
-    const memory = { id: -1, buffer, room: null, tensors: new Set(), holders: [], spares: null };
+    const memory = { id: -1, buffer, reserved: null, tensors: new Set(), holders: [], spares: null };
     /** @type {Remote} */
     this.remote = { number: 0, type: logits.type, dims: logits.dims, memory, python: 0 };
   }

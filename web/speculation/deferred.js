@@ -1,5 +1,5 @@
 // @ts-check
-/** Work that waits until what is being answered has been sent, and no longer: a timer would wait for milliseconds. */
+/** Defer work until the current message was handled. A timer would wait for milliseconds. */
 
 const channel = new MessageChannel();
 /** @type {(() => void)[]} */

@@ -1,52 +1,54 @@
 // @ts-check
-/** How many runs are begun before they are asked for: by how many of those before were, and by how long they take. */
+/**
+ * Decide how many runs begin before they are requested, by the success of earlier predictions and by the duration of a run.
+ */
 
-/** Runs that must have followed from one another. */
+/** Least and greatest number of consecutive predictable runs that are required first. */
 const FEWEST = 2;
 const MOST_FEWEST = 64;
 
-/** Runs begun ahead at most; one more with each that was asked for. */
+/** Greatest number of queued runs; the depth grows by one with each correct prediction. */
 export const DEPTH = 6;
 
-/** Milliseconds that runs begun ahead may take, about: what a wrong guess costs. */
-const AHEAD_MS = 24;
+/** Approximate milliseconds of all queued runs, the cost of a wrong prediction. */
+const QUEUED_MS = 24;
 
-/** Milliseconds: where a run takes longer, waiting for the caller is little of it. */
+/** Milliseconds of the longest run to speculate on: for longer ones, waiting for the caller matters little. */
 const LONGEST_RUN = 40;
 
-/** Of one session. */
+/** The pace of one session. */
 export class Pace {
-  /** Runs that followed from one another. */
+  /** Consecutive predictable runs. */
   #streak = 0;
   #fewest = FEWEST;
-  /** Milliseconds that a run takes, about: where runs follow each other, between their arrivals. */
+  /** Average milliseconds of a run; of queued runs, between their arrivals. */
   #ms = 0;
   #arrived = 0;
-  /** How many may be begun. */
+  /** How many runs may be queued. */
   depth = 1;
 
-  /** Whether the last run followed from the one before. */
+  /** Whether the last run was predictable. */
   get isFollowing() {
     return this.#streak > 0;
   }
 
-  /** Whether it is worth beginning any. */
+  /** Whether to queue runs. */
   get isSteady() {
     return this.#streak >= this.#fewest && this.#ms <= LONGEST_RUN;
   }
 
-  /** A run was asked for that had not been begun. @param {boolean} follows from the one before */
+  /** Note a request that no queued run answers. @param {boolean} follows whether the run was predictable from the one before */
   asked(follows) {
     this.#streak = follows ? this.#streak + 1 : 0;
   }
 
-  /** A run was asked for that had been begun. */
+  /** Note a request that a queued run answers. */
   hit() {
-    this.depth = Math.min(this.depth + 1, DEPTH, Math.ceil(AHEAD_MS / this.#ms));
+    this.depth = Math.min(this.depth + 1, DEPTH, Math.ceil(QUEUED_MS / this.#ms));
     this.#fewest = Math.max(FEWEST, this.#fewest / 2);
   }
 
-  /** Another one was asked for than had been begun: next time it takes more. */
+  /** Note a wrong prediction: from now on a longer streak is required. */
   missed() {
     this.#fewest = Math.min(2 * this.#fewest, MOST_FEWEST);
     this.#streak = 0;
@@ -58,7 +60,7 @@ export class Pace {
     this.#ms = ms;
   }
 
-  /** A run that was begun at `began`, behind another, has arrived just now. @param {number} began */
+  /** Note that a run which was queued at `began` has arrived. @param {number} began */
   arrived(began) {
     const now = performance.now();
     this.#ms += (now - Math.max(began, this.#arrived) - this.#ms) / 4;

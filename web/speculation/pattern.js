@@ -151,7 +151,7 @@ function next({ type, dims, data }) {
  * @param {Map<string, Remote>} staying what it left on the GPU
  * @returns {Record<string, Fed> | null}
  */
-export function foreseen(rules, feeds, staying) {
+export function predicted(rules, feeds, staying) {
   /** @type {Record<string, Fed>} */
   const found = {};
   for (const [name, rule] of rules) {

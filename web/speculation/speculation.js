@@ -3,7 +3,7 @@
  * Runs that begin before they are asked for. A caller that writes text waits for logits, picks a token and feeds it: for most
  * of that time the GPU has nothing to do. Where a session's runs were seen to follow from one another (pattern.js), the likeliest
  * token is chosen on the GPU, and the next runs are queued behind the one that is under way. What a caller then feeds is compared
- * with what was foreseen, every byte of it: equal, and the run has been made already; else what was begun is forgotten.
+ * with what was predicted, every byte of it: equal, and the run has been made already; else what was begun is forgotten.
  *
  * Nothing is lost by a wrong guess but the GPU's time: caches in memory with room got rows behind those that count for anybody,
  * other outputs memory of their own. After one, more runs must follow from one another before it is tried again.
@@ -17,7 +17,7 @@ import { attend } from '../gpu/waiting.js';
 import { Chooser } from './chooser.js';
 import { later } from './deferred.js';
 import { DEPTH, Pace } from './pace.js';
-import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, numberIn, tokenOf, typeOfIds } from './pattern.js';
+import { begins, bestOf, bytesOfId, predicted, isEqual, isLogits, learned, numberIn, tokenOf, typeOfIds } from './pattern.js';
 
 /**
  * @typedef {import('../gpu/replay.js').Fed} Fed
@@ -30,7 +30,7 @@ import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, number
  * @typedef {import('./pattern.js').Rules} Rules
  * @typedef {import('./pattern.js').Seen} Seen
  *
- * @typedef {object} Asked which outputs, and where they are to be
+ * @typedef {object} Requested which outputs, and where they are to be
  * @property {string[] | null} fetches
  * @property {string[]} stay
  *
@@ -48,7 +48,7 @@ import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, number
  *
  * @typedef {object} Last what the next step follows
  * @property {Replay} by
- * @property {Asked} asked
+ * @property {Requested} asked
  * @property {Record<string, Fed>} feeds
  * @property {Map<string, Remote>} staying
  * @property {Token} chosen
@@ -58,7 +58,7 @@ import { begins, bestOf, bytesOfId, foreseen, isEqual, isLogits, learned, number
 const IDLE_MS = 1_000;
 
 /** Of one session. */
-export class Ahead {
+export class Speculation {
   #maker;
   #known;
   /** @type {Seen | null} */
@@ -90,7 +90,7 @@ export class Ahead {
   /**
    * The outputs of a run that has been begun already; null where this is none.
    * @param {Record<string, Fed> | null} feeds
-   * @param {Asked} asked
+   * @param {Requested} asked
    * @returns {Promise<Record<string, any>> | null}
    */
   take(feeds, asked) {
@@ -99,7 +99,7 @@ export class Ahead {
       this.#learn(feeds, asked);
       return null;
     }
-    if (!feeds || !isSameAsked(asked, this.#last?.asked) || !this.#isForeseen(step, feeds)) {
+    if (!feeds || !isSameAsked(asked, this.#last?.asked) || !this.#isPredicted(step, feeds)) {
       this.#forget();
       this.#pace.missed();
       this.#rules = null;
@@ -117,8 +117,8 @@ export class Ahead {
    * A run of `feeds` was queued just now: queue what will follow it.
    * @param {Prepared} prepared
    * @param {Record<string, Fed>} feeds
-   * @param {Asked} asked
-   * @returns {Promise<unknown>} resolved when it is known what token is foreseen
+   * @param {Requested} asked
+   * @returns {Promise<unknown>} resolved when it is known what token is predicted
    */
   async follow(prepared, feeds, asked) {
     if (this.#ended || !this.#pace.isSteady || !this.#chooser || !this.#rules) return;
@@ -143,7 +143,7 @@ export class Ahead {
   /**
    * A run has ended: what may follow it is looked for.
    * @param {Record<string, Fed> | null} feeds
-   * @param {Asked} asked
+   * @param {Requested} asked
    * @param {Record<string, any>} outputs
    * @param {number} ms
    */
@@ -166,7 +166,7 @@ export class Ahead {
     if (ids) this.expect({ name, type: value.type, dims: [1, 1, value.dims[2]], ids });
   }
 
-  /** A tensor is disposed: what was foreseen to be fed it will not be asked for. @param {number} number */
+  /** A tensor is disposed: what was predicted to be fed it will not be asked for. @param {number} number */
   disposed(number) {
     const [step] = this.#steps;
     if (step && Object.values(step.feeds).some(({ remote }) => remote?.number === number)) this.#forget();
@@ -183,7 +183,7 @@ export class Ahead {
     await chooser?.release();
   }
 
-  /** @param {Record<string, Fed> | null} feeds @param {Asked} asked */
+  /** @param {Record<string, Fed> | null} feeds @param {Requested} asked */
   #learn(feeds, asked) {
     const before = this.#before;
     const rules = feeds && before && before.asked === keyOf(asked) ? learned(this.#rules, before, feeds) : null;
@@ -193,7 +193,7 @@ export class Ahead {
   }
 
   /** @param {Step} step @param {Record<string, Fed>} feeds */
-  #isForeseen({ feeds: wanted, fed }, feeds) {
+  #isPredicted({ feeds: wanted, fed }, feeds) {
     const token = tokenOf(/** @type {Rules} */ (this.#rules));
     const names = Object.keys(feeds);
     return names.length === Object.keys(wanted).length && names.every((name) => (
@@ -202,7 +202,7 @@ export class Ahead {
         : isEqual(wanted[name], feeds[name])));
   }
 
-  /** @param {Step} step @param {Record<string, Fed>} feeds @param {Asked} asked */
+  /** @param {Step} step @param {Record<string, Fed>} feeds @param {Requested} asked */
   async #delivered(step, feeds, asked) {
     const { outputs, prepared, chosen, there } = step;
     const staying = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
@@ -230,7 +230,7 @@ export class Ahead {
   #queue({ by, asked, feeds, staying, chosen }) {
     const rules = /** @type {Rules} */ (this.#rules);
     const token = tokenOf(rules);
-    const next = foreseen(rules, feeds, staying);
+    const next = predicted(rules, feeds, staying);
     const upload = by.uploads.find(({ name }) => name === token);
     if (!next || !upload || !(isHidden(next) || inWorker()) || by.sizes?.values?.[token] !== undefined) return false;
     const sizes = matches(by, next, asked.fetches, this.#known.outputs, asked.stay);
@@ -335,10 +335,10 @@ export class Ahead {
   }
 }
 
-/** @param {Asked} asked */
+/** @param {Requested} asked */
 const keyOf = ({ fetches, stay }) => JSON.stringify([fetches, stay]);
 
-/** @param {Asked} some @param {Asked | undefined} others */
+/** @param {Requested} some @param {Requested | undefined} others */
 const isSameAsked = (some, others) => others !== undefined && keyOf(some) === keyOf(others);
 
 /** How a token's id is read. @param {Token} token */
@@ -353,7 +353,7 @@ function numbersOf([bytes], { ids: { type } }) {
 
 /** Whether pages cannot write to what is fed: it has room behind it. @param {Record<string, Fed>} feeds */
 function isHidden(feeds) {
-  return Object.values(feeds).every(({ remote }) => !remote || remote.memory.room);
+  return Object.values(feeds).every(({ remote }) => !remote || remote.memory.reserved);
 }
 
 /** Whether no page shares this thread, and with it the buffers of tensors. */

@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * A text's tokens within what the model looks back at.
+ * The tokens of a text that the model attends to.
  *
  * A window of W tokens with S sinks: the text is computed from its beginning until W tokens are in the caches. Then it starts
- * over with the first S tokens and the last (W - S) / 2, rounded down, at positions from 0: each token is what the model says
- * behind these alone, and the caches never have more than W rows. A prompt is cut as if it had been written, so that the next
- * turn of a conversation finds in the caches what the last one left; pyruntime/generate/window.py has the rule. Where the GPU
- * fails at tokens that are queued, the rest is chosen here, one after the other.
+ * over with the first S tokens and the last (W - S) / 2, rounded down, at positions from 0: each token depends on these tokens alone,
+ * and the caches never have more than W rows. A prompt is cut as if it had been generated, so that the next turn of a conversation
+ * finds in the caches what the last one left; pyruntime/generate/window.py has the rule. Where queued tokens fail on the GPU, the
+ * rest is chosen here, one after the other.
  */
 
 import { HostTokens, QueuedTokens } from './tokens.js';
@@ -17,7 +17,7 @@ import { HostTokens, QueuedTokens } from './tokens.js';
 /** @typedef {{size: number, sinks: number}} Window of `size` tokens; Infinity: the whole text */
 
 /**
- * The sinks where nobody says how many: the token that begins the model's texts, where this one begins with it. A context is
+ * The default number of sinks: the token that begins the model's texts, where this one begins with it. A context is
  * computed at positions from 0, so attention needs no others.
  * @param {readonly number[]} ids of the text
  * @param {readonly (number | undefined)[]} begins tokens that begin the model's texts

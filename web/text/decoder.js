@@ -1,5 +1,5 @@
 // @ts-check
-/** A decoder with its caches: tokens go in, logits of the last one come out; what came before stays on the GPU. */
+/** A decoder with its caches: tokens go in, logits of the last one come out; the caches stay on the GPU. */
 
 import { InferenceSession } from '../api/session.js';
 import { Tensor } from '../api/tensor.js';
@@ -90,7 +90,7 @@ export class Decoder {
   constructor(session, { names, sizes, sliding }, caches) {
     const facts = InferenceSession.decoderOf(session);
     this.session = session;
-    /** What can be trimmed of the caches; null: something looks at all of them. */
+    /** Caches that can be trimmed; null: a layer attends to all rows. */
     this.local = facts?.local ? new LocalCaches(facts.local) : null;
     /** Tokens that the model has positions for. */
     this.positions = facts?.positions ?? Infinity;
@@ -101,8 +101,8 @@ export class Decoder {
     this.#sizes = sizes;
     this.inputs = new Map(session.inputMetadata.map((input) => [input.name, input]));
     this.samplers = new Samplers();
-    this.#rewinder = import('./rewind.js').then(({ Rewinder }) => new Rewinder(InferenceSession.behind(session)?.keepPlan));
-    this.#rewinder.catch(() => {}); // who needs it hears it
+    this.#rewinder = import('./rewind.js').then(({ Rewinder }) => new Rewinder(InferenceSession.hostOf(session)?.cachePlan));
+    this.#rewinder.catch(() => {}); // the caller that awaits it reports the error
     const known = [names.ids, names.mask, names.positions, ...OTHERS];
     const strange = session.inputNames.filter((name) => !known.includes(name) && !caches.some(({ input }) => input.name === name));
     if (strange.length || !this.inputs.has(names.ids) || !session.outputNames.includes(names.logits)) {
@@ -192,7 +192,7 @@ export class Decoder {
    * @param {number} first
    */
   loop(turn, first) {
-    const { owner, handle } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
+    const { owner, handle } = /** @type {NonNullable<ReturnType<typeof InferenceSession.hostOf>>} */ (InferenceSession.hostOf(this.session));
     const { ids, mask, positions, logits } = this.names;
     const wire = (/** @type {string} */ name, /** @type {Tensor} */ tensor) => toWire(name, tensor, owner.holder, owner.sharesBuffers);
     const feeds = this.#feeds(turn, [first]);
@@ -218,7 +218,7 @@ export class Decoder {
    * @param {number} begin how many in front have no rows
    */
   restore(turn, caches, ids, begin) {
-    const { memory } = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.session));
+    const { memory } = /** @type {NonNullable<ReturnType<typeof InferenceSession.hostOf>>} */ (InferenceSession.hostOf(this.session));
     for (const [name, cache] of Object.entries(caches)) turn.caches.set(name, fromWire(cache, memory));
     turn.ids = turn.caches.size ? [...ids] : [];
     turn.begin = turn.caches.size ? begin : 0;
@@ -229,7 +229,7 @@ export class Decoder {
     return length > begin && (!begin || length - begin >= /** @type {LocalCaches} */ (this.local).kept);
   }
 
-  /** Let go of rows that no token behind the turn's looks back at. @param {Turn} turn */
+  /** Release cache rows that no later token attends to. @param {Turn} turn */
   async trim(turn) {
     const gone = this.local?.gone(turn.rows) ?? 0;
     if (!gone) return;

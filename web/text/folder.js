@@ -1,5 +1,7 @@
 // @ts-check
-/** The files of a model by their paths: from a URL, from files that somebody chose, or from a reader of the caller's. */
+/**
+ * Read the files of a model by their paths: from a URL, from files that the user chose, or by a reader that the caller gives.
+ */
 
 import { wrong } from '../api/arguments.js';
 import { fetchAll } from '../net/stream.js';

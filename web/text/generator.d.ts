@@ -81,8 +81,8 @@ export interface GenerateOptions extends SamplingOptions {
    * Write beyond the model's context: it looks back at this many tokens, or at `contextLength` if that is less (Infinity is
    * that). When there are as many, the text starts over with the first `sinks` and the last half of the rest, as if they had
    * been the prompt; a longer prompt is cut as if it had been written. Default: the text ends where the context does, a longer
-   * prompt is refused. Where every attention is local nothing ends, and `Infinity` is the whole text: rows that nobody looks
-   * back at are let go of.
+   * prompt is refused. Where every attention is local nothing ends, and `Infinity` is the whole text: rows that no
+   * later token attends to are released.
    */
   window?: number;
   /**

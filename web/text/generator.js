@@ -1,5 +1,5 @@
 // @ts-check
-/** TextGenerator: a language model out of a folder, that writes on. */
+/** TextGenerator: load a language model from a folder and generate text with it. */
 
 import { optionsOf, requireArray, requireText, wrong } from '../api/arguments.js';
 import { client } from '../api/client.js';
@@ -58,7 +58,7 @@ export class TextGenerator {
       if (event.part) file(pathIn(folder, event.part.url), event.part.loaded, event.part.total);
       else if (!signal?.aborted) onProgress?.(event);
     };
-    const mayHavePlan = sessionOptions?.keepPlan && await (await import('../plans/caching.js')).isAnythingKept();
+    const mayHavePlan = sessionOptions?.cachePlan && await (await import('../plans/caching.js')).isAnyPlanCached();
     if (!mayHavePlan) client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // Python starts meanwhile
     const repository = await readRepository(folder, dtype, signal);
     // What fails ends the other.
@@ -79,12 +79,12 @@ export class TextGenerator {
     }
   }
 
-  /** The session behind it. */
+  /** The decoder's session. */
   get session() {
     return this.#decoder.session;
   }
 
-  /** Tokens that it was made for; Infinity where nobody says. */
+  /** Tokens that the model was trained for; Infinity where neither its configuration nor its graph says. */
   get contextLength() {
     return Math.min(this.#repository.contextLength, this.#decoder.positions);
   }

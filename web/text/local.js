@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * Caches of models that look back at so many tokens and no further: rows that nobody reads any more are let go of.
+ * Trim the caches of models whose attention is local: rows that no later token attends to are released.
  *
- * pyruntime/generate/trimming.py says which models these are, and why each token is the one behind the whole text. Here as many
- * rows go at once as `drop` says, or a multiple of it, as soon as there are `kept` + `drop`; the keys that stay are turned back by
- * as many positions.
+ * pyruntime/generate/trimming.py says which models these are, and why each token is the same as with all rows. `drop` rows, or a
+ * multiple of it, are released together, as soon as there are `kept` + `drop`; the remaining keys are rotated back by as many
+ * positions.
  */
 
 /**
@@ -42,8 +42,8 @@ export class LocalCaches {
     return this.drop * Math.max(0, Math.floor((rows - this.kept) / this.drop));
   }
 
-  /** How many tokens may be computed one by one behind so many rows before some go. @param {number} rows */
-  room(rows) {
+  /** Tokens that may be computed one by one after so many rows before rows are released. @param {number} rows */
+  capacity(rows) {
     return this.kept + this.drop - rows;
   }
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** TextGenerator, whose modules are fetched when the first one is created: most pages write no text. */
+/** TextGenerator, whose modules are fetched when the first one is created: most pages generate no text. */
 
 /** @typedef {typeof import('./generator.js').TextGenerator} Loaded */
 

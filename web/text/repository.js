@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What the folder of a language model says: where its graph is, what its inputs are called, how it is to be sampled. Folders
- * are as transformers.js or as onnxruntime-genai has them.
+ * Read a language model's folder: where its graph is, the names of its inputs, its sampling settings. Folders have the layout of
+ * transformers.js or of onnxruntime-genai.
  */
 
 import { summaryOf } from '../onnx/summary.js';
@@ -43,7 +43,7 @@ export const SUFFIXES = {
   q2f16: '_q2f16', q1: '_q1', q1f16: '_q1f16', bnb4: '_bnb4',
 };
 
-/** Which is taken where nobody says: small ones first, for a language model waits for its weights. */
+/** Data types by preference, where the caller names none: small ones first, as loading time is mostly weights. */
 const PREFERRED = ['q4f16', 'q4', 'fp16', 'fp32', 'q8'];
 
 /** @type {Names} */

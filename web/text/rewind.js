@@ -1,5 +1,5 @@
 // @ts-check
-/** Rows of caches, on the GPU: the first ones, or the last ones with their keys turned to other positions. */
+/** Cut rows of caches on the GPU: the first rows, or the last ones with their keys rotated to other positions. */
 
 import { InferenceSession } from '../api/session.js';
 import { Tensor } from '../api/tensor.js';
@@ -8,7 +8,7 @@ import { modelOf } from '../onnx/writer.js';
 
 const DIMS = ['batch', 'heads', 'length', 'size'];
 const KEPT = ['batch', 'heads', 'kept', 'size'];
-/** Behind the last row of any cache. */
+/** An end index after the last row of any cache. */
 const END = 2 ** 40;
 
 /** y = x[..., :end, :] @param {string} type of x */
@@ -38,11 +38,11 @@ function turnModel(type) {
 export class Rewinder {
   /** @type {Map<string, Promise<InferenceSession>>} */
   #sessions = new Map();
-  #keepPlan;
+  #cachePlan;
 
-  /** @param {any} keepPlan of its sessions */
-  constructor(keepPlan) {
-    this.#keepPlan = keepPlan;
+  /** @param {any} cachePlan of its sessions */
+  constructor(cachePlan) {
+    this.#cachePlan = cachePlan;
   }
 
   /** The first rows. @param {Tensor} cache @param {number} length @returns {Promise<Tensor>} */
@@ -67,7 +67,7 @@ export class Rewinder {
     let made = this.#sessions.get(key);
     if (!made) {
       made = InferenceSession.create(model(feeds.x.type), {
-        preferredOutputLocation: 'gpu-buffer', keepPlan: this.#keepPlan, extra: { 'pyruntime.host_work': 0 } });
+        preferredOutputLocation: 'gpu-buffer', cachePlan: this.#cachePlan, extra: { 'pyruntime.host_work': 0 } });
       this.#sessions.set(key, made);
     }
     return /** @type {Tensor} */ ((await (await made).run(feeds)).y);

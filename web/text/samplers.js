@@ -1,5 +1,5 @@
 // @ts-check
-/** Models that choose tokens beside a decoder, on its GPU: what they are built for, and what they are fed. */
+/** Sampler models, which choose tokens on the decoder's GPU: how they are built, and their inputs. */
 
 import { InferenceSession } from '../api/session.js';
 import { penalizes } from './sampling.js';
@@ -120,10 +120,10 @@ export class Samplers {
 
 /** @param {InferenceSession} decoder @param {SamplerOptions} options */
 async function create(decoder, options) {
-  const behind = InferenceSession.behind(decoder);
-  if (!behind) return null;
-  const { owner, handle, keepPlan } = behind;
+  const host = InferenceSession.hostOf(decoder);
+  if (!host) return null;
+  const { owner, handle, cachePlan } = host;
   const write = () => owner.call('call', { function: 'sampler', arguments: [handle, options] });
-  const model = keepPlan ? await (await import('../plans/caching.js')).keptModel(`sampler ${JSON.stringify(options)}`, write) : await write();
-  return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 }, keepPlan });
+  const model = cachePlan ? await (await import('../plans/caching.js')).cachedModel(`sampler ${JSON.stringify(options)}`, write) : await write();
+  return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 }, cachePlan });
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The next token out of the logits: penalties, temperature, top-k, top-p, min-p in that order, as transformers has them; then
- * a draw by a generator of random numbers that depends on the seed and on how many tokens there are, on nothing else.
+ * Choose the next token from logits: penalties, temperature, top-k, top-p, min-p in that order, as in transformers; then a draw by
+ * a random number generator that depends only on the seed and on the number of tokens.
  */
 
 /** @typedef {import('../pyruntime.js').SamplingOptions} SamplingOptions */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Text to tokens and back: tokenizer.json and the chat template, by Hugging Face's JavaScript libraries. */
+/** Encode and decode tokens: tokenizer.json and the chat template, by Hugging Face's JavaScript libraries. */
 
 import { json } from './folder.js';
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Where a text's tokens come from: chosen on the GPU, several queued ahead, or here, one after the other. */
+/** Sources of a text's tokens: chosen on the GPU, with several steps queued, or here, one after the other. */
 
 import { InferenceSession } from '../api/session.js';
 import { draw, largest, logSumExp, penalize, penalizes, uniform } from './sampling.js';
@@ -44,8 +44,8 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  */
 
 /**
- * How far ahead of its ids the GPU is. `ms`: of its work that a batch is to be; `most`: tokens of a batch (web/worker/decoding.js has
- * room for 16); `batches` that are queued: the GPU works on one while the ids of the other are on their way.
+ * How many steps are queued before their ids arrive. `ms`: GPU time of a batch; `most`: tokens of a batch (16 at most, `MOST` of
+ * web/worker/token_records.js); `batches`: queued batches, so that the GPU works on one while the ids of the other are read back.
  */
 export const pace = { ms: 12, most: 16, batches: 2 };
 
@@ -113,7 +113,7 @@ export class QueuedTokens {
   #given;
   #sampler;
   #options;
-  #behind;
+  #host;
   /** The loop's number, once it has begun. */
   #loop = 0;
   /** @type {Batch[]} */
@@ -151,7 +151,7 @@ export class QueuedTokens {
     this.#wanted = wanted;
     this.#sampler = sampler;
     this.#options = options;
-    this.#behind = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(decoder.session));
+    this.#host = /** @type {NonNullable<ReturnType<typeof InferenceSession.hostOf>>} */ (InferenceSession.hostOf(decoder.session));
   }
 
   /**
@@ -216,11 +216,11 @@ export class QueuedTokens {
     await this.#decoder.prefill(this.#turn, this.#context.slice(this.#turn.ids.length, last), ended);
     await this.#decoder.trim(this.#turn);
     this.#begin = this.#turn.begin;
-    this.#most = Math.min(this.#most, this.#decoder.local?.room(this.#turn.rows) ?? Infinity);
+    this.#most = Math.min(this.#most, this.#decoder.local?.capacity(this.#turn.rows) ?? Infinity);
     ended.throwIfAborted();
-    const sampler = /** @type {NonNullable<ReturnType<typeof InferenceSession.behind>>} */ (InferenceSession.behind(this.#sampler));
+    const sampler = /** @type {NonNullable<ReturnType<typeof InferenceSession.hostOf>>} */ (InferenceSession.hostOf(this.#sampler));
     const { vocabulary } = /** @type {NonNullable<Decoder['types']>} */ (this.#decoder.types);
-    this.#loop = await this.#behind.owner.call('decode', {
+    this.#loop = await this.#host.owner.call('decode', {
       ...this.#decoder.loop(this.#turn, this.#context[last]),
       sampler: sampler.handle,
       chosen: outputsOf(this.#options),
@@ -240,13 +240,13 @@ export class QueuedTokens {
       this.#asked += count;
       const draws = this.#options.greedy ? [] : Array.from({ length: count }, (_, i) => uniform(seed, first + i));
       const steps = { decoding: this.#loop, count, draws, confirmed: this.#context.length - 1 - this.#begin };
-      const answer = this.#behind.owner.call('decodeSteps', steps).then((found) => ({ ...found, at: performance.now() }));
-      answer.catch(() => {}); // whoever waits for it hears it
+      const answer = this.#host.owner.call('decodeSteps', steps).then((found) => ({ ...found, at: performance.now() }));
+      answer.catch(() => {}); // `next` awaits it and reports the error
       this.#batches.push({ answer, began: performance.now(), count });
     }
   }
 
-  /** Whether others have to go on, behind `end`. */
+  /** Whether the queue is at its end: the next tokens need another source. */
   get spent() {
     return this.#context.length - this.#given >= this.#most;
   }
@@ -267,10 +267,10 @@ export class QueuedTokens {
     const last = this.#context.length - 1;
     const kept = this.#grows ? Math.min(first, last) : last;
     const there = whole && (kept === last ? last > 0 : this.#decoder.reaches(this.#begin, kept));
-    const ending = this.#behind.owner.call('decodeEnd', { decoding: this.#loop, kept: there ? kept - this.#begin : null });
+    const ending = this.#host.owner.call('decodeEnd', { decoding: this.#loop, kept: there ? kept - this.#begin : null });
     const caches = await ending.catch(() => ({}));
     this.#decoder.restore(this.#turn, caches, this.#context.slice(0, kept), this.#begin);
-    this.#behind.ran();
-    InferenceSession.behind(this.#sampler)?.ran();
+    this.#host.ran();
+    InferenceSession.hostOf(this.#sampler)?.ran();
   }
 }

@@ -1,8 +1,7 @@
 // @ts-check
 /**
- * Decoding whose token ids stay on the GPU: a decoder's logits go to a sampler, and the id that it chooses is the decoder's
- * next input. Steps are queued one after another without waiting for any, each with one submit; their ids come to JavaScript in
- * batches. What becomes of its caches: web/worker/text_caches.js.
+ * Decode text on the GPU: a decoder's logits go to a sampler, and the token id that it chooses is the decoder's next input. Steps are
+ * queued without waiting for earlier ones, one submit each; ids are read back in batches. text_caches.js manages the caches.
  */
 
 import { TextCaches } from './text_caches.js';
@@ -62,7 +61,7 @@ class NotOnGpu extends Error {
   name = 'NotImplemented';
 }
 
-/** The loop of one text. */
+/** The decoding loop of one text. */
 export class Decoding {
   #host;
   #args;
@@ -82,7 +81,7 @@ export class Decoding {
   /** By session, the run that was replayed last. @type {Map<number, Replay>} */
   #last = new Map();
   #records;
-  /** What went wrong. @type {unknown} */
+  /** Error of a step, which ends the loop. @type {unknown} */
   #failure;
   /** Why nothing more is queued. @type {Error | undefined} */
   #ended;
@@ -100,7 +99,7 @@ export class Decoding {
   }
 
   /**
-   * Queue steps behind those that are queued; answers when their ids have arrived.
+   * Queue further steps; resolves with their ids.
    * @param {import('../api/protocol.js').DecodeStepsArguments} args
    * @param {Request} request
    * @returns {Promise<import('../api/protocol.js').DecodedTokens>}
@@ -142,7 +141,7 @@ export class Decoding {
   }
 
   /**
-   * Queue recordings, and copies behind them.
+   * Queue recordings, then copies.
    * @param {{known: Known, prepared: Prepared}[]} parts
    * @param {{from: GPUBuffer, to: GPUBuffer, at: number, nbytes: number}[]} copies
    * @param {Batch} batch
@@ -156,7 +155,7 @@ export class Decoding {
       for (const { known } of parts) known.replaying.delete(run);
     });
     for (const { known } of parts) known.replaying.add(run);
-    run.catch(() => {}); // who waits for the batch hears it
+    run.catch(() => {}); // `#arrival` awaits it and reports the error
     runs.push(run);
   }
 
@@ -238,8 +237,8 @@ export class Decoding {
   }
 
   /**
-   * A run whose outputs stay on the GPU: to be queued with `parts`; where there has been none like it, queued behind them
-   * through Python.
+   * Prepare a run whose outputs stay on the GPU and add it to `parts`; where no recording fits, send `parts` and run it through
+   * the host.
    * @param {number} session
    * @param {Record<string, Remote | WireTensor>} feeds
    * @param {string[]} outputs
@@ -329,7 +328,7 @@ function uploaded(device, type, data) {
   const buffer = device.createBuffer({ label: 'token', size: 256, usage: STORAGE | COPY_SRC | COPY_DST });
   device.queue.writeBuffer(buffer, 0, data);
   lastUploaded += 1;
-  const memory = { id: -lastUploaded, buffer, room: null, tensors: new Set(), holders: [], spares: null };
+  const memory = { id: -lastUploaded, buffer, reserved: null, tensors: new Set(), holders: [], spares: null };
   return { number: 0, type, dims: [1, 1], memory, python: 0 };
 }
 

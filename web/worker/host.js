@@ -1,11 +1,11 @@
 // @ts-check
-/** Hosts Python and answers the requests of client.js: in a worker, or in the thread of the page. */
+/** Host Python and answer the requests of client.js, in a worker or in the page's thread. */
 
 import { downloads } from '../loading/downloads.js';
 import { Loading } from '../loading/loading.js';
 import { makeMemoryBy } from '../gpu/result_memory.js';
 import { Incoming } from '../net/pieces.js';
-import { beginAhead, loadAhead, Runs } from './runs.js';
+import { startSpeculation, loadSpeculation, Runs } from './runs.js';
 import { startBridge } from './runtime.js';
 import { anew } from '../net/stream.js';
 import { Tensors } from './tensors.js';
@@ -17,26 +17,26 @@ const sessions = new Map();
 
 const isWorker = typeof document === 'undefined';
 
-/** Those that stay on the GPU. @type {Tensors} */
+/** Tensors that stay on the GPU. @type {Tensors} */
 let tensors;
 
 /** @type {(number: number) => any} */
-let settleInPython;
+let materializeInPython;
 
-/** Hears why Python has ended: in a worker, whose errors the page hears of, or who has set it. @type {(message: string) => void} */
+/** Called with the reason when Python has ended. In a worker, the error event reaches the page. @type {(message: string) => void} */
 let ended = (message) => self.reportError(new Error(message));
 
-/** In the thread of the page: who waits for answers hears it. @param {(message: string) => void} tell */
+/** Set the listener for the end of Python, in the page's thread. @param {(message: string) => void} tell */
 export function whenEnded(tell) {
   ended = tell;
 }
 
-/** The GPUBuffer of a tensor alone, for a page in this thread. @param {number} tensor */
-export function settle(tensor) {
-  return tensors.receive(settleInPython(tensors.forPython(tensor)), null).buffer;
+/** Move a tensor to a GPUBuffer that holds it alone, for a page in this thread. @param {number} tensor */
+export function materialize(tensor) {
+  return tensors.receive(materializeInPython(tensors.forPython(tensor)), null).buffer;
 }
 
-/** Texts whose tokens are chosen on the GPU. @type {Map<number, import('./decoding.js').Decoding>} */
+/** Decoding loops, by their numbers. @type {Map<number, import('./decoding.js').Decoding>} */
 const decodings = new Map();
 let lastDecoding = 0;
 
@@ -45,14 +45,14 @@ let lastDecoding = 0;
 /** Python's `pyruntime.bridge.requests`, there when `start` has been answered. @type {Promise<any> | undefined} */
 let bridge;
 
-/** What ends each request that has not been answered, by its id. @type {Map<number, AbortController>} */
+/** Abort controllers of pending requests, by id. @type {Map<number, AbortController>} */
 const underWay = new Map();
 
 /**
- * A report that hears, while a decoder is made, what logits its runs will bring, which is for nobody else: what chooses tokens by
- * them is made meanwhile.
+ * Wrap a progress listener: the event 'expected', which says what logits a decoder's runs will bring, goes to speculation, which
+ * creates its sampler meanwhile.
  * @param {Report} report
- * @param {Promise<void> | null} loaded what begins runs ahead, where it is wanted
+ * @param {Promise<void> | null} loaded the speculation module, where it is wanted
  * @param {import('./runs.js').Session} known
  * @returns {(event: any) => void}
  */
@@ -60,8 +60,8 @@ function expecting(report, loaded, known) {
   return (event) => {
     if (event.phase !== 'expected') report(event);
     else loaded?.then(() => {
-      if (known.runsAhead) known.ahead ??= beginAhead(beside, known);
-      known.ahead?.expect(event.logits);
+      if (known.speculates) known.speculation ??= startSpeculation(internalSessions, known);
+      known.speculation?.expect(event.logits);
     });
   };
 }
@@ -98,7 +98,7 @@ async function callCancellable(request, function_, ...args) {
 }
 
 /**
- * A session whose files arrive while it is made: why one of them did not is told rather than what became of it.
+ * Create a session while its files arrive; a failed download is reported rather than its consequences.
  * @param {Loading} loading
  * @param {import('./runs.js').Session} known
  * @param {() => Promise<any>} work
@@ -107,8 +107,8 @@ async function created(loading, known, work) {
   try {
     return await work();
   } catch (error) {
-    known.runsAhead = false;
-    await known.ahead?.end();
+    known.speculates = false;
+    await known.speculation?.end();
     await loading.failed();
     throw error;
   } finally {
@@ -150,8 +150,8 @@ function ownRequest() {
   return { id: lastOwn, signal: new AbortController().signal };
 }
 
-/** Sessions beside those of pages: what chooses tokens. @type {import('../speculation/chooser.js').Maker} */
-const beside = {
+/** Creates and runs sessions that no page has: the samplers of speculation. @type {import('../speculation/chooser.js').Maker} */
+const internalSessions = {
   get tensors() {
     return tensors;
   },
@@ -173,7 +173,7 @@ const runs = new Runs({
   },
   known: (session) => sessions.get(session),
   call: callCancellable,
-  beside,
+  internalSessions,
 });
 
 /**
@@ -190,27 +190,27 @@ const runs = new Runs({
  * @param {Request} request
  * @param {RequestCache} [cache] how its files are asked for
  */
-async function create({ model, externalData, options, ahead = false }, report, request, cache) {
+async function create({ model, externalData, options, speculate = false }, report, request, cache) {
   const loading = new Loading(report, request.signal, cache);
   const { extra } = /** @type {any} */ (options);
-  const aheadLoaded = ahead && extra?.['pyruntime.expects'] ? loadAhead() : null; // outputs will stay on the GPU
+  const speculationLoaded = speculate && extra?.['pyruntime.expects'] ? loadSpeculation() : null; // outputs will stay on the GPU
   /** @type {import('./runs.js').Session} */
-  const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], runsAhead: ahead, ahead: null, model: new ArrayBuffer(), tags: loading.tags };
-  const told = expecting(report, aheadLoaded, known);
+  const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], speculates: speculate, speculation: null, model: new ArrayBuffer(), tags: loading.tags };
+  const told = expecting(report, speculationLoaded, known);
   const { replays, spares, ...info } = await created(loading, known, async () => {
     const [buffer, ...files] = await loading.open(model, externalData.map(({ data }) => data));
     known.model = buffer;
     const external = externalData.map(({ path }, index) => [path, files[index]]);
-    const beside = loading.beside(model);
+    const fetchRelative = loading.relativeTo(model);
     return loading.rightly(
-      () => callCancellable(request, 'create', buffer, external, options, told, beside),
+      () => callCancellable(request, 'create', buffer, external, options, told, fetchRelative),
       (/** @type {{handle: number}} */ { handle }) => callPython('release', handle));
   });
   known.outputs = info.outputs.length;
   known.replays = replays;
   for (const made of spares) tensors.spare(made, known.spares);
   sessions.set(info.handle, known);
-  await aheadLoaded;
+  await speculationLoaded;
   return info;
 }
 
@@ -224,7 +224,7 @@ const methods = {
     makeMemoryBy((nbytes) => downloads.memory(nbytes));
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
-    settleInPython = python.settle;
+    materializeInPython = python.materialize;
   },
 
   async ready() {
@@ -251,7 +251,7 @@ const methods = {
     }
   },
 
-  /** Begin a text; the number of its loop. @param {import('../api/protocol.js').DecodeArguments} args */
+  /** Begin a decoding loop; returns its number. @param {import('../api/protocol.js').DecodeArguments} args */
   async decode(args) {
     const [device, { Decoding }] = await Promise.all([callPython('gpu_device'), import('./decoding.js')]);
     const made = new Decoding({ device, tensors, known: (session) => sessions.get(session), run: (given, of) => runs.run(given, of) }, args);
@@ -274,19 +274,19 @@ const methods = {
     return made ? made.end(kept) : {};
   },
 
-  /** What a session has planned, for the next visit. @param {import('../api/protocol.js').KeepArguments} args */
-  async keepPlan({ session, before }) {
+  /** The file of a session's plans, for the next visit. @param {import('../api/protocol.js').CachePlanArguments} args */
+  async cachePlan({ session, before }) {
     const known = sessions.get(session);
     if (!known) return null;
     const { treeHash } = await import('../plans/treehash.js');
     known.hash ??= treeHash(known.model);
-    const made = await callPython('keep_plan', session, await known.hash, before, treeHash);
+    const made = await callPython('cache_plan', session, await known.hash, before, treeHash);
     return made && { ...made, tags: known.tags };
   },
 
   /** @param {import('../api/protocol.js').ReleaseArguments} args */
   async release({ session }) {
-    await sessions.get(session)?.ahead?.end();
+    await sessions.get(session)?.speculation?.end();
     tensors?.release(sessions.get(session)?.spares ?? []);
     sessions.delete(session);
     await callPython('release', session);
@@ -312,7 +312,7 @@ const methods = {
     return callPython('download', tensors.forPython(tensor));
   },
 
-  /** A tensor of the page's, on the GPU from now on. @param {import('../api/protocol.js').UploadArguments} args */
+  /** Upload a tensor of the page's, which stays on the GPU. @param {import('../api/protocol.js').UploadArguments} args */
   async upload({ tensor }) {
     const { buffer: _, ...made } = tensors.receive(await callPython('upload', tensor), null);
     return made;
@@ -321,7 +321,7 @@ const methods = {
   /** Give tensors' memory back. @param {{tensors: number[]}} args */
   async dispose({ tensors: disposed }) {
     for (const tensor of disposed) {
-      for (const { ahead } of sessions.values()) ahead?.disposed(tensor);
+      for (const { speculation } of sessions.values()) speculation?.disposed(tensor);
       tensors?.dispose(tensor);
     }
   },

@@ -1,23 +1,23 @@
 // @ts-check
-/** Runs of sessions: by Python, repeated without it, or begun before they are asked for. */
+/** Run sessions: by a recording without Python, by Python, or by a speculative run that has begun already. */
 
 import { Incoming, KEPT } from '../net/pieces.js';
 import { finish, matches, prepare } from '../gpu/replay.js';
 import { feedsOf } from './tensors.js';
 import { limited } from '../gpu/waiting.js';
 
-/** Runs kept by session: a model is usually run with few different input shapes. */
+/** Limit of replays that are kept for a session: a model is usually run with few different input shapes. */
 const REPLAYS = 8;
 
 /**
- * What is known of a session.
+ * What the worker keeps for a session.
  * @typedef {object} Session
  * @property {number} outputs how many its model has
- * @property {import('../gpu/replay.js').Replay[]} replays runs it can replay without Python
- * @property {Set<Promise<unknown>>} replaying those under way
+ * @property {import('../gpu/replay.js').Replay[]} replays recordings that run without Python
+ * @property {Set<Promise<unknown>>} replaying runs in progress
  * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
- * @property {boolean} runsAhead whether it may begin runs before they are asked for
- * @property {import('../speculation/speculation.js').Ahead | null} ahead runs begun before they are asked for
+ * @property {boolean} speculates whether it may begin runs before they are requested
+ * @property {import('../speculation/speculation.js').Speculation | null} speculation its speculative runs
  * @property {import('../loading/loading.js').Held} model its file
  * @property {Record<string, string>} tags strong ETags of its files, by address
  * @property {Promise<string>} [hash] of it
@@ -33,32 +33,32 @@ const REPLAYS = 8;
  * @property {import('./tensors.js').Tensors} tensors that stay on the GPU
  * @property {(session: number) => Session | undefined} known
  * @property {(request: Request, function_: string, ...args: unknown[]) => Promise<any>} call a function of Python's that `cancel` ends
- * @property {import('../speculation/chooser.js').Maker} beside
+ * @property {import('../speculation/chooser.js').Maker} internalSessions creates and runs sessions that no page has
  */
 
-/** Once it is here: most pages have no use for it. @type {typeof import('../speculation/speculation.js') | null} */
-let aheadModule = null;
+/** The module, once it is loaded: most pages do not need it. @type {typeof import('../speculation/speculation.js') | null} */
+let speculationModule = null;
 
-/** Without it runs are not begun ahead. */
-export async function loadAhead() {
-  aheadModule ??= await import('../speculation/speculation.js').catch(() => null);
+/** Load the module; without it there are no speculative runs. */
+export async function loadSpeculation() {
+  speculationModule ??= await import('../speculation/speculation.js').catch(() => null);
 }
 
 /**
- * What begins runs ahead; null as long as that is not here.
- * @param {import('../speculation/chooser.js').Maker} beside
- * @param {ConstructorParameters<typeof import('../speculation/speculation.js').Ahead>[1]} known
+ * Create a session's speculation; null while the module is not loaded.
+ * @param {import('../speculation/chooser.js').Maker} internalSessions
+ * @param {ConstructorParameters<typeof import('../speculation/speculation.js').Speculation>[1]} known
  */
-export function beginAhead(beside, known) {
-  return aheadModule && new aheadModule.Ahead(beside, known);
+export function startSpeculation(internalSessions, known) {
+  return speculationModule && new speculationModule.Speculation(internalSessions, known);
 }
 
-/** Memory of feeds that have been uploaded. @param {Record<string, import('../gpu/replay.js').Fed>} feeds */
+/** Large buffers of feeds that have been uploaded, to be reused. @param {Record<string, import('../gpu/replay.js').Fed>} feeds */
 function read(feeds) {
   return Object.values(feeds).flatMap(({ data }) => (data instanceof ArrayBuffer && data.byteLength >= KEPT ? [data] : []));
 }
 
-/** Of all sessions of a host. */
+/** The runs of all sessions of a host. */
 export class Runs {
   #host;
 
@@ -68,7 +68,7 @@ export class Runs {
   }
 
   /**
-   * Values as Python takes them: with its own numbers of tensors on the GPU.
+   * Convert values for Python, which has other numbers for tensors on the GPU.
    * @param {Record<string, any>} values
    */
   #forPython(values) {
@@ -77,7 +77,7 @@ export class Runs {
   }
 
   /**
-   * Run a session, without Python where it has run like this before, and without waiting where that run has been begun already.
+   * Run a session: by a replay where it has run with such inputs before, by a speculative run where that has begun already.
    * @param {import('../api/protocol.js').RunArguments} args
    * @param {Request} request
    */
@@ -86,25 +86,25 @@ export class Runs {
     const known = this.#host.known(session);
     const anew = Object.values(kept).every((target) => target === null);
     const given = known && anew && !Object.keys(options).length ? feedsOf(feeds, this.#host.tensors) : null;
-    if (!known?.runsAhead || !Object.keys(kept).length) return this.#runNow(args, given, request);
-    known.ahead ??= beginAhead(this.#host.beside, known);
-    if (!known.ahead) {
-      loadAhead();
-      return this.#runNow(args, given, request); // what it is fed may be disposed of while a module loads
+    if (!known?.speculates || !Object.keys(kept).length) return this.#runNow(args, given, request);
+    known.speculation ??= startSpeculation(this.#host.internalSessions, known);
+    if (!known.speculation) {
+      loadSpeculation();
+      return this.#runNow(args, given, request); // not awaited: the page may dispose of the inputs while the module loads
     }
-    const asked = { fetches, stay: Object.keys(kept) };
+    const requested = { fetches, stay: Object.keys(kept) };
     const began = performance.now();
-    const begun = known.ahead.take(given, asked);
+    const begun = known.speculation.take(given, requested);
     if (begun) {
       try {
         return await limited(begun, known.replays[0]?.seconds);
       } catch (error) {
         if (/** @type {Error} */ (error).name === 'Fail') throw error;
-        // It is run once more, and tells what is wrong.
+        // The run is repeated, and reports the error if it persists.
       }
     }
-    const outputs = await this.#runNow(args, given, request, asked);
-    known.ahead.ran(given, asked, outputs, performance.now() - began);
+    const outputs = await this.#runNow(args, given, request, requested);
+    known.speculation.ran(given, requested, outputs, performance.now() - began);
     return outputs;
   }
 
@@ -112,21 +112,21 @@ export class Runs {
    * @param {import('../api/protocol.js').RunArguments} args
    * @param {Record<string, import('../gpu/replay.js').Fed> | null} given the feeds of a run that can be replayed
    * @param {Request} request
-   * @param {import('../speculation/speculation.js').Asked | null} [asked] where further runs may be begun behind it
+   * @param {import('../speculation/speculation.js').Requested | null} [requested] where speculative runs may follow it
    */
-  async #runNow({ session, feeds, fetches, kept, options }, given, request, asked = null) {
+  async #runNow({ session, feeds, fetches, kept, options }, given, request, requested = null) {
     const known = this.#host.known(session);
     const replayed = known && given ? this.#replay(known, given, fetches, Object.keys(kept)) : null;
     if (known && given && replayed) {
       known.replaying.add(replayed.running);
-      const foreseen = asked && known.ahead?.follow(replayed.prepared, given, asked);
+      const predicted = requested && known.speculation?.follow(replayed.prepared, given, requested);
       try {
         const outputs = await limited(replayed.running, replayed.prepared.replay.seconds);
-        await foreseen;
-        if (!asked) request.spare?.push(...read(given)); // runs that are begun ahead are compared with what this one was fed
+        await predicted;
+        if (!requested) request.spare?.push(...read(given)); // speculation compares later feeds with these
         return outputs;
       } catch (error) {
-        replayed.prepared.replay.live = false; // Python finds out why, and mends what can be mended
+        replayed.prepared.replay.live = false; // Python finds the cause and recovers where it can
         if (/** @type {Error} */ (error).name === 'Fail') throw error;
       } finally {
         known.replaying.delete(replayed.running);
@@ -138,7 +138,7 @@ export class Runs {
     const wires = [this.#forPython(feeds), fetches, this.#forPython(kept), options];
     const { outputs, replay: made } = await this.#host.call(request, 'run', session, ...wires);
     if (known && made) {
-      if (known.replays.some(({ device }) => device !== made.device)) this.#host.tensors.release(known.spares); // of one that was lost
+      if (known.replays.some(({ device }) => device !== made.device)) this.#host.tensors.release(known.spares); // the device was lost
       const others = known.replays.filter((other) => other.live && other !== made);
       known.replays = [made, ...others].slice(0, REPLAYS);
     }
@@ -149,7 +149,7 @@ export class Runs {
   }
 
   /**
-   * A run without Python under way, where there has been one like it.
+   * Start a replay of a run; null where no recording fits.
    * @param {Session} known
    * @param {Record<string, import('../gpu/replay.js').Fed>} given
    * @param {string[] | null} fetches

@@ -1,8 +1,8 @@
 // @ts-check
-/** Starts Python in the worker that imports this: Pyodide, NumPy, pyruntime. */
+/** Start Python in this thread: Pyodide, NumPy, pyruntime. */
 
 import * as device from '../gpu/device.js';
-import { mendStack } from './stack.js';
+import { fixStack } from './stack.js';
 import { compile } from '../snapshot/memory.js';
 import { placeLibraries, restorePython, snapshotsFit } from '../snapshot/snapshot.js';
 import { fetchAll } from '../net/stream.js';
@@ -154,7 +154,7 @@ export async function startPython(places, report, ended) {
   adapter.catch(() => {}); // the device asks again, and says what is wrong
   const pyodide = await startFromSnapshot(places, report) ?? await startFromNothing(places, report);
   pyodide.setStdout();
-  mendStack(pyodide._module);
+  fixStack(pyodide._module);
   pyodide._api.on_fatal = (/** @type {any} */ error) => ended(`Python has ended, and its sessions with it: ${error?.message ?? error}`);
   pyodide.registerJsModule('pyruntime_device', device);
   return pyodide;

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * The C stack of Pyodide, from which every call that may wait for a promise takes 16 bytes and keeps them (0.29.5 with
- * JavaScript Promise Integration): a place for an exception, given back by calls that raise and by no others. Each turn of
- * Python's event loop is such a call, so the stack of 5 MB is over after some 320,000: Python reads out of bounds and is
- * gone, and whoever waits for it waits for ever. Source: https://github.com/pyodide/pyodide/issues/6249.
+ * Fix a stack leak of Pyodide (0.29.5 with JavaScript Promise Integration). Every call that may wait for a promise takes 16 bytes of
+ * the C stack: a slot for an exception, which calls that raise give back and no others. Each turn of Python's event loop is such a
+ * call, so the stack of 5 MB overflows after some 320,000 turns: Python then reads out of bounds and crashes, and its requests are
+ * never answered. Source: https://github.com/pyodide/pyodide/issues/6249.
  */
 
 /**
@@ -22,7 +22,7 @@ const PLACE = 16;
  * Have places given back when their calls are over. To be called while no call waits.
  * @param {Stack} module
  */
-export function mendStack(module) {
+export function fixStack(module) {
   const { promisingApply, stackSave, stackRestore, StackState } = module;
   if (!promisingApply || !stackSave || !stackRestore || !StackState?.prototype.restore) return;
   const base = stackSave();

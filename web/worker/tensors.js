@@ -1,21 +1,20 @@
 // @ts-check
 /**
- * Tensors that stay on the GPU, by the numbers that JavaScript knows them by.
+ * Tensors that stay on the GPU, by the numbers that JavaScript gives them.
  *
- * Memory belongs to Python, which knows a tensor in it by a number of its own. Runs without Python make further tensors
- * there: the same memory with rows behind, or memory whose tensors nobody has any more. Python hears of these when a run
- * needs it (`forPython`).
+ * Python owns their memory and knows each tensor by another number. Runs without Python make further tensors in this memory: with
+ * rows after those of another tensor, or where no tensor is left. Python is told of them when a run needs it (`forPython`).
  */
 
 /**
  * @typedef {object} Memory
  * @property {number} id of Python's buffer
  * @property {GPUBuffer} buffer
- * @property {GPUDevice} [device] whose it is; undefined: that of all plans that run without Python
- * @property {{axis: number, rows: number} | null} room rows that it has along an axis; null: it is the tensor
+ * @property {GPUDevice} [device] its device; undefined: the device of all plans that run without Python
+ * @property {{axis: number, rows: number} | null} reserved rows that it has along an axis, more than its tensors have; null: it holds exactly one shape
  * @property {Set<Remote>} tensors in it
- * @property {number[]} holders Python's numbers of tensors in it that are kept for the sake of others
- * @property {Spares | null} spares where it goes when its last tensor is gone; null: back to Python
+ * @property {number[]} holders Python's numbers that keep it alive after their tensors were disposed
+ * @property {Spares | null} spares the list that it joins when its last tensor is disposed; null: it is freed
  *
  * @typedef {object} Remote a tensor
  * @property {number} number
@@ -23,7 +22,7 @@
  * @property {number[]} dims
  * @property {Memory} memory
  * @property {number} python Python's number, 0 where it has none yet
- * @property {number} [counted] rows that count where runs write over the others in its memory; undefined: all
+ * @property {number} [counted] valid rows, where runs overwrite the others in its memory; undefined: all
  *
  * @typedef {Memory[]} Spares memory of one session without tensors
  */
@@ -31,7 +30,7 @@
 /** Memory that a session keeps for the outputs of its next runs: the caches of 64 layers. */
 const SPARES = 128;
 
-/** Bytes up to which memory serves an output that has fewer: caches behind a prompt of any length. */
+/** Memory of up to so many bytes serves any smaller output: the caches after a prompt of any length. */
 const SMALL = 1 << 20;
 
 export class Tensors {
@@ -77,11 +76,11 @@ export class Tensors {
    * @param {any} wire
    * @param {Spares | null} spares
    */
-  receive({ gpu, memory: id, room, type, dims, buffer, device, counted = undefined }, spares) {
+  receive({ gpu, memory: id, reserved, type, dims, buffer, device, counted = undefined }, spares) {
     let memory = this.#memories.get(id);
     if (!memory) {
-      const rows = room ? { axis: room[0], rows: room[1] } : null;
-      memory = { id, buffer, device, room: rows, tensors: new Set(), holders: [], spares: rows ? null : spares };
+      const rows = reserved ? { axis: reserved[0], rows: reserved[1] } : null;
+      memory = { id, buffer, device, reserved: rows, tensors: new Set(), holders: [], spares: rows ? null : spares };
       this.#memories.set(id, memory);
     }
     const known = this.#byPython.get(gpu);
@@ -155,13 +154,13 @@ export class Tensors {
    * Memory without tensors, known by a number of its own that keeps it: `python.dispose` gives it back.
    * @param {number} id
    * @param {GPUBuffer} buffer
-   * @param {Memory['room']} room
+   * @param {Memory['reserved']} reserved
    * @param {Spares | null} spares
    * @returns {Memory}
    */
-  owned(id, buffer, room, spares) {
+  owned(id, buffer, reserved, spares) {
     /** @type {Memory} */
-    const memory = { id, buffer, room, tensors: new Set(), holders: [id], spares: room ? null : spares };
+    const memory = { id, buffer, reserved, tensors: new Set(), holders: [id], spares: reserved ? null : spares };
     this.#memories.set(id, memory);
     return memory;
   }
@@ -247,18 +246,18 @@ export function feedsOf(feeds, tensors) {
   return found;
 }
 
-/** The buffer that pages may see: that of a tensor and nothing else. @param {Memory} memory */
-export function visible({ buffer, room }) {
-  return room ? undefined : buffer;
+/** The buffer that pages may see: one without reserved rows. @param {Memory} memory */
+export function visible({ buffer, reserved }) {
+  return reserved ? undefined : buffer;
 }
 
-/** Whether rows from `first` on may be written over: none of them count for a tensor there. @param {Remote} remote @param {number} first */
+/** Whether rows from `first` on may be overwritten: they are valid for no tensor there. @param {Remote} remote @param {number} first */
 export function isFree({ memory }, first) {
   return [...memory.tensors].every(({ counted }) => counted !== undefined && counted <= first);
 }
 
-/** Whether rows may be written behind those of a tensor: nobody has written there yet. @param {Remote} remote */
+/** Whether rows may be appended to a tensor in its memory: no other tensor has rows there. @param {Remote} remote */
 export function isLongest({ dims, memory }) {
-  const { axis } = /** @type {{axis: number}} */ (memory.room);
+  const { axis } = /** @type {{axis: number}} */ (memory.reserved);
   return [...memory.tensors].every((other) => other.dims[axis] <= dims[axis]);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The caches of a text whose token ids stay on the GPU (web/worker/decoding.js). Some of its tokens may turn out not to be wanted: caches
- * in memory with room lose their rows in the end, of others those before such tokens are kept until it is sure.
+ * The caches of a decoding loop (decoding.js). Its last tokens may turn out not to be wanted: caches with reserved rows are cut in
+ * place at the end; of other caches, the tensors before unconfirmed tokens are kept until these are confirmed.
  */
 
 /**
@@ -14,9 +14,9 @@
 export class TextCaches {
   #tensors;
   #named;
-  /** What each cache's input gets next. @type {Map<string, Remote | WireTensor>} */
+  /** The next value of each cache's input. @type {Map<string, Remote | WireTensor>} */
   #caches = new Map();
-  /** Caches without room after so many tokens, which may turn out to be the last. @type {Map<number, Map<string, Remote | WireTensor>>} */
+  /** Caches without reserved rows after so many tokens, which may turn out to be the last. @type {Map<number, Map<string, Remote | WireTensor>>} */
   #before = new Map();
 
   /**
@@ -44,18 +44,18 @@ export class TextCaches {
     return Object.fromEntries(this.#caches);
   }
 
-  /** Whether all are in memory with room. */
+  /** Whether all are in memory with reserved rows. */
   get grow() {
-    return [...this.#caches.values()].every((cache) => 'memory' in cache && Boolean(cache.memory.room));
+    return [...this.#caches.values()].every((cache) => 'memory' in cache && Boolean(cache.memory.reserved));
   }
 
-  /** They are those with one token more. @param {Map<string, Remote>} made by the names of outputs */
+  /** Replace the caches by those with one token more. @param {Map<string, Remote>} made by the names of outputs */
   advance(made) {
     /** @type {Map<string, Remote | WireTensor>} */
     const kept = new Map();
     for (const { input, output } of this.#named) {
       const [old, now] = [/** @type {Remote | WireTensor} */ (this.#caches.get(input)), /** @type {Remote} */ (made.get(output))];
-      if (!now.memory.room) kept.set(input, old);
+      if (!now.memory.reserved) kept.set(input, old);
       else if ('memory' in old) this.#tensors.dispose(old.number);
       this.#caches.set(input, now);
     }
@@ -63,7 +63,7 @@ export class TextCaches {
     this.length += 1;
   }
 
-  /** The text has so many tokens at least. @param {number} confirmed */
+  /** Release what only fewer than `confirmed` tokens would need. @param {number} confirmed */
   confirm(confirmed) {
     for (const [length, caches] of this.#before) if (length < confirmed) this.#drop(length, caches);
   }
@@ -84,8 +84,8 @@ export class TextCaches {
       /** @type {Remote | WireTensor | undefined} */
       let source = cache;
       let { dims } = cache;
-      if (length < this.length && memory.room) {
-        const { axis } = memory.room;
+      if (length < this.length && memory.reserved) {
+        const { axis } = memory.reserved;
         dims = dims.map((dim, i) => (i === axis ? dim - (this.length - length) : dim));
       } else if (length < this.length) {
         source = this.#before.get(length)?.get(name);
@@ -93,7 +93,7 @@ export class TextCaches {
         ({ dims } = source);
       }
       const made = this.#tensors.made(source.type, dims, source.memory);
-      found[name] = { kind: 'gpu', type: made.type, dims, gpu: made.number, buffer: source.memory.room ? undefined : source.memory.buffer };
+      found[name] = { kind: 'gpu', type: made.type, dims, gpu: made.number, buffer: source.memory.reserved ? undefined : source.memory.buffer };
     }
     return found;
   }

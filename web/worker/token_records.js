@@ -1,11 +1,11 @@
 // @ts-check
-/** What is known of tokens that were chosen on the GPU, on its way to JavaScript: a record of bytes for each of a batch. */
+/** Pack the sampler's outputs for each token of a batch into records, and read them back. */
 
 import { stage } from '../gpu/readback.js';
 
 /** @typedef {{name: string, tensor: import('./tensors.js').Remote}[]} Made outputs of a sampler, one after the other in a record */
 
-/** Tokens of a batch at most: all batches have staging buffers of one size. */
+/** Limit of tokens in a batch: all batches have staging buffers of one size. */
 export const MOST = 16;
 
 /** @type {Record<string, {bytes: number, read: (view: DataView, at: number) => number}>} */

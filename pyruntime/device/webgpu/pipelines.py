@@ -76,7 +76,7 @@ class Pipelines:
 
     def _begin(self, source: str, soon: bool = False) -> None:
         """Begin with the source's pipeline: its promise, the shader's module, and the module's text, a part of it."""
-        compile_ = self._web.compileSoon if soon else self._web.compileFallback
+        compile_ = self._web.compileSoon if soon else self._web.compileWithFallback
         self._begun[source] = compile_(self._device, source)
         self._ledger.pipelines += 1
 

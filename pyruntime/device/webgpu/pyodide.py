@@ -292,7 +292,7 @@ class WebGpuDevice:
 
     async def settle(self) -> None:
         """See `Device.settle`."""
-        await self._web.settled(self.device)
+        await self._web.whenOptimized(self.device)
 
     def record(self, commands: Sequence[Bound]) -> int:
         """See `Device.record`."""

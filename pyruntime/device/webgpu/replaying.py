@@ -77,7 +77,14 @@ def described(replay: Replay, sizes: dict[str, Any] | None) -> Written:
         "inputs": slots(replay.inputs),
         "outputs": slots(replay.outputs),
         "kept": [
-            {**shape(k), "input": k.input, "axis": k.axis, "room": k.room, "first": _rows(k.first), "end": _rows(k.end)}
+            {
+                **shape(k),
+                "input": k.input,
+                "axis": k.axis,
+                "capacity": k.room,
+                "first": _rows(k.first),
+                "end": _rows(k.end),
+            }
             for k in replay.kept
         ],
         "numbers": [

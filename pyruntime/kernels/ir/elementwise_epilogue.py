@@ -84,7 +84,7 @@ def attach_elementwise(dispatch: Dispatch, epilogue: ElementwiseEpilogue) -> Dis
         code, wgsl = _element(epilogue), epilogue.to.compute
     else:
         return None
-    hooked = Epilogue(
+    made = Epilogue(
         epilogue.name,
         code,
         {name: operand for name, (operand, _) in epilogue.operands.items()},
@@ -97,7 +97,7 @@ def attach_elementwise(dispatch: Dispatch, epilogue: ElementwiseEpilogue) -> Dis
             n for n, (o, a) in epilogue.operands.items() if a is Access.FULL and o.type.dtype.bits == epilogue.to.bits
         ),
     )
-    return attach(dispatch, hooked)
+    return attach(dispatch, made)
 
 
 def _chain(epilogue: ElementwiseEpilogue) -> str:

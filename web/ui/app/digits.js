@@ -13,10 +13,10 @@ import { makeSampleButtons, paint } from './samples.js';
 const MODELS = new URL('../../../models/', import.meta.url);
 const TIMES_KEPT = 31;
 
-/** The model behind the demo. */
+/** The demo's model. */
 export const DIGITS_MODEL = new URL('digits.onnx', MODELS);
 
-/** A 3, written on the pad when everything is ready and nobody has drawn yet. @type {Point[][]} */
+/** A 3, written on the pad when everything is ready and the visitor has not drawn yet. @type {Point[][]} */
 const WRITTEN = [[...Array(48).keys()].map((i) => {
   const t = i / 47;
   const upper = t < 0.5;
@@ -91,7 +91,7 @@ export class Digits {
     if (!this.busy) this.#follow();
   }
 
-  /** Runs the model on what is there now, again as long as it has changed meanwhile: never more than one run behind. */
+  /** Run the model on the current drawing, and again while it has changed meanwhile; drawings in between are skipped. */
   async #follow() {
     this.busy = true;
     try {
@@ -165,7 +165,7 @@ async function predict(session, image) {
 export async function loadDigits(onProgress) {
   // One image at a time: with its size known, shaders are compiled here and not in the first run.
   const session = await InferenceSession.create(DIGITS_MODEL, {
-    onProgress, freeDimensionOverrides: { N: 1 }, keepPlan: isKeeping() });
+    onProgress, freeDimensionOverrides: { N: 1 }, cachePlan: isKeeping() });
   onProgress({ phase: 'run', status: 'begin' });
   const begin = performance.now();
   await predict(session, new Float32Array(SIZE * SIZE));

@@ -64,7 +64,7 @@ export function explain(thrown, context = {}) {
 }
 
 /**
- * The message, and apart from it the traceback; an error of Python's that nobody expected has both in its message.
+ * The message and the traceback; an unexpected error of Python's has both in its message.
  *
  * @param {Error & {traceback?: string}} error
  */

@@ -17,7 +17,7 @@ export function formatTime(ms) {
   return ms >= 999.5 ? `${three(ms / 1000)} s` : `${three(ms)} ms`;
 }
 
-/** '5 s', '3 min', '1.5 h': time left, of which nobody needs digits.
+/** '5 s', '3 min', '1.5 h': time left, rounded.
  *
  * @param {number} seconds
  */

@@ -60,7 +60,7 @@ async function startDigits() {
   }
 }
 
-/** When the page shows what has been put into it; at once where nobody sees it. */
+/** Resolve when the page has been painted; at once in a hidden page. */
 function painted() {
   return new Promise((resolve) => {
     if (document.hidden) resolve(undefined);
@@ -87,7 +87,7 @@ showSnippets();
 const digits = startDigits();
 const storage = startInspector(startPicture(digits));
 digits.then(async () => {
-  await preload().catch(() => {}); // whoever needs Python next tells why it does not start
+  await preload().catch(() => {}); // the next use of Python reports why it does not start
   await storage.start();
 });
 showAdapter().catch(() => read('adapter', 'unknown'));

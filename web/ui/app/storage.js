@@ -63,7 +63,7 @@ export class Storage {
       disk ? `models, ${formatBytes(disk)}` : '',
       planned.plans ? `${planned.plans} ${planned.plans === 1 ? 'plan' : 'plans'}, ${formatBytes(planned.bytes)}` : '',
     ].filter(Boolean);
-    const held = memory ? ` There was no room for ${formatBytes(memory)} of models: they stay until this tab is closed.` : '';
+    const held = memory ? ` There was no storage for ${formatBytes(memory)} of models: they stay until this tab is closed.` : '';
     this.text.textContent = `${parts.length ? `Kept: ${parts.join('; ')}.` : 'Nothing is kept.'}${held}`;
     this.clearButton.disabled = !site && !disk && !memory && !planned.plans;
   }
@@ -107,7 +107,7 @@ async function forgetSite() {
     await new Promise((resolve) => {
       const { port1, port2 } = new MessageChannel();
       port1.onmessage = resolve;
-      setTimeout(resolve, PATIENCE_MS); // one that is ended answers nobody
+      setTimeout(resolve, PATIENCE_MS); // a worker that has ended does not answer
       worker.postMessage({ cleared: true }, [port2]);
     });
     await registration.unregister();

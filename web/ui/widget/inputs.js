@@ -12,7 +12,7 @@ import { drawingTensor, numbersTensor, pictureTensor, template } from './tensors
  * @typedef {object} Context
  * @property {readonly ValueMetadata[]} inputs of the model
  * @property {import('./tensors.js').Scale} scale
- * @property {(feeds: Feeds, settled?: boolean) => void} give run the model; `settled`: the person has come to an end
+ * @property {(feeds: Feeds, final?: boolean) => void} give run the model; `final`: the input is complete
  * @property {() => void} clear nothing is given any more
  * @property {(error: unknown) => void} fail
  */
@@ -43,11 +43,11 @@ function draw({ inputs, scale, give, clear }) {
   const button = h('button', { class: 'quiet', type: 'button', part: 'clear', disabled: true }, 'Clear');
   const square = h('div', { class: 'pad', part: 'pad' }, canvas, hint, pen);
   const pad = new Pad(canvas);
-  const changed = (settled = false) => {
+  const changed = (final = false) => {
     hint.hidden = !pad.isEmpty;
     button.disabled = pad.isEmpty;
     if (pad.isEmpty) clear();
-    else give({ [input.name]: drawingTensor(input, pad.strokes, scale) }, settled);
+    else give({ [input.name]: drawingTensor(input, pad.strokes, scale) }, final);
   };
   pad.addEventListener('change', () => changed());
   pad.addEventListener('strokeend', () => changed(true));

@@ -12,7 +12,7 @@ const SECONDS = 4;
 /** @typedef {Record<string, Tensor>} Tensors */
 
 /**
- * The model on GPU and CPU by turns, on the same input.
+ * Run the model on GPU and CPU alternately, on the same input.
  * @param {InferenceSession} gpu
  * @param {Opened} opened
  * @param {Tensors} feeds
@@ -32,7 +32,7 @@ export async function compare(gpu, opened, feeds, signal, say) {
     }
     const begin = performance.now();
     for (let run = 0; run < RUNS && (run < 1 || performance.now() - begin < SECONDS * 1000); run++) {
-      say(`Run ${run + 1} of up to ${RUNS}, GPU and CPU by turns`);
+      say(`Run ${run + 1} of up to ${RUNS}, GPU and CPU alternating`);
       for (const side of sides) side.times.push((await timed(() => side.session.run(feeds, { signal })))[1]);
     }
     const adapter = (await gpu.summary()).adapter && await readAdapter();
@@ -80,7 +80,7 @@ function view(sides, most, adapter) {
     adapter && isEmulated(adapter) && h('p', { class: 'notice' }, 'This GPU is emulated on the CPU: it says nothing about how fast a real one is.'),
     h('p', {}, h('b', {}, ratio), most === null ? '' : ` Results differ by at most ${formatValue(most)}.`),
     table('GPU and CPU', ['Runs on', 'Median', 'Fastest', 'Slowest', 'First run', 'Runs'], rows),
-    h('p', { class: 'note' }, `Round trips as a page sees them, from input array to output array, by turns on the same input; ${formatCount(1, 'thread')} of `
+    h('p', { class: 'note' }, `Round trips as a page sees them, from input array to output array, alternating on the same input; ${formatCount(1, 'thread')} of `
       + 'the CPU. NumPy is the runtime\'s own way without a GPU, not the fastest there is for CPUs. '
       + 'Other tabs and the power plan matter: run it again before you believe it.'));
 }

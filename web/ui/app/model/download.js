@@ -1,7 +1,7 @@
 // @ts-check
 /** Files from this site, kept for the next visit, with progress as they come. */
 
-import { blobOf, noRoom } from '../../../net/parts.js';
+import { blobOf, outOfStorage } from '../../../net/parts.js';
 import { anew, openStream } from '../../../net/stream.js';
 import * as store from './store.js';
 
@@ -19,7 +19,7 @@ export class Pace {
     this.marks = [{ at: now, loaded: 0 }];
   }
 
-  /** @param {number} loaded @param {number} total 0 where nobody knows @param {number} [now] @returns {Progress} */
+  /** @param {number} loaded @param {number} total 0 where it is unknown @param {number} [now] @returns {Progress} */
   mark(loaded, total, now = performance.now()) {
     this.marks.push({ at: now, loaded });
     while (this.marks.length > 2 && now - this.marks[1].at > WINDOW_MS) this.marks.shift();
@@ -75,7 +75,7 @@ async function fetched(url, { signal, onProgress, onChunk }, cache = 'no-cache')
   const pending = [];
   let [loaded, handed] = [0, 0];
   const handOver = async () => {
-    if (pending.length) parts.push(await blobOf(pending.splice(0)).catch((error) => { throw noRoom(url.href, loaded, error); }));
+    if (pending.length) parts.push(await blobOf(pending.splice(0)).catch((error) => { throw outOfStorage(url.href, loaded, error); }));
     handed = loaded;
   };
   for await (const chunk of chunks()) {

@@ -5,7 +5,7 @@ import { explain } from '../errors.js';
 import { formatBytes, median } from '../format.js';
 import { PhaseList } from '../phases.js';
 import { compare } from './compare.js';
-import { DownloadBar, FilesMissing, describeMissing, gather } from './opening.js';
+import { DownloadBar, FilesMissing, describeMissing, gather } from './gather.js';
 import { profile } from './profile.js';
 import { symbolicDimensions } from './random_input.js';
 import { Report } from './report.js';
@@ -14,8 +14,8 @@ const REPEAT_MS = 1000;
 const REPEATS = 20;
 const SLOW_MS = 5000;
 
-/** @typedef {import('./opening.js').Source} Source */
-/** A model with all that it needs. @typedef {{model: Blob, external: import('./opening.js').External[]}} Opened */
+/** @typedef {import('./gather.js').Source} Source */
+/** A model with all that it needs. @typedef {{model: Blob, external: import('./gather.js').External[]}} Opened */
 
 /** Opens a model, says what is in it, runs it. One model at a time; a later one takes an earlier one's place. */
 export class Inspector {
@@ -29,7 +29,7 @@ export class Inspector {
     this.progressList = byId('model-phases');
     this.cancelButton = byId('model-cancel');
     this.cancelButton.addEventListener('click', () => this.cancel());
-    /** What ends the opening, or the run, that is under way. */
+    /** Aborts the current loading or run. */
     this.work = new AbortController();
     /** A model that waits for its files. @type {Source | null} */
     this.waiting = null;
@@ -61,7 +61,7 @@ export class Inspector {
     const phases = new PhaseList(this.progressList);
     const bar = new DownloadBar();
     this.progressList.replaceChildren();
-    this.progressText.textContent = `Opening ${source.name}${source.data instanceof Blob ? `, ${formatBytes(source.data.size)}` : ''}`;
+    this.progressText.textContent = `Loading ${source.name}${source.data instanceof Blob ? `, ${formatBytes(source.data.size)}` : ''}`;
     this.progressText.after(bar.element);
     this.progress.hidden = false;
     try {
@@ -83,7 +83,7 @@ export class Inspector {
     }
   }
 
-  /** @param {Parameters<import('./opening.js').Ask>[0]} found @param {AbortSignal} signal @returns {Promise<void>} */
+  /** @param {Parameters<import('./gather.js').Ask>[0]} found @param {AbortSignal} signal @returns {Promise<void>} */
   #ask(found, signal) {
     return new Promise((resolve, reject) => {
       const go = h('button', { type: 'button', class: 'quiet small' }, found.total ? 'Download all the same' : 'Download its weights all the same');

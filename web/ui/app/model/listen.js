@@ -14,7 +14,7 @@ function isModelFile({ name }) {
 /**
  * The model and the other files among files that were dropped or chosen together.
  * @param {readonly File[]} files
- * @returns {import('./opening.js').Source | null} null where there is nothing
+ * @returns {import('./gather.js').Source | null} null where there is nothing
  */
 function toSource(files) {
   const model = files.find(isModelFile) ?? files[0];

@@ -19,7 +19,7 @@ export function memoryView(memory) {
     return h('div', {}, h('dt', {}, label), h('dd', {}, h('span', { class: 'memory-track' }, fill), formatBytes(bytes)));
   };
   return h('figure', { class: 'memory' },
-    h('figcaption', {}, 'GPU memory for activations', weights ? h('span', {}, `, beside ${formatBytes(weights)} of weights`) : null),
+    h('figcaption', {}, 'GPU memory for activations', weights ? h('span', {}, `, in addition to ${formatBytes(weights)} of weights`) : null),
     h('dl', {}, bar('Without reuse', total, 'total'), bar('Planned peak', peak, 'peak'), bar('Lower bound', bound, 'bound')),
     ...(tensors.length > 1 ? [chart(memory), asTable(tensors)] : []));
 }

@@ -93,7 +93,7 @@ function zip(files) {
   return [...parts, ...directory, record(0x06054b50, [0, 0, files.length, files.length], [size, offset], [0])];
 }
 
-/** A signature, then by turns numbers of 16 and of 32 bits. @param {number} signature @param {...number[]} groups */
+/** A signature, then groups of numbers that alternate between 16 and 32 bits. @param {number} signature @param {...number[]} groups */
 function record(signature, ...groups) {
   const bytes = new Uint8Array(4 + groups.reduce((sum, group, i) => sum + group.length * (i % 2 ? 4 : 2), 0));
   const view = new DataView(bytes.buffer);

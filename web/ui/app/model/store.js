@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Models kept on this computer, each under a hash of its bytes, with what its server said of it. Where the browser has no
- * room or no storage, they are kept in memory for this visit.
+ * Store models on this computer, each under a hash of its bytes, with its server's validators. Where storage is full or missing, they
+ * are kept in memory for this visit.
  */
 
 import { BlobReader } from '../../../net/blobs.js';
@@ -96,7 +96,7 @@ export async function add(url, stamp, blob) {
 /** Bytes that are hashed at once: a model is in memory block by block only. */
 const BLOCK = 8 << 20;
 
-/** SHA-256 of a file of one block; of several, that of their hashes one behind the other. @param {Blob} blob */
+/** SHA-256 of a file of one block; of several, the SHA-256 of their concatenated hashes. @param {Blob} blob */
 async function hashOf(blob) {
   const reader = new BlobReader(blob);
   const copy = new Uint8Array(Math.min(BLOCK, blob.size));

@@ -51,7 +51,7 @@ export class Enlarger {
   }
 
   static async load() {
-    return new Enlarger(await InferenceSession.create(MODEL, { keepPlan: isKeeping() }));
+    return new Enlarger(await InferenceSession.create(MODEL, { cachePlan: isKeeping() }));
   }
 
   /**

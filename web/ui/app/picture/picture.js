@@ -11,12 +11,12 @@ const FRAME = { width: 192, height: 144 };
 const SMALL_FRAME = { width: 96, height: 72 };
 const CAMERA_LONGEST = 640;
 const TIMES_KEPT = 15;
-/** Longer than this, the last result is not left beside a picture it does not belong to. */
+/** Milliseconds for which the last result may be shown next to a newer picture. */
 const PATIENCE_MS = 400;
 
 const SAMPLES = [{ name: 'chelsea', label: 'Cat' }, { name: 'astronaut', label: 'Astronaut' }];
 
-/** The visitor's picture or camera, enlarged by the model, beside what the browser makes of it. */
+/** The visitor's picture or camera, enlarged by the model, next to the browser's enlargement. */
 export class PictureDemo {
   /** @param {Promise<boolean>} isSoftware whether the GPU is a CPU that plays one */
   constructor(isSoftware) {
@@ -104,7 +104,7 @@ export class PictureDemo {
     return this.open(fetch(url).then((response) => response.blob()), label);
   }
 
-  /** Enlarges what is there now, again as long as it has changed meanwhile: never more than one run behind. @param {Source} source */
+  /** Enlarge the current picture, and again while it has changed meanwhile; pictures in between are skipped. @param {Source} source */
   async #follow(source) {
     this.stale = true;
     if (this.busy) return;

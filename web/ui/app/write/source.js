@@ -32,7 +32,7 @@ class KeptFolder {
     return new URL(path.split('/').map(encodeURIComponent).join('/'), this.base);
   }
 
-  /** Bytes of a file, 0 where nobody says; null where there is none. @param {string} path @param {AbortSignal} [signal] */
+  /** Bytes of a file, 0 where the server does not say; null where there is none. @param {string} path @param {AbortSignal} [signal] */
   async size(path, signal) {
     const response = await fetch(this.url(path), { method: 'HEAD', cache: 'no-cache', signal }).catch(() => null);
     if (response) return response.ok ? Number(response.headers.get('Content-Length') ?? 0) : null;
@@ -97,7 +97,7 @@ function cacheBytes(config) {
 }
 
 /**
- * The first graph that is there and the weights beside it, each with its size, as exporters call them.
+ * The first graph that exists and its external weights, each with its size, by the names that exporters use.
  * @param {KeptFolder | DroppedFolder} folder
  * @param {string[]} graphs
  */

@@ -112,7 +112,7 @@ export class Write {
     this.#say('Loading the model');
     try {
       const generator = await TextGenerator.create(this.#source?.folder ?? OWN, {
-        onProgress, signal: control.signal, sessionOptions: { keepPlan: isKeeping() } });
+        onProgress, signal: control.signal, sessionOptions: { cachePlan: isKeeping() } });
       this.#say('The model is loaded');
       this.#source?.done();
       return generator;

@@ -1,5 +1,5 @@
 // @ts-check
-/** From what the visitor named to all the bytes that the model needs, with progress; nothing is fetched in vain. */
+/** Gather all bytes that a model needs from the source that the visitor named, with progress. */
 
 import { operators } from '../../../pyruntime.js';
 import { h } from '../../dom.js';
@@ -96,7 +96,7 @@ export async function gather(source, { signal, bar, ask }) {
 }
 
 /**
- * The files that a model names, from beside it. What is no plain path within its folder is left to the runtime to refuse.
+ * Fetch the files that a model names from its folder. Other paths are left to the runtime, which refuses them.
  * @param {URL} model
  * @param {Summary} summary
  * @param {{signal: AbortSignal, bar: DownloadBar, ask: Ask}} options
@@ -133,7 +133,7 @@ function chosen(summary, files) {
   return [...external, ...files.filter((file) => !used.has(file)).map((file) => ({ path: file.name, data: file }))];
 }
 
-/** What an operator that nobody implements means for the download. @param {Parameters<Ask>[0]} found */
+/** Describe what an unsupported operator means for the download. @param {Parameters<Ask>[0]} found */
 export function describeMissing({ missing, loaded, total }) {
   const names = missing.map(({ name, count }) => `${name} (${formatCount(count, 'node')})`).join(', ');
   const stopped = total ? ` The download waits at ${formatBytes(loaded)} of ${formatBytes(total)}.` : ' Its weights have not been downloaded.';
