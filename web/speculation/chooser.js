@@ -1,7 +1,8 @@
 // @ts-check
-/** The likeliest token of logits on the GPU: a model of ArgMax beside the decoder, replayed behind each of its runs. */
+/** Choose the most likely token of logits on the GPU: a model of ArgMax, replayed after each run of the decoder. */
 
 import { matches, prepare } from '../gpu/replay.js';
+import { DEPTH } from './pace.js';
 
 /**
  * @typedef {import('../gpu/replay.js').Replay} Replay
@@ -36,17 +37,17 @@ export class Chooser {
     this.logits = logits;
     this.session = session;
     this.buffer = buffer;
-    /** A tensor of nobody's, whose memory is not Python's. @type {Memory} */
+    /** Memory that is neither Python's nor a session's. @type {Memory} */
     const memory = { id: -1, buffer, reserved: null, tensors: new Set(), holders: [], spares: null };
     /** @type {Remote} */
     this.remote = { number: 0, type: logits.type, dims: logits.dims, memory, python: 0 };
   }
 
   /**
-   * One for logits of these dimensions.
+   * Create a chooser for logits of these dimensions.
    * @param {Maker} maker
    * @param {Logits} logits
-   * @param {number} most tokens that are on the GPU at once
+   * @param {number} most tokens that are on the GPU at the same time
    */
   static async create(maker, logits, most) {
     const options = { greedy: true, log_probability: false, dtype: logits.type, ids: logits.ids };
@@ -59,17 +60,17 @@ export class Chooser {
     const args = { session: made.session, feeds: { logits: value }, fetches: [IDS], kept: { [IDS]: null }, options: {} };
     const tokens = [];
     for (let i = 0; i < most; i++) tokens.push((await maker.run(args))[IDS]);
-    for (const ids of tokens) if (ids?.kind === 'gpu') maker.tensors.dispose(ids.gpu); // their memory is kept for the next ones
+    for (const ids of tokens) if (ids?.kind === 'gpu') maker.tensors.dispose(ids.gpu); // their memory becomes spare memory of the session
     return made;
   }
 
-  /** Whether these are logits as those it was made for. @param {Logits} logits */
+  /** Whether it chooses by such logits. @param {Logits} logits */
   suits({ name, type, dims, ids }) {
     const own = this.logits;
     return own.name === name && own.type === type && own.ids === ids && String(own.dims) === String(dims);
   }
 
-  /** A run that is not queued yet, with the tensor of the token's id; null where it takes Python. */
+  /** Prepare a run, with the tensor of the token's id; null where it takes Python. */
   prepare() {
     const known = this.#maker.known(this.session);
     if (!known) return null;
@@ -85,5 +86,39 @@ export class Chooser {
   async release() {
     this.buffer.destroy();
     await this.#maker.release(this.session);
+  }
+}
+
+/** Keeps the chooser for the logits that a session brings. */
+export class Choosers {
+  /** The chooser, once it is ready. @type {Chooser | null} */
+  current = null;
+  #maker;
+  #failed;
+  /** @type {Promise<unknown> | null} */
+  #creating = null;
+
+  /** @param {Maker} maker @param {() => void} failed is called where a chooser cannot be created */
+  constructor(maker, failed) {
+    this.#maker = maker;
+    this.#failed = failed;
+  }
+
+  /** Create a chooser for such logits, unless there is one. @param {Logits} logits */
+  expect(logits) {
+    if (this.#creating || this.current?.suits(logits)) return;
+    const stale = this.current;
+    this.current = null;
+    this.#creating = Promise.resolve(stale?.release()).then(() => Chooser.create(this.#maker, logits, DEPTH + 2)).then((made) => {
+      this.current = made;
+    }, this.#failed).finally(() => { this.#creating = null; });
+  }
+
+  /** Release the chooser, also one that is being created. */
+  async end() {
+    await this.#creating;
+    const chooser = this.current;
+    this.current = null;
+    await chooser?.release();
   }
 }

@@ -1,25 +1,25 @@
 // @ts-check
 /**
- * How what a caller feeds follows from its run before, as in a loop that writes text: caches are what that run made, the
- * mask is longer by one, positions go on, and the token is the likeliest of its logits. Learned from runs, never assumed.
+ * Learn how the inputs of a run follow from the run before, as in a text generation loop: caches are outputs of that run, the mask is
+ * longer by one, positions increment, and the token is the most likely one of the logits. Rules are learned from runs, never assumed.
  */
 
 /**
  * @typedef {import('../gpu/replay.js').Fed} Fed
  * @typedef {import('../worker/tensors.js').Remote} Remote
  *
- * @typedef {object} Seen a run
+ * @typedef {object} Seen a run with its results
  * @property {Record<string, Fed>} feeds
- * @property {string} asked for which outputs, and where they are to be
- * @property {Map<string, Remote>} staying tensors that it left on the GPU, by output
- * @property {number} best the place of the greatest of its last logits; -1: it has none
+ * @property {string} requested the names of its outputs, and which of them stay on the GPU, as a key
+ * @property {Map<string, Remote>} staying outputs on the GPU, by name
+ * @property {number} best index of the greatest of its last logits; -1: it has none
  *
- * @typedef {object} Rule what an input may follow from
- * @property {boolean} same as before
- * @property {boolean} longer as before, with its last element once more
- * @property {boolean} next one more than its last element before
- * @property {boolean} chosen the place of the greatest of the last logits
- * @property {string} made the output that it was; '': none
+ * @typedef {object} Rule how an input may follow from the run before
+ * @property {boolean} same the same value
+ * @property {boolean} longer the same value with its last element repeated
+ * @property {boolean} next its last element, incremented
+ * @property {boolean} chosen the index of the greatest logit
+ * @property {string} made the name of the output that it was; '': none
  *
  * @typedef {Map<string, Rule>} Rules by input
  */
@@ -27,19 +27,19 @@
 /** @type {Record<string, BigInt64ArrayConstructor | Int32ArrayConstructor>} */
 const INTEGERS = { int64: BigInt64Array, int32: Int32Array };
 
-/** Elements of a row of logits at least. */
+/** Least number of elements in a row of logits. */
 const SMALLEST_VOCABULARY = 8;
 
 /** @param {readonly number[]} dims */
 const countOf = (dims) => dims.reduce((product, dim) => product * dim, 1);
 
-/** The elements of a tensor of integers on the host; its memory may hold more. @param {Fed | undefined} fed */
+/** The elements of an integer tensor on the host, whose memory may be larger. @param {Fed | undefined} fed */
 function integers(fed) {
   const type = fed && INTEGERS[fed.type];
   return type && fed.data instanceof ArrayBuffer ? new type(fed.data).subarray(0, countOf(fed.dims)) : null;
 }
 
-/** Bytes of an element, of the types that inputs beside caches have. @type {Record<string, number>} */
+/** Bytes of an element, by the types of inputs other than caches. @type {Record<string, number>} */
 const WIDTHS = { int64: 8, int32: 4, float32: 4, float16: 2, bool: 1 };
 
 /** @param {Fed} fed @returns {Uint8Array | null} */
@@ -65,14 +65,14 @@ export function isEqual(some, other) {
   return a !== null && b !== null && startAlike(a, b, a.length);
 }
 
-/** The one element of a tensor of integers; NaN: it is none. @param {Fed} fed */
+/** The element of an integer tensor of one element; NaN for other tensors. @param {Fed} fed */
 export function numberIn(fed) {
   const elements = integers(fed);
   return elements?.length === 1 ? Number(elements[0]) : NaN;
 }
 
 /**
- * What an input could follow from.
+ * The rules that hold for an input.
  * @param {Seen} before
  * @param {string} name
  * @param {Fed} fed
@@ -96,13 +96,13 @@ function ruleOf(before, name, fed) {
 }
 
 /**
- * What still explains every input once these feeds were seen behind `before`; null where an input is explained by nothing.
- * @param {Rules | null} known from earlier runs; null: nothing yet
+ * The rules that still hold for every input after a run of `feeds` followed `before`; null where an input follows none.
+ * @param {Rules | null} known rules from earlier runs; null: none yet
  * @param {Seen} before
  * @param {Record<string, Fed>} feeds
  * @returns {Rules | null}
  */
-export function learned(known, before, feeds) {
+function learned(known, before, feeds) {
   if (known && known.size !== Object.keys(feeds).length) return null;
   /** @type {Rules} */
   const rules = new Map();
@@ -120,18 +120,39 @@ export function learned(known, before, feeds) {
   return rules;
 }
 
-/** The input that is the token; '' where there is not just one. @param {Rules} rules */
+/** The name of the token's input; '' where not exactly one is a token. @param {Rules} rules */
 export function tokenOf(rules) {
   const found = [...rules].filter(([, { chosen }]) => chosen);
   return found.length === 1 ? found[0][0] : '';
 }
 
-/** The feed with one element more, which is its last one. @param {Fed} fed @returns {Fed} */
+/** The rules of a session's runs. */
+export class Pattern {
+  /** Rules by which the last run followed the one before; null: none. @type {Rules | null} */
+  rules = null;
+  /** The last run, once its results are known. @type {Seen | null} */
+  last = null;
+
+  /**
+   * Learn from the inputs of the next run; whether it follows the last one by rules.
+   * @param {Record<string, Fed> | null} feeds
+   * @param {string} requested
+   */
+  learn(feeds, requested) {
+    const { last } = this;
+    const rules = feeds && last?.requested === requested ? learned(this.rules, last, feeds) : null;
+    this.rules = rules && tokenOf(rules) ? rules : null;
+    this.last = null;
+    return this.rules !== null;
+  }
+}
+
+/** The feed with its last element repeated. @param {Fed} fed @returns {Fed} */
 function longer({ type, dims, data }) {
   const count = countOf(dims);
-  const [room, width] = [/** @type {ArrayBuffer} */ (data), WIDTHS[type]];
-  const made = new Uint8Array(room.byteLength >= (count + 1) * width ? room.slice(0) : new ArrayBuffer(2 * (count + 1) * width));
-  made.set(new Uint8Array(room, 0, count * width));
+  const [memory, width] = [/** @type {ArrayBuffer} */ (data), WIDTHS[type]];
+  const made = new Uint8Array(memory.byteLength >= (count + 1) * width ? memory.slice(0) : new ArrayBuffer(2 * (count + 1) * width));
+  made.set(new Uint8Array(memory, 0, count * width));
   made.copyWithin(count * width, (count - 1) * width, count * width);
   return { type, dims: [...dims.slice(0, -1), count + 1], data: made.buffer };
 }
@@ -145,7 +166,7 @@ function next({ type, dims, data }) {
 }
 
 /**
- * What will be fed behind a run, if the rules hold; null where a cache did not stay. The token's element is not known: it is 0.
+ * Predict the feeds of the run after another by rules; null where a cache did not stay. The token's element is unknown: it is 0.
  * @param {Rules} rules
  * @param {Record<string, Fed>} feeds of that run
  * @param {Map<string, Remote>} staying what it left on the GPU
@@ -169,18 +190,18 @@ export function predicted(rules, feeds, staying) {
   return found;
 }
 
-/** Where the greatest element is, the first of equal ones. @param {Float32Array | Int16Array} row */
+/** The index of the greatest element, the first of equal ones. @param {Float32Array | Int16Array} row */
 function greatest(row) {
   let best = 0;
   for (let i = 1; i < row.length; i++) if (row[i] > row[best]) best = i;
   return best;
 }
 
-/** Halves in an order that integers have, from their bits: negative ones have larger bits the less they are. @param {number} bits */
+/** Map the bits of a float16 to an integer of the same order. @param {number} bits */
 const ordered = (bits) => (bits < 0 ? -(bits & 0x7fff) : bits);
 
 /**
- * Where the greatest element of the last row is; -1 where they are no floats.
+ * The index of the greatest element of the last row; -1 where the elements are not floats.
  * @param {{type: string, dims: number[], data: ArrayBuffer}} logits
  */
 export function bestOf({ type, dims, data }) {
@@ -191,7 +212,7 @@ export function bestOf({ type, dims, data }) {
   return greatest(row instanceof Int16Array ? row.map(ordered) : row);
 }
 
-/** Whether these are logits of one text, one row. @param {any} value */
+/** Whether a value may be the logits of one sequence. @param {any} value */
 export function isLogits(value) {
   const { type, dims, data } = value ?? {};
   return (type === 'float32' || type === 'float16') && data instanceof ArrayBuffer && dims.length === 3 && dims[0] === 1
@@ -202,7 +223,7 @@ export function isLogits(value) {
 export const begins = (feeds) => Object.values(feeds).some(({ dims }) => dims.includes(0));
 
 /**
- * The type of the input that is the token, or of what looks like it in the first run of a text.
+ * The type of the token's input, or of what looks like it in the first run of a text.
  * @param {Record<string, Fed>} feeds
  * @param {string | null} token
  */

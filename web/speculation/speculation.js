@@ -1,12 +1,19 @@
 // @ts-check
 /**
- * Runs that begin before they are asked for. A caller that writes text waits for logits, picks a token and feeds it: for most
- * of that time the GPU has nothing to do. Where a session's runs were seen to follow from one another (pattern.js), the likeliest
- * token is chosen on the GPU, and the next runs are queued behind the one that is under way. What a caller then feeds is compared
- * with what was predicted, every byte of it: equal, and the run has been made already; else what was begun is forgotten.
+ * Begin runs before they are requested. A caller that generates text waits for logits, picks a token and feeds it; most of that time
+ * the GPU is idle. Where the inputs of a session's runs can be predicted from the run before (pattern.js), the most likely token is
+ * chosen on the GPU, and the next runs are queued after the current one. The caller's inputs are then compared with the predicted
+ * ones, byte for byte: a run with equal inputs is answered by the queued one, any other input discards all queued runs.
  *
- * Nothing is lost by a wrong guess but the GPU's time: caches in memory with room got rows behind those that count for anybody,
- * other outputs memory of their own. After one, more runs must follow from one another before it is tried again.
+ * A wrong prediction costs only GPU time: caches with reserved rows got rows after the valid ones, and other outputs have separate
+ * memory. After one, a longer streak of predictable runs is required (pace.js).
+ *
+ * States, and the events that change them:
+ *
+ *   learning    -> speculating   `follow`: a run was queued, its successor is predictable, and the pace is steady
+ *   speculating -> learning      `take` with other inputs or without a queued run; a queued run fails; an input is disposed of;
+ *                                no request comes for `IDLE_MS`
+ *   any         -> ended         `end`, or the sampler cannot be created
  */
 
 import { enqueue } from '../gpu/player.js';
@@ -14,10 +21,10 @@ import { collect, copyOf, resultMemory, stage } from '../gpu/readback.js';
 import { matches, prepare, readsOf, results } from '../gpu/replay.js';
 import { caught, waits } from '../gpu/staging.js';
 import { attend } from '../gpu/waiting.js';
-import { Chooser } from './chooser.js';
+import { Choosers } from './chooser.js';
 import { later } from './deferred.js';
-import { DEPTH, Pace } from './pace.js';
-import { begins, bestOf, bytesOfId, predicted, isEqual, isLogits, learned, numberIn, tokenOf, typeOfIds } from './pattern.js';
+import { Pace } from './pace.js';
+import { Pattern, begins, bestOf, bytesOfId, isEqual, isLogits, numberIn, predicted, tokenOf, typeOfIds } from './pattern.js';
 
 /**
  * @typedef {import('../gpu/replay.js').Fed} Fed
@@ -25,266 +32,258 @@ import { begins, bestOf, bytesOfId, predicted, isEqual, isLogits, learned, numbe
  * @typedef {import('../gpu/replay.js').Replay} Replay
  * @typedef {import('../worker/tensors.js').Memory} Memory
  * @typedef {import('../worker/tensors.js').Remote} Remote
- * @typedef {import('./chooser.js').Logits} Logits
- * @typedef {import('./chooser.js').Maker} Maker
  * @typedef {import('./pattern.js').Rules} Rules
- * @typedef {import('./pattern.js').Seen} Seen
  *
- * @typedef {object} Requested which outputs, and where they are to be
- * @property {string[] | null} fetches
- * @property {string[]} stay
+ * @typedef {object} Requested the outputs of a run
+ * @property {string[] | null} fetches their names; null: all
+ * @property {string[]} stay those that stay on the GPU
  *
- * @typedef {object} Token that a run's logits gave
+ * @typedef {object} Token chosen by a run's logits
  * @property {Remote} ids on the GPU
- * @property {number} id NaN until it has arrived
+ * @property {number} id NaN until it was read back
  *
- * @typedef {object} Step a run that nobody has asked for yet
+ * @typedef {object} Run that the next one is predicted from
  * @property {Record<string, Fed>} feeds
- * @property {Token} fed the token among them
- * @property {Token} chosen behind it
+ * @property {Map<string, Remote>} staying outputs on the GPU, by name
+ * @property {Token} chosen by its logits
+ *
+ * @typedef {object} Queued
+ * @property {Token} fed the token among the feeds
  * @property {Prepared} prepared
  * @property {Promise<Record<string, any>>} outputs
- * @property {boolean} there whether they have arrived
+ * @property {boolean} isComplete whether the outputs were read back
  *
- * @typedef {object} Last what the next step follows
+ * @typedef {Run & Queued} Step a run that was not requested yet
+ *
+ * @typedef {object} Speculating
+ * @property {'speculating'} name
  * @property {Replay} by
- * @property {Requested} asked
- * @property {Record<string, Fed>} feeds
- * @property {Map<string, Remote>} staying
- * @property {Token} chosen
+ * @property {Requested} requested
+ * @property {Rules} rules by which feeds are predicted
+ * @property {Step[]} steps queued runs
+ * @property {Run} last the last queued or requested run
+ * @property {ReturnType<typeof setTimeout>} [timer] ends it without requests
+ *
+ * @typedef {{name: 'learning'} | Speculating | {name: 'ended'}} State
  */
 
-/** Milliseconds without a run after which what was begun is given up: a text has ended, and its caches' memory is wanted. */
+/** Milliseconds without a request after which queued runs are discarded: the text has ended, and its caches' memory is freed. */
 const IDLE_MS = 1_000;
 
-/** Of one session. */
+/** The speculative runs of one session. */
 export class Speculation {
-  #maker;
+  #tensors;
   #known;
-  /** @type {Seen | null} */
-  #before = null;
-  /** @type {Rules | null} */
-  #rules = null;
+  #choosers;
+  #pattern = new Pattern();
   #pace = new Pace();
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  #idle;
-  /** @type {Chooser | null} */
-  #chooser = null;
-  /** @type {Promise<unknown> | null} */
-  #making = null;
-  /** @type {Step[]} */
-  #steps = [];
-  /** @type {Last | null} */
-  #last = null;
-  #ended = false;
+  /** @type {State} */
+  #state = { name: 'learning' };
 
   /**
-   * @param {Maker} maker
-   * @param {{outputs: number, replays: Replay[], spares: Memory[], replaying: Set<Promise<unknown>>}} known
+   * @param {import('./chooser.js').Maker} maker
+   * @param {{outputs: number, replays: Replay[], spares: Memory[], replaying: Set<Promise<unknown>>}} known the session
    */
   constructor(maker, known) {
-    this.#maker = maker;
+    this.#tensors = maker.tensors;
     this.#known = known;
+    this.#choosers = new Choosers(maker, () => this.#enter({ name: 'ended' }));
+  }
+
+  /** Change the state: the only place that does; discards queued runs. @param {State} next */
+  #enter(next) {
+    const left = this.#state;
+    if (left.name === 'ended') return;
+    this.#state = next;
+    if (left.name !== 'speculating') return;
+    clearTimeout(left.timer);
+    this.#dispose(left.last.chosen.ids);
+    for (const { prepared, fed } of left.steps) {
+      this.#dispose(fed.ids);
+      this.#drop(prepared);
+    }
+  }
+
+  /** Discard queued runs. */
+  #stop() {
+    this.#enter({ name: 'learning' });
   }
 
   /**
-   * The outputs of a run that has been begun already; null where this is none.
+   * Answer a run by a queued one; null where none has these inputs.
    * @param {Record<string, Fed> | null} feeds
-   * @param {Requested} asked
+   * @param {Requested} requested
    * @returns {Promise<Record<string, any>> | null}
    */
-  take(feeds, asked) {
-    const [step] = this.#steps;
-    if (!step) {
-      this.#learn(feeds, asked);
+  take(feeds, requested) {
+    const state = this.#state;
+    const step = state.name === 'speculating' ? state.steps[0] : undefined;
+    if (state.name !== 'speculating' || !step) {
+      this.#stop();
+      this.#pace.asked(this.#pattern.learn(feeds, keyOf(requested)));
       return null;
     }
-    if (!feeds || !isSameAsked(asked, this.#last?.asked) || !this.#isPredicted(step, feeds)) {
-      this.#forget();
+    if (!feeds || keyOf(requested) !== keyOf(state.requested) || !isPredicted(step, feeds, state.rules)) {
+      this.#stop();
       this.#pace.missed();
-      this.#rules = null;
+      this.#pattern.rules = null;
       return null;
     }
-    this.#steps.shift();
-    this.#dispose(step.fed);
+    state.steps.shift();
+    this.#dispose(step.fed.ids);
     this.#pace.hit();
-    if (step.there) later(() => this.#extend());
-    else this.#extend();
-    return this.#delivered(step, feeds, asked);
+    if (step.isComplete) later(() => this.#extend(state));
+    else this.#extend(state);
+    return this.#delivered(step, feeds, requested);
   }
 
   /**
-   * A run of `feeds` was queued just now: queue what will follow it.
+   * Queue the successors of a run of `feeds` that was queued just now.
    * @param {Prepared} prepared
    * @param {Record<string, Fed>} feeds
-   * @param {Requested} asked
-   * @returns {Promise<unknown>} resolved when it is known what token is predicted
+   * @param {Requested} requested
+   * @returns {Promise<unknown>} resolved when the predicted token is known
    */
-  async follow(prepared, feeds, asked) {
-    if (this.#ended || !this.#pace.isSteady || !this.#chooser || !this.#rules) return;
+  async follow(prepared, feeds, requested) {
     const { replay: by } = prepared;
-    const place = this.#place(prepared);
-    if (!place || by.kept.some(({ first }) => first)) return;
-    this.#forget();
-    const chosen = this.#choose(place);
-    if (!chosen) return;
-    const { token, recording } = chosen;
-    const arrived = this.#send(by.device, [recording], [idsOf(token)]);
-    const staying = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
-    this.#last = { by, asked, feeds, staying, chosen: token };
-    this.#extend();
+    const { rules } = this.#pattern;
+    if (this.#state.name === 'ended' || !this.#pace.isSteady || !rules || by.kept.some(({ first }) => first)) return;
+    this.#stop();
+    const made = this.#choose(prepared);
+    if (!made) return;
+    const { chosen, recording } = made;
+    const arrived = this.#send(by.device, [recording], [idsOf(chosen)]);
+    /** @type {Speculating} */
+    const state = { name: 'speculating', by, requested, rules, steps: [], last: { feeds, staying: stayingOf(prepared), chosen } };
+    this.#enter(state);
+    this.#extend(state);
     try {
-      [token.id] = numbersOf(await attend(by.device, arrived), token);
+      chosen.id = idIn(await attend(by.device, arrived), chosen);
     } catch {
-      this.#forget();
+      this.#stop();
     }
   }
 
   /**
-   * A run has ended: what may follow it is looked for.
+   * Learn from the results of a run.
    * @param {Record<string, Fed> | null} feeds
-   * @param {Requested} asked
+   * @param {Requested} requested
    * @param {Record<string, any>} outputs
-   * @param {number} ms
+   * @param {number} ms that it took
    */
-  ran(feeds, asked, outputs, ms) {
-    this.#before = null;
-    if (this.#ended || !feeds) return;
+  ran(feeds, requested, outputs, ms) {
+    this.#pattern.last = null;
+    if (this.#state.name === 'ended' || !feeds) return;
     const staying = new Map();
     /** @type {[string, any][]} */
     const logits = [];
     for (const [name, value] of Object.entries(outputs)) {
-      if (value?.kind === 'gpu') staying.set(name, this.#maker.tensors.get(value.gpu));
+      if (value?.kind === 'gpu') staying.set(name, this.#tensors.get(value.gpu));
       else if (isLogits(value)) logits.push([name, value]);
     }
     if (!staying.size || logits.length !== 1) return;
     const [[name, value]] = logits;
+    const { rules } = this.#pattern;
     this.#pace.ran(ms);
-    this.#before = { feeds, asked: keyOf(asked), staying, best: bestOf(value) };
+    this.#pattern.last = { feeds, requested: keyOf(requested), staying, best: bestOf(value) };
     if (!this.#pace.isFollowing && !begins(feeds)) return;
-    const ids = typeOfIds(feeds, this.#rules && tokenOf(this.#rules));
+    const ids = typeOfIds(feeds, rules && tokenOf(rules));
     if (ids) this.expect({ name, type: value.type, dims: [1, 1, value.dims[2]], ids });
   }
 
-  /** A tensor is disposed: what was predicted to be fed it will not be asked for. @param {number} number */
+  /** Create a sampler for logits that runs are going to bring. @param {import('./chooser.js').Logits} logits */
+  expect(logits) {
+    if (this.#state.name !== 'ended') this.#choosers.expect(logits);
+  }
+
+  /** Note that a tensor was disposed of: a run that it was predicted for will not be requested. @param {number} number */
   disposed(number) {
-    const [step] = this.#steps;
-    if (step && Object.values(step.feeds).some(({ remote }) => remote?.number === number)) this.#forget();
+    const step = this.#state.name === 'speculating' ? this.#state.steps[0] : undefined;
+    if (step && Object.values(step.feeds).some(({ remote }) => remote?.number === number)) this.#stop();
   }
 
-  /** No more. */
+  /** Discard everything. */
   async end() {
-    this.#ended = true;
-    clearTimeout(this.#idle);
-    this.#forget();
-    await this.#making;
-    const chooser = this.#chooser;
-    this.#chooser = null;
-    await chooser?.release();
+    this.#enter({ name: 'ended' });
+    await this.#choosers.end();
   }
 
-  /** @param {Record<string, Fed> | null} feeds @param {Requested} asked */
-  #learn(feeds, asked) {
-    const before = this.#before;
-    const rules = feeds && before && before.asked === keyOf(asked) ? learned(this.#rules, before, feeds) : null;
-    this.#rules = rules && tokenOf(rules) ? rules : null;
-    this.#pace.asked(this.#rules !== null);
-    this.#before = null;
-  }
-
-  /** @param {Step} step @param {Record<string, Fed>} feeds */
-  #isPredicted({ feeds: wanted, fed }, feeds) {
-    const token = tokenOf(/** @type {Rules} */ (this.#rules));
-    const names = Object.keys(feeds);
-    return names.length === Object.keys(wanted).length && names.every((name) => (
-      name === token ? numberIn(feeds[name]) === fed.id && String(feeds[name].dims) === String(wanted[name].dims)
-        && feeds[name].type === wanted[name].type
-        : isEqual(wanted[name], feeds[name])));
-  }
-
-  /** @param {Step} step @param {Record<string, Fed>} feeds @param {Requested} asked */
-  async #delivered(step, feeds, asked) {
-    const { outputs, prepared, chosen, there } = step;
-    const staying = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
+  /** @param {Step} step @param {Record<string, Fed>} feeds @param {Requested} requested */
+  async #delivered({ outputs, prepared, staying, chosen, isComplete }, feeds, requested) {
     try {
-      const made = there ? await outputs : await attend(prepared.replay.device, outputs); // how long is not as for a run alone
-      this.#before = { feeds, asked: keyOf(asked), staying, best: chosen.id };
+      const made = isComplete ? await outputs : await attend(prepared.replay.device, outputs); // its duration is not that of a run alone
+      this.#pattern.last = { feeds, requested: keyOf(requested), staying, best: chosen.id };
       return made;
     } catch (error) {
-      this.#forget();
+      this.#stop();
       throw error;
     }
   }
 
-  /** Queue steps up to the depth. */
-  #extend() {
-    clearTimeout(this.#idle);
-    this.#idle = setTimeout(() => this.#forget(), IDLE_MS);
-    while (this.#last && this.#steps.length < this.#pace.depth && this.#queue(this.#last)) { /* one more */ }
+  /** Queue steps up to the depth. @param {Speculating} state */
+  #extend(state) {
+    if (this.#state !== state) return;
+    clearTimeout(state.timer);
+    state.timer = setTimeout(() => this.#stop(), IDLE_MS);
+    while (state.steps.length < this.#pace.depth && this.#queue(state)) { /* one more */ }
   }
 
-  /**
-   * Queue one step; false where it takes Python.
-   * @param {Last} last
-   */
-  #queue({ by, asked, feeds, staying, chosen }) {
-    const rules = /** @type {Rules} */ (this.#rules);
+  /** Queue one step; false where it takes Python. @param {Speculating} state */
+  #queue(state) {
+    const { by, requested, rules, last } = state;
     const token = tokenOf(rules);
-    const next = predicted(rules, feeds, staying);
+    const feeds = predicted(rules, last.feeds, last.staying);
     const upload = by.uploads.find(({ name }) => name === token);
-    if (!next || !upload || !(isHidden(next) || inWorker()) || by.sizes?.values?.[token] !== undefined) return false;
-    const sizes = matches(by, next, asked.fetches, this.#known.outputs, asked.stay);
-    const prepared = sizes && prepare(by, next, sizes, this.#maker.tensors, this.#known.spares);
+    if (!feeds || !upload || !(isHidden(feeds) || inWorker()) || by.sizes?.values?.[token] !== undefined) return false;
+    const sizes = matches(by, feeds, requested.fetches, this.#known.outputs, requested.stay);
+    const prepared = sizes && prepare(by, feeds, sizes, this.#tensors, this.#known.spares);
     if (!prepared) return false;
-    const place = this.#place(prepared);
-    const behind = waits(by.device, prepared.writes) || !place ? null : this.#choose(place);
-    if (!behind) {
+    const made = waits(by.device, prepared.writes) ? null : this.#choose(prepared);
+    if (!made) {
       this.#drop(prepared);
       return false;
     }
-    const nbytes = bytesOfId(next[token].type);
+    const { chosen } = made;
+    const nbytes = bytesOfId(feeds[token].type);
     const recording = {
       ...prepared,
       writes: prepared.writes.filter(({ buffer, offset }) => buffer !== upload.buffer || offset !== upload.offset),
-      before: [{ from: chosen.ids.memory.buffer, to: upload.buffer, at: upload.offset, nbytes }],
+      before: [{ from: last.chosen.ids.memory.buffer, to: upload.buffer, at: upload.offset, nbytes }],
     };
     const reads = readsOf(prepared);
-    const read = [...reads, idsOf(behind.token)];
     const began = performance.now();
-    const step = { feeds: next, fed: chosen, chosen: behind.token, prepared, there: false,
-      outputs: this.#send(by.device, [recording, behind.recording], read).then((bytes) => {
-        step.there = true;
+    /** @type {Step} */
+    const step = { feeds, staying: stayingOf(prepared), chosen, fed: last.chosen, prepared, isComplete: false,
+      outputs: this.#send(by.device, [recording, made.recording], [...reads, idsOf(chosen)]).then((bytes) => {
+        step.isComplete = true;
         this.#pace.arrived(began);
-        [step.chosen.id] = numbersOf([bytes[reads.length]], step.chosen);
-        return results(prepared, reads, bytes, this.#maker.tensors);
+        chosen.id = idIn(bytes.slice(-1), chosen);
+        return results(prepared, reads, bytes, this.#tensors);
       }) };
-    step.outputs.catch(() => {}); // who takes it hears it
-    this.#steps.push(step);
-    const made = new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
-    this.#last = { by, asked, feeds: next, staying: made, chosen: behind.token };
+    step.outputs.catch(() => {}); // `take` returns it and its error
+    state.steps.push(step);
+    state.last = step;
     return true;
   }
 
-  /** The token that a copy of these logits gives, and how it is made. @param {{buffer: GPUBuffer, offset: number, nbytes: number}} place */
-  #choose({ buffer, offset, nbytes }) {
-    const made = this.#chooser?.prepare();
-    if (!made || !this.#chooser) return null;
-    const before = [{ from: buffer, offset, to: this.#chooser.buffer, at: 0, nbytes: (nbytes + 3) & ~3 }];
-    return { token: { ids: made.ids, id: NaN }, recording: { ...made.prepared, before } };
-  }
-
-  /** Where the logits of a run are, if they are such as the chooser takes. @param {Prepared} prepared */
-  #place(prepared) {
-    const logits = this.#chooser?.logits;
-    const found = readsOf(prepared).find(({ name }) => name === logits?.name);
-    return found && String(found.dims) === String(logits?.dims) && found.type === logits?.type ? found : null;
+  /** The recording that chooses a token by the logits of a run; null where the sampler is for other logits. @param {Prepared} prepared */
+  #choose(prepared) {
+    const chooser = this.#choosers.current;
+    const logits = readsOf(prepared).find(({ name }) => name === chooser?.logits.name);
+    if (!chooser || !logits || String(logits.dims) !== String(chooser.logits.dims) || logits.type !== chooser.logits.type) return null;
+    const made = chooser.prepare();
+    if (!made) return null;
+    const { buffer: from, offset, nbytes } = logits;
+    const before = [{ from, offset, to: chooser.buffer, at: 0, nbytes: (nbytes + 3) & ~3 }];
+    return { chosen: { ids: made.ids, id: NaN }, recording: { ...made.prepared, before } };
   }
 
   /**
-   * Queue recordings and what is read behind them; the bytes of each, when they have arrived.
+   * Queue recordings, then reads.
    * @param {GPUDevice} device
    * @param {(Prepared & {before: import('../gpu/readback.js').Copy[]})[]} recordings
    * @param {import('../gpu/readback.js').Read[]} reads
+   * @returns {Promise<ArrayBuffer[]>} the bytes of each
    */
   #send(device, recordings, reads) {
     const pieces = stage(device, reads);
@@ -295,7 +294,7 @@ export class Speculation {
         resultMemory.taken(reads.map(({ nbytes }) => nbytes));
         return bytes.map(({ buffer }) => buffer);
       }, (error) => {
-        for (const { replay } of recordings) replay.live = false; // Python finds out why
+        for (const { replay } of recordings) replay.live = false; // Python finds the cause
         for (const { staging, done } of pieces) if (!done) staging.destroy();
         throw error;
       }).finally(() => this.#known.replaying.delete(arrived));
@@ -304,54 +303,44 @@ export class Speculation {
     return arrived;
   }
 
-  /** Give back what was begun. */
-  #forget() {
-    if (this.#last) this.#dispose(this.#last.chosen);
-    for (const { prepared, fed } of this.#steps.splice(0)) {
-      this.#dispose(fed);
-      this.#drop(prepared);
-    }
-    this.#last = null;
+  /** @param {Remote} tensor */
+  #dispose({ number }) {
+    this.#tensors.dispose(number);
   }
 
-  /** @param {Token} token */
-  #dispose({ ids }) {
-    this.#maker.tensors.dispose(ids.number);
-  }
-
-  /** @param {Prepared} prepared */
+  /** Dispose of the outputs of a run that is not delivered. @param {Prepared} prepared */
   #drop({ staying }) {
-    for (const { tensor } of staying) this.#maker.tensors.dispose(tensor.number);
-  }
-
-  /** Logits that runs are going to bring: have ready what chooses by them. @param {Logits} logits */
-  expect(logits) {
-    if (this.#making || this.#ended || this.#chooser?.suits(logits)) return;
-    const stale = this.#chooser;
-    this.#chooser = null;
-    this.#making = Promise.resolve(stale?.release()).then(() => Chooser.create(this.#maker, logits, DEPTH + 2)).then((made) => {
-      this.#chooser = made;
-    }, () => { this.#ended = true; }).finally(() => { this.#making = null; });
+    for (const { tensor } of staying) this.#dispose(tensor);
   }
 }
 
-/** @param {Requested} asked */
+/** @param {Requested} requested */
 const keyOf = ({ fetches, stay }) => JSON.stringify([fetches, stay]);
 
-/** @param {Requested} some @param {Requested | undefined} others */
-const isSameAsked = (some, others) => others !== undefined && keyOf(some) === keyOf(others);
+/** @param {Prepared} prepared */
+const stayingOf = ({ staying }) => new Map(staying.map(({ name, tensor }) => [name, tensor]));
 
-/** How a token's id is read. @param {Token} token */
+/** Whether the caller feeds what was predicted. @param {Step} step @param {Record<string, Fed>} feeds @param {Rules} rules */
+function isPredicted({ feeds: wanted, fed }, feeds, rules) {
+  const token = tokenOf(rules);
+  const names = Object.keys(feeds);
+  return names.length === Object.keys(wanted).length && names.every((name) => (
+    name === token ? numberIn(feeds[name]) === fed.id && String(feeds[name].dims) === String(wanted[name].dims)
+      && feeds[name].type === wanted[name].type
+      : isEqual(wanted[name], feeds[name])));
+}
+
+/** The read of a token's id. @param {Token} token */
 function idsOf({ ids: { type, memory } }) {
   return { buffer: memory.buffer, offset: 0, nbytes: bytesOfId(type) };
 }
 
 /** @param {ArrayBuffer[]} bytes @param {Token} token */
-function numbersOf([bytes], { ids: { type } }) {
-  return type === 'int64' ? Array.from(new BigInt64Array(bytes), Number) : [...new Int32Array(bytes)];
+function idIn([bytes], { ids: { type } }) {
+  return type === 'int64' ? Number(new BigInt64Array(bytes)[0]) : new Int32Array(bytes)[0];
 }
 
-/** Whether pages cannot write to what is fed: it has room behind it. @param {Record<string, Fed>} feeds */
+/** Whether pages cannot write to the memory of the inputs: it has reserved rows. @param {Record<string, Fed>} feeds */
 function isHidden(feeds) {
   return Object.values(feeds).every(({ remote }) => !remote || remote.memory.reserved);
 }
