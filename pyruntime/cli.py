@@ -111,7 +111,10 @@ def _compile_arguments(command: argparse.ArgumentParser) -> None:
         "device of WebGPU has)",
     )
     command.add_argument(
-        "--weights", choices=("inside", "beside"), default="beside", help="where the plan's weights are"
+        "--weights",
+        choices=("inside", "external"),
+        default="external",
+        help="where the plan's weights are: in the plan, or in the model's files",
     )
 
 

@@ -199,7 +199,7 @@ RUN_ALL = "results = []\nfor model, fed, gpu in cases:\n" + "\n".join(
 ) + "\nresults\n"  # fmt: skip
 
 
-def test_random_graphs__of_open_sizes__agree_with_onnxruntime(python_in_browser: BrowserPython) -> None:
+def test_random_graphs__of_dynamic_dimensions__agree_with_onnxruntime(python_in_browser: BrowserPython) -> None:
     @given(st.lists(drawn, min_size=12, max_size=12))
     @settings(
         max_examples=3,

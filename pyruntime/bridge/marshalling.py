@@ -78,9 +78,9 @@ def held_as(name: str, wire: JsObject) -> DeviceTensor:
 def materialized(number: int) -> dict[str, Any]:
     """The tensor held under `number`, moved to a buffer of its own where it is not in one."""
     tensor = held(number)
-    if tensor.room is not None or tensor.shared:
+    if tensor.reserved is not None or tensor.shared:
         assert isinstance(tensor.device, WebGpuDevice)
-        tensor.settle_in(tensor.device.allocate_now(tensor.capacity, "tensors"))
+        tensor.materialize_in(tensor.device.allocate_now(tensor.capacity, "tensors"))
     return kept_to_wire(tensor, number)
 
 
@@ -178,7 +178,7 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
         "dims": list(tensor.type.shape),
         "gpu": number,
         "memory": tensor.buffer,
-        "reserved": list(tensor.room) if tensor.room else None,
+        "reserved": list(tensor.reserved) if tensor.reserved else None,
         "counted": tensor.counted,
         "buffer": buffer,
         "device": tensor.device.device,
@@ -218,7 +218,7 @@ def _vector(dtype: DType, values: list[Any]) -> TensorType:
 
 
 def _data(tensor: HostTensor) -> JsObject:
-    """The raw elements as an ArrayBuffer of their own, strings as a list."""
+    """The raw elements as a separate ArrayBuffer, strings as a list."""
     if tensor.type.dtype is DType.STRING:
         return tensor.array().ravel().tolist()
     raw = tensor.bytes()

@@ -39,12 +39,12 @@ def replay_of(
 
 
 async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], list[DeviceTensor]]:
-    """What the worker replays of runs that are expected and that nobody has asked for.
+    """What the worker replays of runs that are expected and were not requested yet.
 
     Returns:
         These runs, and tensors in whose memory those fed by the host alone leave their outputs, so that prompts need no
-        Python for it. None of these where the device has no room for them, which the run will tell; nothing where the
-        device was lost, which the run repairs.
+        Python for it. No tensors where the device has no memory for them, which the run will report; nothing at all
+        where the device was lost, which the run repairs.
     """
     program = session._program
     if session._trace is not None or program is None or not isinstance(device := program.device, WebGpuDevice):

@@ -31,7 +31,7 @@ from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.ops import registry
 from pyruntime.session import InferenceSession, adapter
-from pyruntime.session.aot.cached_plan import kept_plan
+from pyruntime.session.aot.cached_plan import cached_plan_file
 from pyruntime.session.environment import adopt, device
 from pyruntime.session.load.loading import Fetched, source_of
 from pyruntime.session.log import set_default_logger_severity
@@ -125,7 +125,7 @@ async def create(
     external: JsObject,
     options: JsObject,
     report: JsObject,
-    beside: JsObject = None,
+    fetch_relative: JsObject = None,
 ) -> dict[str, Any]:
     """A session over `model`, an ArrayBuffer, a Blob, an `ArrivingBuffer` or a `ModelFile` of web/loading/.
 
@@ -135,7 +135,7 @@ async def create(
         external: `[path, bytes]` of each file that the model names as external data.
         options: onnxruntime-web's session options, those that are data.
         report: function that is called with `{phase, status, ms?}` as loading goes on.
-        beside: function that fetches what is at an address relative to the model's; null where it has none.
+        fetch_relative: function that fetches what is at an address relative to the model's; null where it has none.
 
     Returns:
         `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`, `decoder`: see
@@ -146,7 +146,7 @@ async def create(
     chosen = session_options(plain, [(path, buffer) for path, buffer in external])
     with _cancellable(request, lambda: chosen.set_load_cancellation_flag(True)):
         session = await InferenceSession.create(
-            Fetched(source, beside or None),
+            Fetched(source, fetch_relative or None),
             chosen,
             providers(plain.get("executionProviders")),
             progress=_progress(report),
@@ -218,7 +218,7 @@ def _stays(session: InferenceSession, name: str) -> bool:
 
 
 async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | None:
-    """An output where the caller wants it; one without elements is on the host, where nobody has to dispose of it."""
+    """An output where the caller wants it; one without elements is on the host, where it needs no disposal."""
     if not isinstance(value, DeviceTensor):
         return marshalling.to_wire(name, value)
     if not target:
@@ -227,7 +227,7 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
         return marshalling.to_wire(name, nothing) if empty else marshalling.kept_to_wire(value)
     if target.kind == "gpu":
         return marshalling.kept_to_wire(value, int(target.gpu))
-    await value.settle()
+    await value.materialize()
     await marshalling.write_buffer(name, value, target.buffer)
     return {"kind": "written", "type": value.type.dtype.js_name, "dims": list(value.type.shape)}
 
@@ -265,7 +265,7 @@ async def cache_plan(handle: int, model_hash: str, before: JsObject, hash_of: Js
     info = program.device.info.names
     known = next((b.plan for b in before if all(getattr(b.adapter, k) == v for k, v in info.items())), None)
     earlier = bytes(js.Uint8Array.new(known).to_py()) if known else None
-    data = kept_plan(program, source, model, inputs, outputs, earlier, files, await _decoder(session))
+    data = cached_plan_file(program, source, model, inputs, outputs, earlier, files, await _decoder(session))
     if not data:
         return None
     opened.filed = planned  # what did not come so far is tried again when the session rests next

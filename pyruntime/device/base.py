@@ -20,7 +20,7 @@ Raw: TypeAlias = bytes | memoryview | RawSource
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:
-    """WebGPU's GPUAdapterInfo; `is_fallback`: the browser says that no GPU is behind it."""
+    """WebGPU's GPUAdapterInfo; `is_fallback`: the browser says that it is a software adapter."""
 
     vendor: str = ""
     architecture: str = ""
@@ -179,8 +179,8 @@ class Device(Protocol):
         """
         ...
 
-    async def settle(self) -> None:
-        """Have no fallback kernel run any more: wait until all pipelines are there (`kernels.ir.fallback`)."""
+    async def wait_for_pipelines(self) -> None:
+        """Wait until all pipelines are compiled, so that no fallback kernel runs any more (`kernels.ir.fallback`)."""
         ...
 
     def record(self, commands: Sequence[Bound]) -> int:

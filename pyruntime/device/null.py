@@ -19,7 +19,7 @@ class NullDevice:
 
     Attributes:
         calls: (method, what) in order.
-        replays: see `Device`; nobody else queues any.
+        replays: see `Device`; only Python queues runs here.
     """
 
     def __init__(self, target: Target | None = None) -> None:
@@ -68,7 +68,7 @@ class NullDevice:
         for source in sources:
             self.ask(source)
 
-    async def settle(self) -> None:
+    async def wait_for_pipelines(self) -> None:
         pass
 
     def record(self, commands: Sequence[Bound]) -> int:

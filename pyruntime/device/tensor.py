@@ -77,7 +77,7 @@ class _Memory:
 
     Attributes:
         runs: how many runs have it now.
-        tensors: those whose memory it is. More than one where one is another with rows behind it, or the same again.
+        tensors: those whose memory it is. More than one where one has further rows after another's, or the same.
     """
 
     __slots__ = ("__weakref__", "buffer", "runs", "tensors")
@@ -94,14 +94,17 @@ class DeviceTensor:
     Attributes:
         type: element type and shape.
         device: where it is.
-        room: (axis, rows) where memory has more rows along an axis than count; None: memory is the tensor.
+        reserved: (axis, rows) where memory holds `rows` along `axis`, more than the type says; None: memory is exactly
+            the tensor.
         counted: rows that count along the axis where `rewritten` left it; None: all do.
     """
 
-    def __init__(self, type: TensorType, device: Device, memory: _Memory, room: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, type: TensorType, device: Device, memory: _Memory, reserved: tuple[int, int] | None = None
+    ) -> None:
         self.type = TensorType(type.dtype, type.shape)
         self.device = device
-        self.room = room
+        self.reserved = reserved
         self.counted: int | None = None
         self._memory = memory
         memory.tensors.add(self)
@@ -138,7 +141,7 @@ class DeviceTensor:
 
     def again(self) -> DeviceTensor:
         """Another tensor of the same contents in the same memory."""
-        made = DeviceTensor(self.type, self.device, self._memory, self.room)
+        made = DeviceTensor(self.type, self.device, self._memory, self.reserved)
         made.counted = self.counted
         return made
 
@@ -148,7 +151,7 @@ class DeviceTensor:
         It is this tensor's memory where none that count for a tensor in it are written over; else a copy.
         """
         there = [t.counted for t in self._memory.tensors]
-        alone = self.room is None and all(n is not None and n <= first for n in there)
+        alone = self.reserved is None and all(n is not None and n <= first for n in there)
         made = self.again() if alone else await self.clone()
         made.counted = end
         return made
@@ -156,18 +159,18 @@ class DeviceTensor:
     def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor | Move:
         """A tensor of type `kind` that begins with this one's rows, in memory with `rows` of them along `axis`.
 
-        The rows behind are for the caller to write. It is this tensor's memory where that has the room and nobody has
-        written rows there yet; else it has to be moved. Whoever keeps this tensor keeps its rows either way.
+        The caller writes the rows after these. The result shares this tensor's memory where that has the capacity and
+        no tensor has rows there yet; else it has to be moved. This tensor keeps its rows either way.
         """
         memory = self._memory
         longest = max(t.type.shape[axis] for t in memory.tensors)
-        if self.room == (axis, rows) and longest == self.type.shape[axis]:
-            return DeviceTensor(kind, self.device, memory, self.room)
+        if self.reserved == (axis, rows) and longest == self.type.shape[axis]:
+            return DeviceTensor(kind, self.device, memory, self.reserved)
         return Move(self, kind, (axis, rows))
 
     @staticmethod
     async def moved(moves: Sequence[Move]) -> list[DeviceTensor]:
-        """Copies in memory of their own, which is made for all at once; all bytes are copied with one submit.
+        """Copies in separate memory, allocated in one call; all bytes are copied with one submit.
 
         Raises:
             OutOfMemory: the device refused.
@@ -179,8 +182,8 @@ class DeviceTensor:
         buffers = await _pool(device).take(sizes)
         made, pairs = list[DeviceTensor](), list[tuple[Slice, Slice]]()
         for move, buffer, size in zip(moves, buffers, sizes, strict=True):
-            target = DeviceTensor(move.type, device, _Memory(device, buffer, size), move.room)
-            target.counted = move.tensor.counted if move.room is None else None
+            target = DeviceTensor(move.type, device, _Memory(device, buffer, size), move.reserved)
+            target.counted = move.tensor.counted if move.reserved is None else None
             pairs += move.tensor._pairs(target)
             made.append(target)
         device.copy(pairs)
@@ -188,24 +191,24 @@ class DeviceTensor:
 
     def _pairs(self, target: DeviceTensor) -> list[tuple[Slice, Slice]]:
         """What is copied for `target` to begin with this tensor's rows."""
-        room = target.room or self.room
-        if room is None:
+        reserved = target.reserved or self.reserved
+        if reserved is None:
             return [(self.slice, target.slice)]
-        rows = self.type.shape[room[0]]
-        pairs = zip(self._blocks(room[0], rows), target._blocks(room[0], rows), strict=True)
+        rows = self.type.shape[reserved[0]]
+        pairs = zip(self._blocks(reserved[0], rows), target._blocks(reserved[0], rows), strict=True)
         return [(source, made) for source, made in pairs if source.nbytes]
 
     def _blocks(self, axis: int, rows: int) -> list[Slice]:
-        """Where the first rows along `axis` are, for each index in front of it."""
+        """Where the first rows along `axis` are, for each index of the axes before it."""
         shape = self.type.shape
         row = math.prod(shape[axis + 1 :]) * self.type.dtype.bits // 8
-        there = self.room[1] if self.room else shape[axis]
+        there = self.reserved[1] if self.reserved else shape[axis]
         return [Slice(self.buffer, n * there * row, rows * row) for n in range(math.prod(shape[:axis]))]
 
     @property
     def slice(self) -> Slice:
-        """All of it, whole words; of a tensor without room."""
-        assert self.room is None
+        """All of it, whole words; of a tensor without reserved rows."""
+        assert self.reserved is None
         return Slice(self.buffer, 0, round_up(self.type.nbytes))
 
     @staticmethod
@@ -247,7 +250,7 @@ class DeviceTensor:
     def write(self, raw: Raw) -> None:
         """Replace the contents by raw_data of the same length; of a tensor whose memory is not `shared`."""
         self.counted = None
-        blocks = self._blocks(self.room[0], self.type.shape[self.room[0]]) if self.room else [self._all]
+        blocks = self._blocks(self.reserved[0], self.type.shape[self.reserved[0]]) if self.reserved else [self._all]
         offset = 0
         for block in blocks:
             if block.nbytes:
@@ -262,7 +265,7 @@ class DeviceTensor:
         """A copy on the host."""
         if not self.type.nbytes:
             return HostTensor(self.type, b"")
-        if self.room is not None:
+        if self.reserved is not None:
             return await (await self.clone()).download()
         recording = self.device.record([])
         try:
@@ -273,22 +276,22 @@ class DeviceTensor:
         return HostTensor(self.type, raw)
 
     async def clone(self) -> DeviceTensor:
-        """A copy on the same device, in memory that has no room for more."""
+        """Copy the tensor on its device, into memory without reserved rows."""
         (made,) = await DeviceTensor.moved([Move(self, self.type, None)])
         return made
 
-    async def settle(self) -> None:
-        """Have memory of its own, without room: for who reads or writes it by its buffer."""
-        if self.room is not None or self.shared:
+    async def materialize(self) -> None:
+        """Move to a buffer that holds this tensor alone, for callers that read or write the buffer itself."""
+        if self.reserved is not None or self.shared:
             self.exchange(await self.clone())
 
     @property
     def capacity(self) -> int:
-        """Bytes of the buffer that it has where it has one of its own."""
+        """Bytes of a buffer that holds this tensor alone."""
         return _capacity(self.type.nbytes)
 
-    def settle_in(self, buffer: int) -> None:
-        """`settle`, in this buffer of `capacity` bytes."""
+    def materialize_in(self, buffer: int) -> None:
+        """`materialize`, in this buffer of `capacity` bytes."""
         made = DeviceTensor(self.type, self.device, _Memory(self.device, buffer, self.capacity))
         made.counted = self.counted
         self.device.copy(self._pairs(made))
@@ -300,7 +303,7 @@ class DeviceTensor:
         other._memory.tensors.discard(other)
         self._memory, other._memory = other._memory, self._memory
         self.device, other.device = other.device, self.device
-        self.room, other.room = other.room, self.room
+        self.reserved, other.reserved = other.reserved, self.reserved
         self.counted, other.counted = other.counted, self.counted
         self._memory.tensors.add(self)
         other._memory.tensors.add(other)
@@ -311,17 +314,17 @@ class Move:
     """A copy of `tensor` as a tensor of `type` that begins with its rows.
 
     Attributes:
-        room: the axis along which there are rows, and how many its memory has; None: no more than the tensor's.
+        reserved: the axis of the rows, and how many its memory holds; None: those of the type.
     """
 
     tensor: DeviceTensor
     type: TensorType
-    room: tuple[int, int] | None
+    reserved: tuple[int, int] | None
 
     @property
     def nbytes(self) -> int:
         """Bytes of the memory."""
         shape = list(self.type.shape)
-        if self.room is not None:
-            shape[self.room[0]] = self.room[1]
+        if self.reserved is not None:
+            shape[self.reserved[0]] = self.reserved[1]
         return self.type.with_shape(*shape).nbytes

@@ -27,7 +27,7 @@ class Generator:
     With num_beams > 1 the first `generate_next_token` searches to the end: its results are the sequences, end tokens
     left out, as many as num_return_sequences.
 
-    Beside the synchronous methods: `await append_tokens_async(ids)`, `await generate_next_token_async()`, and
+    In addition to the synchronous methods: `await append_tokens_async(ids)`, `await generate_next_token_async()`, and
     `async for tokens in generator`, which goes on until all sequences have ended.
     """
 
@@ -43,7 +43,7 @@ class Generator:
         self._next: list[int] = []
 
     def append_tokens(self, arg0: Any, /) -> None:
-        """Compute these tokens behind what is there: int32 [n] or [batch, n], padded with the pad token.
+        """Append these tokens to the sequences and compute them: int32 [n] or [batch, n], padded with the pad token.
 
         Raises:
             GenerationError (a RuntimeError): they do not fit the batch, or max_length.
@@ -147,7 +147,7 @@ class Generator:
         return np.array(self._next, np.int32)
 
     def get_sequence(self, arg0: int, /) -> Array:
-        """The tokens of a sequence, int32: prompt with its padding behind it, and what was generated.
+        """The tokens of a sequence, int32: the prompt, the padding after it, and what was generated.
 
         The step in which the last sequence ends is not part of it: a single one has no end token.
         """

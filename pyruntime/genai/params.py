@@ -39,9 +39,9 @@ _CHUNK = 512
 class GeneratorParams:
     """The folder's search options, and what is set beyond them.
 
-    Beside onnxruntime-genai's options: `window` and `sinks`, of `pyruntime.generate.GenerationOptions`, for texts that
-    are longer than the model's context_length; they may stand in `search` of genai_config.json too. max_length, which
-    is context_length unless somebody says otherwise, still bounds the text: set it as well.
+    Not in onnxruntime-genai: `window` and `sinks` of `pyruntime.generate.GenerationOptions`, for texts that are longer
+    than the model's context_length, also in `search` of genai_config.json. max_length, by default context_length, still
+    bounds the text: set it as well.
     """
 
     def __init__(self, arg0: Model, /) -> None:

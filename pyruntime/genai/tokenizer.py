@@ -60,7 +60,7 @@ class Tokenizer:
         return np.array(self.inner.encode(arg0, self._special), np.int32)
 
     def encode_batch(self, arg0: Sequence[str], /) -> Tensor:
-        """The ids of texts, int32 [batch, longest], padded behind with the pad token."""
+        """The ids of texts, int32 [batch, longest], padded on the right with the pad token."""
         rows = [self.encode(text) for text in arg0]
         made = np.full((len(rows), max(map(len, rows), default=0)), self.pad_token_id, np.int32)
         for row, ids in zip(made, rows, strict=True):

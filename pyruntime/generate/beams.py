@@ -164,7 +164,7 @@ def _changed(
     x: Array,
     running: Sequence[Sequence[int]],
     prompt: int,
-    room: int,
+    remaining: int,
     o: GenerationOptions,
     constraints: Sequence[Constraint],
 ) -> Array:
@@ -185,7 +185,7 @@ def _changed(
     if ids.shape[1] - prompt < o.min_new_tokens:
         x[:, list(o.end_tokens)] = -np.inf
     for row, constraint in zip(x, constraints, strict=False):
-        allowed = constraint.mask(room)
+        allowed = constraint.mask(remaining)
         row[: len(allowed)][~allowed[: len(row)]] = -np.inf
         row[len(allowed) :] = -np.inf
     return x

@@ -48,7 +48,13 @@ class Chooser:
         return bool(self.constraints or o.functions or o.no_repeat_ngram_size)
 
     async def choose(
-        self, logits: OrtValue, sequences: Sequence[Sequence[int]], rows: Array | None, prompt: int, new: int, room: int
+        self,
+        logits: OrtValue,
+        sequences: Sequence[Sequence[int]],
+        rows: Array | None,
+        prompt: int,
+        new: int,
+        remaining: int,
     ) -> tuple[OrtValue, OrtValue]:
         """Ids int64 [batch, 1] and their log-probabilities float32 [batch, 1], where the logits are.
 
@@ -57,7 +63,7 @@ class Chooser:
             rows: which row of the logits counts, where it is not the last.
             prompt: how many ids of each sequence are its prompt.
             new: how many tokens were generated.
-            room: how many may still come.
+            remaining: how many may still come.
         """
         o = self.options
         batch, _, words = logits.shape()
@@ -66,7 +72,7 @@ class Chooser:
         if o.functions or o.no_repeat_ngram_size:
             value, dtype = await self._processed(logits, sequences, rows), "float32"
             rows = None
-        mask = self._mask(batch, words, new, room)
+        mask = self._mask(batch, words, new, remaining)
         options = SamplerOptions(
             o.greedy, dtype, o.candidates, o.penalized, mask is not None, rows is not None, operators=o.operators
         )
@@ -112,14 +118,14 @@ class Chooser:
             x = np.asarray(processor(ids, x), np.float32)
         return np.expand_dims(x, 1)
 
-    def _mask(self, batch: int, words: int, new: int, room: int) -> Array | None:
+    def _mask(self, batch: int, words: int, new: int, remaining: int) -> Array | None:
         o = self.options
         barred = bool(o.end_tokens) and new < o.min_new_tokens
         if not self.constraints and not barred:
             return None
         mask = np.ones((batch, words), bool)
         for row, constraint in zip(mask, self.constraints, strict=False):
-            allowed = constraint.mask(room)
+            allowed = constraint.mask(remaining)
             row[: len(allowed)] = allowed[:words]
             row[len(allowed) :] = False
         if barred:

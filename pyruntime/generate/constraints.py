@@ -51,7 +51,7 @@ class TokenTable:
         """Of a tokenizer's vocabulary; special tokens and parts of characters have no text."""
         vocabulary, special = tokenizer.vocabulary, tokenizer.special
         texts: list[str | None] = [None] * (max(vocabulary.values()) + 1)
-        # Some decoders take the space from a first token: each is read behind another one.
+        # Some decoders strip the space of a first token: each is decoded after another one.
         first = next((i for i in vocabulary.values() if i not in special and tokenizer.decode([i]).isalpha()), None)
         before = "" if first is None else tokenizer.decode([first])
         for token in vocabulary.values():
@@ -78,8 +78,8 @@ class GrammarConstraint:
         made.__dict__.update(self.__dict__)
         return made
 
-    def mask(self, room: int) -> Array:
-        """bool [vocab]: what may come, with `room` tokens left, this one among them.
+    def mask(self, remaining: int) -> Array:
+        """bool [vocab]: what may come, with `remaining` tokens left, this one among them.
 
         Raises:
             InvalidArgument: the vocabulary has no token that could go on.
@@ -90,10 +90,10 @@ class GrammarConstraint:
         if not self._ended:
             after = self._distances()
             least = int(after.min(initial=_FAR))
-            # One token of the room is this one, and one the end.
-            allowed = after <= max(room - 2, least)
+            # Of the remaining tokens, one is this one and one the end token.
+            allowed = after <= max(remaining - 2, least)
             allowed &= after < _FAR
-            if ends and room - 2 < least:
+            if ends and remaining - 2 < least:
                 allowed[:] = False
         if ends or self._ended:
             allowed[table.end_tokens] = True
@@ -102,7 +102,7 @@ class GrammarConstraint:
         return allowed
 
     def _distances(self) -> Array:
-        """For each token, the fewest characters to the end behind it; far where it may not come."""
+        """For each token, the fewest characters from it to the end; `_FAR` where it may not come."""
         if self._state not in self._after:
             made = np.full(len(self._table.texts), _FAR, np.int64)
             waiting: list[tuple[Any, dict[str, Any]]] = [(self._state, self._table.tree)]

@@ -55,7 +55,7 @@ class DecoderModel:
         session: of a decoder with ids in and logits out.
         names: roles ('input_ids', 'attention_mask', 'position_ids', 'logits') to the model's names, where they differ.
         caches: the model's past inputs to its present outputs; others are found by their names.
-        sizes: of axes of the caches that the model leaves open beside batch and rows: by their symbols. 'head_size' and
+        sizes: of dynamic axes of the caches other than batch and rows, by their symbols. 'head_size' and
             'kv_heads' stand for the last and the second axis of caches [batch, heads, rows, size], whatever they are
             called.
         slack: rows of caches that hold a window's tokens alone (`sliding_window_cache`), beyond the window: the more,
@@ -83,7 +83,7 @@ class DecoderModel:
         self._check()
         kinds = {node.op.op_type for node in session._model.graph.nodes}
         self.right_padded = "GroupQueryAttention" in kinds
-        """Lengths are counts of the mask: shorter prompts of a batch have their padding behind them, else before."""
+        """True where lengths are counts of the mask: shorter prompts of a batch are then padded on the right."""
         self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
         mask, positions = self._names["attention_mask"], self._names["position_ids"]
         self.local: LocalCaches | None = (
@@ -203,7 +203,7 @@ class DecoderModel:
     async def step(
         self, ids: Array | OrtValue, cache: Cache, mask: Array | None = None, keep_logits: int = 1
     ) -> tuple[OrtValue, Cache]:
-        """Logits [batch, rows, vocab] and the cache behind `ids`; the cache given stays as it is.
+        """Logits [batch, rows, vocab] and the cache after `ids`; the cache given is unchanged.
 
         Args:
             ids: int64 [batch, n]; on the GPU it stays there.
@@ -225,7 +225,7 @@ class DecoderModel:
         return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole, cache.begin)
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
-        """What the model wants beside ids and caches."""
+        """The model's inputs other than ids and caches."""
         positions = np.maximum(np.cumsum(whole, axis=1) - 1, 0)[:, -n:]
         made: dict[str, Any] = {
             self._names["attention_mask"]: whole,
@@ -253,7 +253,7 @@ class DecoderModel:
         """Rows from `first` on, turned back to the positions from 0."""
         dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
         if dtype not in self._turns:
-            self._turns[dtype] = await self._beside(turning_model(dtype))
+            self._turns[dtype] = await self._helper_session(turning_model(dtype))
         feeds = {"x": value, "first": OrtValue.ortvalue_from_numpy(np.array([first], np.int64))}
         feeds["turn"] = OrtValue.ortvalue_from_numpy(turn)
         (made,) = await self._turns[dtype].run_with_ort_values_async(None, feeds)
@@ -292,7 +292,7 @@ class DecoderModel:
             writer.input("end", DType.INT64, (1,))
             writer.node("Slice", "x", "first", "end", writer.constant([2], np.int64), name="y")
             writer.output("y", dtype, ("batch", "heads", "kept", "size"))
-            self._slices[dtype] = await self._beside(writer.model())
+            self._slices[dtype] = await self._helper_session(writer.model())
         feeds = {"x": value}
         feeds |= {
             n: OrtValue.ortvalue_from_numpy(np.array([at], np.int64)) for n, at in (("first", first), ("end", end))
@@ -314,7 +314,7 @@ class DecoderModel:
                 writer.input("rows", DType.INT64, ("kept",))
                 writer.node("Gather", "x", "rows", axis=0, name="y")
                 writer.output("y", dtype, ("kept", *axes))
-                self._gathers[key] = await self._beside(writer.model())
+                self._gathers[key] = await self._helper_session(writer.model())
             (values[name],) = await self._gathers[key].run_with_ort_values_async(None, {"x": value, "rows": place})
         return Cache(values, cache.length, cache.mask[list(rows)], cache.begin)
 
@@ -330,23 +330,23 @@ class DecoderModel:
             writer.node("Sub", writer.node("GatherElements", x, ids, axis=2), total, name="log_probability")
             writer.output("ids", DType.INT64, ("batch", "rows", 1))
             writer.output("log_probability", DType.FLOAT, ("batch", "rows", 1))
-            self._best = await self._beside(writer.model())
+            self._best = await self._helper_session(writer.model())
         ids_value, scores = await self._best.run_with_ort_values_async(None, {"logits": logits})
         return (await ids_value.numpy_async()).reshape(-1).tolist(), (await scores.numpy_async()).reshape(-1).tolist()
 
     async def sampler(self, options: SamplerOptions) -> InferenceSession:
         """The session of a sampler, where the model is."""
         if options not in self._samplers:
-            self._samplers[options] = await self._beside(sampler_model(options))
+            self._samplers[options] = await self._helper_session(sampler_model(options))
         return self._samplers[options]
 
-    async def _beside(self, model: bytes) -> InferenceSession:
+    async def _helper_session(self, model: bytes) -> InferenceSession:
         return await InferenceSession.create(model, providers=[WEBGPU, CPU] if self.on_gpu else [CPU])
 
     def release(self) -> None:
         """Free the sessions, on the GPU too."""
         made = (self._samplers, self._slices, self._turns, self._gathers)
-        beside = (*(session for sessions in made for session in sessions.values()), self._best)
-        for session in (self.session, *beside):
+        helpers = (*(session for sessions in made for session in sessions.values()), self._best)
+        for session in (self.session, *helpers):
             if session is not None:
                 session.release()

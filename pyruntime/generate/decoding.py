@@ -1,4 +1,4 @@
-"""Decoding step by step: sequences of ids, a cache, and the logits behind them."""
+"""Decoding step by step: sequences of ids, a cache, and the logits of the next token."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Decoding"]
 class Decoding:
     """Sequences that grow together: `append` what is given, `next` what the model says.
 
-    Prompts of different lengths are padded: behind, where the model counts its mask, else before. A sequence that has
-    ended goes on as `pad` until all have. With a window, the cache is of what the model sees of the sequences.
+    Prompts of different lengths are padded: on the right where the model counts its mask, else on the left. A sequence
+    that has ended goes on as `pad` until all have. With a window, the cache is of what the model sees of the sequences.
 
     Args:
         batch: how many sequences.
-        cache: of a decoding before, whose tokens `sequences` are, `dropped` of them behind the sinks left out.
+        cache: of an earlier decoding, whose tokens are `sequences` without the `dropped` ones that follow the sinks.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Decoding:
     @property
     def done(self) -> bool:
         """Whether all sequences have ended, or none may grow."""
-        return all(self.ended) or self.room == 0
+        return all(self.ended) or self.remaining == 0
 
     @property
-    def room(self) -> int:
+    def remaining(self) -> int:
         """How many tokens may still come."""
         o = self.options
         limits = []
@@ -85,12 +85,12 @@ class Decoding:
         return None if self.model.local and self.cache.mask.all() else self._limit
 
     @property
-    def window_room(self) -> int:
-        """How many tokens may come behind the sequences before the window moves; below 0: it has to."""
+    def window_remaining(self) -> int:
+        """How many tokens may follow the sequences until the window moves; below 0: it has to move now."""
         window = self.options.bounds
         if window is None:
             return 1 << 30
-        return min(window.room(len(s), d) for s, d in zip(self.sequences, self._dropped, strict=True))
+        return min(window.remaining(len(s), d) for s, d in zip(self.sequences, self._dropped, strict=True))
 
     def seen(self, b: int) -> list[int]:
         """The ids of a sequence that the cache is of, or will be once they are computed."""
@@ -104,7 +104,7 @@ class Decoding:
         return sequence[-count:] if alone else self.seen(b)[-count:]
 
     async def append(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
-        """Compute these ids behind what is there; the logits are those of the last one of each sequence.
+        """Append these ids and compute them; the logits are those of the last id of each sequence.
 
         Raises:
             InvalidArgument: no ids, another number of sequences, or more than max_length.
@@ -115,7 +115,7 @@ class Decoding:
         most = self.options.max_length
         if most is not None and max(map(len, self.sequences)) + longest > most:
             raise InvalidArgument(
-                f"{longest} tokens behind {max(map(len, self.sequences))} are more than max_length {most}; raise it"
+                f"{longest} tokens after {max(map(len, self.sequences))} are more than max_length {most}; raise it"
             )
         if not any(self.sequences):
             self.options = self.chooser.options = self.options.begun(ids)
@@ -132,12 +132,12 @@ class Decoding:
         self.chooser.forget()
 
     async def _compute(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
-        """The logits behind these ids, which follow those of the cache."""
+        """Compute the logits after these ids, which follow those of the cache."""
         longest = max(map(len, ids))
         context = self._context
         if context is not None and self.cache.length + longest > context:
             raise InvalidArgument(
-                f"{longest} tokens behind {self.cache.length} are more than the {context} positions that the model "
+                f"{longest} tokens after {self.cache.length} are more than the {context} positions that the model "
                 f"knows; with GenerationOptions(window={context}) it sees the first and the last ones"
             )
         ragged = len(set(map(len, ids))) > 1
@@ -192,17 +192,19 @@ class Decoding:
         """Ids [batch, 1] and log-probabilities for the logits at hand; they are not yet part of the sequences."""
         if self.logits is None:
             raise InvalidArgument("there are no logits yet: append tokens first")
-        made = await self.chooser.choose(self.logits, self.sequences, self.rows, self._prompt, self._new, self.room)
+        made = await self.chooser.choose(
+            self.logits, self.sequences, self.rows, self._prompt, self._new, self.remaining
+        )
         self._new += 1
         return made
 
     async def compute(self, ids: OrtValue | Array) -> None:
-        """The logits behind chosen ids, for which there is room in the window."""
+        """Compute the logits after chosen ids, which the window has capacity for."""
         self.logits, self.cache = await self.model.step(ids, self.cache)
         self.rows = None
 
     def accept(self, ids: Sequence[int]) -> list[int]:
-        """Put chosen ids behind the sequences; returns them, `pad` for sequences that had ended."""
+        """Append chosen ids to the sequences; returns them, `pad` for sequences that had ended."""
         made = [self.pad if ended else int(t) for t, ended in zip(ids, self.ended, strict=True)]
         for b, token in enumerate(made):
             self.sequences[b].append(token)
@@ -235,9 +237,9 @@ class Decoding:
         if self._lost(self.sequences) != self._dropped:
             await self._slide(self.sequences)
             return
-        behind = len(self.sequences[0]) - self._dropped[0] - self._computed
-        if behind > 0:
-            await self._compute([self._last(b, behind) for b in range(self.batch)])
+        missing = len(self.sequences[0]) - self._dropped[0] - self._computed
+        if missing > 0:
+            await self._compute([self._last(b, missing) for b in range(self.batch)])
 
     @property
     def _computed(self) -> int:

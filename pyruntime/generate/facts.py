@@ -1,4 +1,4 @@
-"""What a decoder's graph says, for who writes text with it and has no graph: web/generate/, also from a kept plan."""
+"""Facts of a decoder's graph, for callers that generate text without it: web/generate/, also with a cached plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
 
 
 def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:
-    """`DecoderFacts` of web/text/local.js; None where nobody asks for them.
+    """`DecoderFacts` of web/text/local.js; None where the session's options do not request them.
 
     Args:
         entry: the session config entry `pyruntime.expects`. Its `names` are those of the inputs `mask` and `positions`,

@@ -190,19 +190,19 @@ async def _steps(decoding: Decoding) -> AsyncGenerator[tuple[list[int], list[flo
     o = decoding.options
     alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized and not o.processors
     if o.lookup and alone and not decoding.chooser.needs_tokens and not o.min_new_tokens and not decoding.done:
-        async with aclosing(looked_up(decoding, o.lookup)) as guessed:
-            async for step in guessed:
+        async with aclosing(looked_up(decoding, o.lookup)) as steps:
+            async for step in steps:
                 yield step
         return
     ahead = 1 if decoding.chooser.needs_tokens or not decoding.model.on_gpu else decoding.options.ahead
     while not decoding.done:
         await decoding.catch_up()
-        left = decoding.room
+        left = decoding.remaining
         pending = []
         for i in range(min(ahead, left)):
             ids, scores = await decoding.choose()
             pending.append((ids, scores))
-            if i + 1 == left or ahead == 1 or decoding.window_room <= i:
+            if i + 1 == left or ahead == 1 or decoding.window_remaining <= i:
                 decoding.spend()
                 break
             await decoding.compute(ids)
@@ -210,7 +210,7 @@ async def _steps(decoding: Decoding) -> AsyncGenerator[tuple[list[int], list[flo
             yield decoding.accept(tokens), values.tolist()
             if all(decoding.ended):
                 return
-        if ahead == 1 and not decoding.done and decoding.window_room >= 0:
+        if ahead == 1 and not decoding.done and decoding.window_remaining >= 0:
             await decoding.compute(ids)
 
 

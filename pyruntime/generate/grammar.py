@@ -25,7 +25,7 @@ ANY: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 _FAR = 1 << 40
 
 Expression = Callable[["_Nodes", int], int]
-"""Adds itself to the nodes behind a node; returns the node it ends in."""
+"""Adds itself to the nodes after a node; returns the node it ends in."""
 
 
 class _Nodes:
@@ -176,7 +176,7 @@ class Automaton:
         return frozenset(c for c in seen if self._nodes.chars[c[0]] or (c[0] == self._end and not c[1]))
 
     def step(self, state: State, character: str) -> State:
-        """The state behind a character; empty where it cannot come."""
+        """The state after a character; empty where it cannot come."""
         key = (state, character)
         if key not in self._steps:
             point = ord(character)
@@ -185,7 +185,7 @@ class Automaton:
         return self._steps[key]
 
     def walk(self, state: State, value: str) -> State:
-        """The state behind several characters."""
+        """The state after several characters."""
         for character in value:
             state = self.step(state, character)
         return state

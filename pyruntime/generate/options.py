@@ -32,8 +32,8 @@ class Constraint(Protocol):
         """An independent constraint in the same state."""
         ...
 
-    def mask(self, room: int) -> Array:
-        """bool [vocab]: what may come next, with `room` tokens left; at least one token."""
+    def mask(self, remaining: int) -> Array:
+        """bool [vocab]: what may come next, with `remaining` tokens left; at least one token."""
         ...
 
     def accept(self, token: int) -> None:
@@ -55,12 +55,12 @@ class GenerationOptions:
         num_sequences: sequences for each prompt.
         no_repeat_ngram_size: no n-gram of this size comes twice; 0: any may.
         processors: of the user's own, before the sampler's penalties and filters. With functions each step reads the
-            logits; operators run where the model runs, behind functions.
+            logits; operators run where the model runs, after functions.
         constraint: of what may come. Each step then reads its token before the next is computed.
         prefill_chunk: tokens of a prompt computed at once.
-        lookup: guesses a run from the text itself (prompt lookup); the tokens are those without. For one sequence,
-            greedy, without penalties, constraint and processors, and caches that can be rewound; else nothing is
-            guessed.
+        lookup: most tokens that are predicted from the text itself for each run (prompt lookup); they do not change the
+            result. For one sequence, greedy, without penalties, constraint and processors, and caches that can be
+            rewound; else nothing is predicted.
         window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
             stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties,
             n-grams, processors and constraints go by the whole text. Without `sinks` the model says it: the first token

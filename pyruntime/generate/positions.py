@@ -1,6 +1,6 @@
 """How many positions a decoder knows: the rows of its tables of angles or of learned positions.
 
-Behind the last one a kernel has no angles; what it then computes is not the model's, and onnxruntime refuses it.
+A kernel has no angles for positions after the last one, which onnxruntime refuses as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Greedy decoding that guesses ahead from the text itself (prompt lookup), with the tokens of plain decoding.
+"""Speculative greedy decoding by prompt lookup: tokens are predicted from the text, and verified by the model.
 
 The last tokens are looked for further up; what followed them there is computed along with the next token, in one run.
-As many guesses stay as the model agrees with, and the cache is rewound behind them. Where text repeats itself, as in
-summaries and code, one run makes several tokens. Source: Saxena 2023 (prompt lookup), Leviathan et al. 2023.
+The predictions that the model agrees with are accepted, and the cache is rewound to the last of them. Where text
+repeats itself, as in summaries and code, one run makes several tokens. Source: Saxena 2023 (prompt lookup), Leviathan
+et al. 2023.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import numpy as np
 
 from pyruntime.generate.decoding import Decoding
 
-__all__ = ["guesses", "looked_up"]
+__all__ = ["looked_up", "predicted_tokens"]
 
 _LONGEST = 3
 
 
-def guesses(sequence: Sequence[int], most: int) -> list[int]:
+def predicted_tokens(sequence: Sequence[int], most: int) -> list[int]:
     """What followed the last tokens where they came last before; the longest match of up to three of them counts."""
     for n in range(min(_LONGEST, len(sequence) - 1), 0, -1):
         tail = list(sequence[-n:])
@@ -29,7 +30,7 @@ def guesses(sequence: Sequence[int], most: int) -> list[int]:
 
 
 async def looked_up(decoding: Decoding, most: int) -> AsyncGenerator[tuple[list[int], list[float]], None]:
-    """Tokens one by one, with their log-probabilities; up to `most` guesses a run.
+    """Tokens one by one, with their log-probabilities; up to `most` predicted tokens a run.
 
     For one sequence, greedily, without penalties, constraints and processors, in a model whose caches can be rewound
     and which gives logits for all rows.
@@ -40,19 +41,19 @@ async def looked_up(decoding: Decoding, most: int) -> AsyncGenerator[tuple[list[
             yield decoding.accept([token]), [value]
             if decoding.done:
                 return
-        (sequence,), room = decoding.sequences, decoding.window_room
-        if room < 0:
+        (sequence,), remaining = decoding.sequences, decoding.window_remaining
+        if remaining < 0:
             decoding.spend()
             await decoding.catch_up()
             tokens, values = await _chosen(decoding)
             continue
-        guessed = guesses(sequence, min(most, decoding.room - 1, room))
+        predicted = predicted_tokens(sequence, min(most, decoding.remaining - 1, remaining))
         base = decoding.cache.length
-        fed = np.array([[sequence[-1], *guessed]], np.int64)
+        fed = np.array([[sequence[-1], *predicted]], np.int64)
         logits, cache = await decoding.model.step(fed, decoding.cache, keep_logits=fed.shape[1])
         best, log_probabilities = await decoding.model.best_of_rows(logits)
         kept = 0
-        while kept < len(guessed) and guessed[kept] == best[kept]:
+        while kept < len(predicted) and predicted[kept] == best[kept]:
             kept += 1
         decoding.cache = await decoding.model.rewound(cache, base + kept + 1)
         tokens, values = best[: kept + 1], log_probabilities[: kept + 1]

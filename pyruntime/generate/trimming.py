@@ -1,12 +1,12 @@
-"""Caches of models that look back at so many tokens and no further: rows that nobody reads any more are let go of.
+"""Caches of models with local attention, which look back at a fixed number of tokens: rows out of reach are dropped.
 
 Where each attention is a GroupQueryAttention with `local_window_size` w and rotary embeddings inside it, a token reads
-the last w rows, its own among them. Before a run behind 2 w rows or more, all but the last w - 1 are dropped, d rows.
+the last w rows, its own among them. Before a run after 2 w rows or more, all but the last w - 1 are dropped, d rows.
 Rotary embeddings are relative, so the keys that stay are turned back by d,
 
     k R(-d),  R(p): the rotation by the angles of position p,
 
-and rows are counted from 0 again: each token is the one behind the whole text (but for rounding where keys are turned,
+and rows are counted from 0 again: each token is the one after the whole text (but for rounding where keys are turned,
 at most twice in a row's life), the caches have fewer than 2 w rows and those of a run, and positions never come to the
 end of the table of angles, however long the text is.
 """
@@ -59,7 +59,7 @@ class LocalCaches:
 
     @property
     def chunk(self) -> int:
-        """How many tokens fit behind them in one run."""
+        """How many tokens fit after them in one run."""
         return max(1, self.positions - self.kept)
 
     def steps(self, most: int) -> tuple[int, int]:

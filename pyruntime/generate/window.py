@@ -3,7 +3,7 @@
     dropped(L) = D · ceil(max(0, L - W) / D),  D = W + 1 - S - (W - S) // 2
     context(ids) = ids[:S] + ids[S + dropped(len(ids)):]
 
-The token after a text of L ids is the one the model gives behind context(ids) at positions 0, 1, ...: what a fresh run
+The token after a text of L ids is the one the model gives after context(ids) at positions 0, 1, ...: what a fresh run
 of these ids gives. It depends on the ids alone, not on where the prompt ended or on what was computed before, so that
 the next turn of a conversation finds in the caches what the last one left. A context of a long text has from
 S + (W - S) // 2 to W tokens. Whenever it is full it starts over with the first S and the last (W - S) // 2, which are
@@ -42,11 +42,11 @@ class Window:
         return self.size + 1 - self.sinks - (self.size - self.sinks) // 2
 
     def dropped(self, length: int) -> int:
-        """How many tokens behind the sinks a text of this length has lost."""
+        """How many tokens after the sinks a text of this length has lost."""
         return self.block * -(-max(0, length - self.size) // self.block)
 
-    def room(self, length: int, dropped: int) -> int:
-        """How many tokens may come behind a text of this length before more than `dropped` are lost."""
+    def remaining(self, length: int, dropped: int) -> int:
+        """How many tokens may follow a text of this length until more than `dropped` are lost."""
         return self.size + dropped - length
 
     def context(self, ids: Sequence[int]) -> list[int]:

@@ -25,13 +25,13 @@ __all__ = [
     "adopt",
     "apart",
     "available_providers",
-    "begin_opening",
     "call_back",
     "device",
     "from_page",
     "in_browser",
     "learn",
     "opened",
+    "preopen_device",
     "wait_for",
 ]
 
@@ -43,8 +43,8 @@ in_browser = sys.platform == "emscripten"
 T = TypeVar("T")
 
 _held: list[Device] = []
-_opening = Attempts()
-_openings: set[asyncio.Task[Device]] = set()
+_open_attempts = Attempts()
+_open_tasks: set[asyncio.Task[Device]] = set()
 """Held here: the event loop has weak references alone."""
 
 
@@ -64,7 +64,7 @@ async def device() -> Device:
     from pyruntime.device.webgpu.pyodide import open_device
     from pyruntime.device.webgpu.remembered import recall
 
-    async with _opening.attempt():  # sessions that load at the same time get the same device
+    async with _open_attempts.attempt():  # sessions that load at the same time get the same device
         held = opened()
         if held is None:
             held = await open_device()
@@ -78,17 +78,17 @@ def opened() -> Device | None:
     return next((held for held in _held if getattr(held, "lost", None) is None), None)
 
 
-async def begin_opening() -> None:
-    """Open the device, where there is none, while other things are waited for. What fails is told by `device`."""
+async def preopen_device() -> None:
+    """Begin to open the device, where there is none; `device` waits for it, and raises what failed."""
     if in_browser and opened() is None:
         task = asyncio.ensure_future(device())
-        _openings.add(task)
+        _open_tasks.add(task)
         task.add_done_callback(_opened)
         await asyncio.sleep(0)
 
 
 def _opened(task: asyncio.Task[Device]) -> None:
-    _openings.discard(task)
+    _open_tasks.discard(task)
     if not task.cancelled():
         task.exception()
 
@@ -110,7 +110,7 @@ async def adopt(gpu_device: Any) -> None:
     """
     from pyruntime.device.webgpu.pyodide import adopt_device
 
-    async with _opening.attempt():
+    async with _open_attempts.attempt():
         held = opened()
         if held is not None:
             if getattr(held, "device", None) == gpu_device:
@@ -158,7 +158,7 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
         # What the coroutine raises stays out of the promise that is waited for: Pyodide hands a rejected one to
         # sys.excepthook, and IPython then fails the cell, also where the caller catches the exception.
         outcome: list[tuple[T, None] | tuple[None, BaseException]] = []
-        run_sync(_settled(work, outcome))
+        run_sync(_capture(work, outcome))
         value, error = outcome.pop()
         try:
             if error is not None:
@@ -185,7 +185,7 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def _settled(work: Coroutine[Any, Any, T], outcome: list[tuple[T, None] | tuple[None, BaseException]]) -> None:
+async def _capture(work: Coroutine[Any, Any, T], outcome: list[tuple[T, None] | tuple[None, BaseException]]) -> None:
     """Append the result of `work`, or what it raised."""
     try:
         outcome.append((await apart(work), None))

@@ -39,7 +39,7 @@ class Switch:
     def ends(self, error: Callable[[], OrtError]) -> Iterator[None]:
         """Turned on before, this raises what `error` makes; turned on meanwhile, the await that the task is in does.
 
-        A task that somebody else cancels too stays cancelled. Where there is no event loop nothing is awaited: then
+        A task that other code cancels as well stays cancelled. Where there is no event loop nothing is awaited: then
         only what looks at `on` ends.
         """
         if self._on:

@@ -34,7 +34,7 @@ class ResourceLimits:
         body_depth: bodies of control flow within bodies, while they run.
         run_seconds: wall time of a run; seen between nodes, loop trips and submissions to the GPU, and up to a second
             later while the GPU works.
-        cached_plans: input signatures whose plans are kept; the one not used for longest goes first.
+        cached_plans: input signatures whose plans are cached; the least recently used one is evicted first.
     """
 
     model_bytes: int = 64 * _GIB

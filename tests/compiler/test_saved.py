@@ -27,7 +27,7 @@ from pyruntime.kernels import Target
 from pyruntime.onnx.formats.source import MemorySource, open_file
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.session.aot.cached_plan import kept_plan
+from pyruntime.session.aot.cached_plan import cached_plan_file
 from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
 from pyruntime.session.run.program import Program
 from tests import open_models
@@ -170,7 +170,7 @@ def test_round_trip__weights_in_two_files__are_named_by_file_and_place() -> None
     known = ModelFile(source.size, tree_hash(source, source.size))
     outputs = [{"name": "y", "type": "float32", "shape": [3, 8]}]
     decoder = {"positions": 8, "rows": {}, "local": None}
-    made = kept_plan(program, source, known, [], outputs, None, files, decoder)
+    made = cached_plan_file(program, source, known, [], outputs, None, files, decoder)
     assert made is not None
     given = list(files.values())
     saved = read(made, source, given)
@@ -178,7 +178,7 @@ def test_round_trip__weights_in_two_files__are_named_by_file_and_place() -> None
     assert saved.decoder == decoder
     assert [c.source for c in saved.programs[0].plan.constants] == given
     assert run_data(saved.programs[0].plan) == run_data(stage.compiled.plan)
-    assert kept_plan(program, source, known, [], outputs, made, files, decoder) == made
+    assert cached_plan_file(program, source, known, [], outputs, made, files, decoder) == made
     with pytest.raises(InvalidArgument, match="give these"):
         read(made, source).programs[0].plan.constants[0].raw()
 

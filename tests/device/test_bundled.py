@@ -20,7 +20,7 @@ def test_wheel__javascript__is_what_the_device_reaches() -> None:
     assert web == {f"web/{name}": f"pyruntime/web/{name}" for name in reached("gpu/device.js")}
 
 
-def test_bundled__device__has_each_module_once_behind_those_it_needs() -> None:
+def test_bundled__device__has_each_module_once_after_those_it_needs() -> None:
     names = list(reached("gpu/device.js"))
     assert names[-1] == "gpu/device.js"
     assert names.index("net/pieces.js") < names.index("gpu/staging.js") < names.index("gpu/player.js")

@@ -12,7 +12,7 @@ __all__ = ["greedy"]
 
 
 def greedy(session: Any, shape: Shape, prompt: list[int], tokens: int) -> tuple[list[int], float]:
-    """Ids behind the prompt, and by how much the closest choice was won."""
+    """Ids after the prompt, and by how much the closest choice was won."""
     kind = {"tensor(float)": np.float32, "tensor(float16)": np.float16}[session.get_outputs()[0].type]
     names = [o.name for o in session.get_outputs()]
     caches = {i.name: np.zeros((1, shape.groups, 0, shape.size), kind) for i in session.get_inputs()[2:]}

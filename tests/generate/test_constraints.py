@@ -62,10 +62,10 @@ TREE = {
 }
 
 
-def sample(constraint: GrammarConstraint, rng: np.random.Generator, room: int) -> str:
+def sample(constraint: GrammarConstraint, rng: np.random.Generator, remaining: int) -> str:
     """Text of tokens drawn by random logits from what the constraint allows, until it ends."""
     own, made = constraint.copy(), list[str]()
-    for left in range(room, 0, -1):
+    for left in range(remaining, 0, -1):
         allowed = np.flatnonzero(own.mask(left))
         token = int(rng.choice(allowed))
         own.accept(token)
@@ -151,7 +151,7 @@ def is_pair(value: Any) -> bool:
     ids=["any", "tree", "pair"],
 )
 def test_json__a_thousand_samples_of_a_decoder__parse(schema: Any, holds: Any, calls: int) -> None:
-    """Random weights, ten sequences at once: each ends within its room, as the constraint knows how much is left."""
+    """Random weights, ten sequences at once: each ends in time, as the constraint knows how many tokens are left."""
     texts: list[str | None] = [None, *'{}[]":,.-+0123456789eEtrufalsn bckidvyz\\']
     texts += [None] * (50 - len(texts))
     constraint = constraint_of("json_schema", json.dumps(schema), TokenTable(texts, [0]))

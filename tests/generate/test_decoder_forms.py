@@ -40,7 +40,7 @@ def summing(state: bool = False, half: bool = False, keep: bool = False) -> byte
     mask = add("Unsqueeze", add("Unsqueeze", "m", "one", to="m1"), "minus", to="m2")
     sums = add("CumSum", add("Mul", "present.0.key", mask, to="masked"), "two", to="sums")
     add("Shape", "input_ids", to="shape")
-    add("Neg", add("Slice", "shape", "one", add("Add", "one", "one", to="behind"), to="s"), to="begin")
+    add("Neg", add("Slice", "shape", "one", add("Add", "one", "one", to="after"), to="s"), to="begin")
     y = add(
         "Squeeze",
         add("Slice", sums, "begin", "last", add("Unsqueeze", "two", "zero", to="axis"), to="new"),

@@ -47,7 +47,7 @@ def test_facts__of_caches_of_a_window__are_their_rows() -> None:
 
 
 @pytest.mark.parametrize("entry", ["", '{"staying": null, "text": true}'])
-def test_facts__that_nobody_asks_for__are_none(entry: str) -> None:
+def test_facts__that_are_not_requested__are_none(entry: str) -> None:
     graph = pyruntime.InferenceSession(decoder().model)._model.graph
     assert decoder_facts(graph, entry) is None
 

@@ -15,7 +15,7 @@ from pyruntime.device.null import NullDevice
 from pyruntime.generate.decoder import DecoderModel
 from pyruntime.generate.generator import TextGenerator
 from pyruntime.generate.options import GenerationOptions
-from pyruntime.generate.speculation import guesses
+from pyruntime.generate.speculation import predicted_tokens
 from pyruntime.generate.stopping import StopStrings
 from pyruntime.ir import Array
 from tests.contrib.decoder import decoder
@@ -157,10 +157,10 @@ def test_lookup__text_that_repeats__same_tokens_in_fewer_runs(lookup: int, monke
     assert len(runs) < 3 * 45
 
 
-def test_guesses__last_tokens_further_up__what_followed() -> None:
-    assert guesses([1, 2, 3, 9, 2, 3, 5, 1, 2, 3], 3) == [9, 2, 3]
-    assert guesses([1, 4, 1, 5, 1], 5) == [5, 1]
-    assert guesses([1, 2, 3], 5) == []
+def test_predicted_tokens__last_tokens_further_up__what_followed() -> None:
+    assert predicted_tokens([1, 2, 3, 9, 2, 3, 5, 1, 2, 3], 3) == [9, 2, 3]
+    assert predicted_tokens([1, 4, 1, 5, 1], 5) == [5, 1]
+    assert predicted_tokens([1, 2, 3], 5) == []
 
 
 def test_loop__on_a_gpu__tensors_stay_and_are_read_together() -> None:

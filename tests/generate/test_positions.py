@@ -36,7 +36,7 @@ def test_no_window__steps_beyond_the_last_position__are_refused() -> None:
         await decoding.append([prompt_of_length(POSITIONS)])
         await decoding.next()
         assert decoding.done
-        with pytest.raises(pyruntime.InvalidArgument, match="1 tokens behind 32 are more than the 32 positions"):
+        with pytest.raises(pyruntime.InvalidArgument, match="1 tokens after 32 are more than the 32 positions"):
             await decoding.next()
 
     asyncio.run(run())

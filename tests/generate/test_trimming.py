@@ -1,4 +1,4 @@
-"""Models that look back at so many tokens: texts of any length with few rows in the caches, against onnxruntime.
+"""Models that look back at so many tokens: texts of any length with short caches, against onnxruntime.
 
 The oracle is the same model with a table of angles for a thousand tokens, which is given the whole text for each token.
 """
@@ -86,7 +86,7 @@ def test_greedy__far_beyond_the_table_of_angles__tokens_of_whole_caches(form: st
 
 
 @pytest.mark.parametrize("options", [{"prefill_chunk": 5}, {"lookup": 4}, {"lookup": 20}], ids=str)
-def test_greedy__prompts_in_chunks_and_guesses__the_same_tokens(options: dict[str, Any]) -> None:
+def test_greedy__prompts_in_chunks_and_predictions__the_same_tokens(options: dict[str, Any]) -> None:
     prompt = [5, 6, 7, 8, 9] * 15
     assert written(TextGenerator(model()), prompt, max_new_tokens=80, **options) == [greedy(prompt, 80)]
 
@@ -150,7 +150,7 @@ def test_genai__max_length_beyond_the_context__text_goes_on(tmp_path: Path) -> N
     assert generator.get_sequence(0)[2:].tolist() == wanted
 
 
-def test_memory__of_a_text_of_many_windows__is_flat_and_few_rows_are_kept() -> None:
+def test_memory__of_a_text_of_many_windows__is_flat_and_caches_stay_short() -> None:
     device, rows = NullDevice(), list[int]()
 
     async def run() -> list[int]:
@@ -172,8 +172,8 @@ def test_memory__of_a_text_of_many_windows__is_flat_and_few_rows_are_kept() -> N
 
     with on_device(device):
         held = asyncio.run(run())
-    behind_the_prompt, *others = np.array(rows).reshape(LOCAL * 6, -1).max(axis=1).tolist()
-    assert behind_the_prompt < POSITIONS
+    after_the_prompt, *others = np.array(rows).reshape(LOCAL * 6, -1).max(axis=1).tolist()
+    assert after_the_prompt < POSITIONS
     assert (min(others), max(others)) == (LOCAL, 2 * LOCAL)
     assert max(held[LOCAL * 3 :]) <= max(held[: LOCAL * 3])
 

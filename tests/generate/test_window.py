@@ -50,7 +50,7 @@ def oracle() -> Any:
 
 
 def next_of(ids: Sequence[int]) -> int:
-    """The most probable token behind ids that onnxruntime has never seen."""
+    """The most probable token after ids that onnxruntime has never seen."""
     feed = {"input_ids": np.array([ids], np.int64), "attention_mask": np.ones((1, len(ids)), np.int64)}
     return int(oracle().run(["logits"], feed | MADE.empty(1))[0][0, -1].argmax())
 
@@ -104,8 +104,8 @@ def test_window__texts_of_any_length__its_bounds(size: int, sinks: int) -> None:
         assert context[:sinks] == ids[:sinks] and context[-1] == ids[-1]
         dropped = length - len(context)
         assert dropped == window.dropped(length) and dropped % window.block == 0
-        assert window.dropped(length + window.room(length, dropped)) == dropped
-        assert window.dropped(length + window.room(length, dropped) + 1) > dropped
+        assert window.dropped(length + window.remaining(length, dropped)) == dropped
+        assert window.dropped(length + window.remaining(length, dropped) + 1) > dropped
 
 
 @pytest.mark.parametrize(("size", "sinks"), WINDOWS)
@@ -314,7 +314,7 @@ def test_memory__five_windows_and_an_abort_in_a_slide__bytes_on_the_gpu_stay_fla
         asyncio.run(run())
 
 
-def test_loop__on_a_gpu__as_many_steps_ahead_as_the_window_has_room(steps: list[int]) -> None:
+def test_loop__on_a_gpu__as_many_steps_ahead_as_fit_into_the_window(steps: list[int]) -> None:
     async def run() -> list[int]:
         on_gpu = DecoderModel(await pyruntime.InferenceSession.create(MADE.model))
         options = GenerationOptions(max_new_tokens=50, window=16, sinks=2, ahead=4)
@@ -322,7 +322,7 @@ def test_loop__on_a_gpu__as_many_steps_ahead_as_the_window_has_room(steps: list[
 
     with on_device(NullDevice()):
         assert len(asyncio.run(run())) == 50
-    # 13 tokens fill the window; each slide computes 7 tokens behind the sinks and makes room for 7.
+    # 13 tokens fill the window; each slide computes 7 tokens after the sinks and frees space for 7.
     assert steps == [3, *[1] * 13, *([7] + [1] * 7) * 4, 7, 1, 1, 1]
 
 
@@ -368,7 +368,7 @@ def test_genai__window__in_the_folder_and_beyond_the_context(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("begin", "sinks"), [(3, 1), (None, 0), (7, 0)], ids=["begins so", "nobody says", "does not begin so"]
+    ("begin", "sinks"), [(3, 1), (None, 0), (7, 0)], ids=["begins so", "is not known", "does not begin so"]
 )
 def test_sinks__not_given__are_the_token_that_begins_the_models_texts(begin: int | None, sinks: int) -> None:
     """By the generator, the loop and beams; it is the text's first token or none."""
@@ -401,6 +401,6 @@ def test_sinks__of_a_tokenizer_that_names_its_first_token__is_kept(tmp_path: Pat
     "given",
     [{"window": 1}, {"window": 5, "sinks": 4}, {"window": -1}, {"window": 8, "sinks": 7}, {"window": 8, "sinks": -1}],
 )
-def test_options__window_without_room__are_refused(given: dict[str, Any]) -> None:
+def test_options__window_without_capacity__are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(pyruntime.InvalidArgument, match=r"(window|sinks)="):
         GenerationOptions(**given)

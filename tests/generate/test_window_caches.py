@@ -38,7 +38,7 @@ def oracle(local: str) -> Any:
 
 
 def greedy(prompt: Sequence[int], steps: int, local: str) -> list[int]:
-    """onnxruntime's tokens behind whole caches; the text is computed anew for each."""
+    """onnxruntime's tokens after whole caches; the text is computed anew for each."""
     ids = list(prompt)
     for _ in range(steps):
         feed = {"input_ids": np.array([ids], np.int64), "attention_mask": np.ones((1, len(ids)), np.int64)}
@@ -117,7 +117,7 @@ def test_genai__inputs_in_windows_of_a_fixed_size__are_refused_by_the_fields_nam
 
 
 def test_genai__windows_over_a_model_of_any_size__is_as_without(tmp_path: Path) -> None:
-    """How a prompt is cut into runs is nobody's business where the model takes runs of any length."""
+    """How a prompt is cut into runs does not matter where the model takes runs of any length."""
     prompt = prompt_of(30)
     texts = []
     for name, sliding in (("plain", None), ("windows", {"window_size": WINDOW})):

@@ -153,7 +153,7 @@ def planned(model: bytes | Path, runs: Sequence[Feeds], target: Target = GPU) ->
             told = _told(stages)
         else:
             told["open"] = stages[0].sizes is not None
-            told["closed"] = {k: str(v)[:200] for k, v in program.openings.reasons.items()}
+            told["closed"] = {k: str(v)[:200] for k, v in program.dynamic_dimensions.reasons.items()}
     return told
 
 

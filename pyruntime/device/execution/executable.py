@@ -22,7 +22,7 @@ __all__ = ["Executable", "Observer", "Replay", "Sized", "arrived", "shares_arena
 
 Observer: TypeAlias = Callable[[Plan, int, float, Measured | None, Sequence[int]], None]
 """Called after each step of a measured run: plan, number of the step, when it began (`time.perf_counter`), for GPU
-segments what was measured, and the run's open sizes."""
+segments what was measured, and the run's dynamic sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Executable:
         Args:
             bound: a buffer for each external tensor that this run brings; no buffer twice.
             observe: called after each step, which is then measured: slower as a whole.
-            sizes: of the plan's open sizes.
+            sizes: values of the plan's dynamic sizes.
         """
         self.runs += 1
         sized = self.sized(sizes) if self.plan.sizes else Sized()

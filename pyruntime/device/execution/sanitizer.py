@@ -21,7 +21,7 @@ from pyruntime.ops.host import HostValue
 __all__ = ["SanitizedExecutable"]
 
 POISON = 0xCD
-"""Memory nobody wrote yet is full of this byte: as float32 -4.3e8, as float16 -23.2, as an index far outside."""
+"""The byte that unwritten memory is filled with: as float32 -4.3e8, as float16 -23.2, as an index out of range."""
 
 
 class SanitizedExecutable(Executable):

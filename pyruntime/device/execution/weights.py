@@ -35,8 +35,8 @@ class _Held:
 class Weights:
     """Constants by what they are (`Constant.key`; for computed ones, the operators and constants they follow from).
 
-    Whoever loads or computes constants drops them again; those that nobody uses leave the device with `sweep`, so that
-    a plan that takes another one's place finds them there.
+    Each `load` or `compute` needs a `drop`. Unused constants leave the device only with `sweep`, so that a plan that
+    replaces another one finds them there.
     """
 
     def __init__(self, device: Device) -> None:
@@ -85,7 +85,7 @@ class Weights:
                 self._held[key].users -= 1
 
     def sweep(self) -> None:
-        """Free what nobody uses."""
+        """Free unused constants."""
         for key in [k for k, held in self._held.items() if held.users <= 0]:
             buffer = self._held.pop(key).buffer
             buffer.used -= 1

@@ -51,7 +51,7 @@ async def find_adapter() -> JsObject:
 
 
 def _first_asked() -> float:
-    """When this thread first asked for an adapter: now, where nobody has."""
+    """When this thread first requested an adapter: now, where it has not yet."""
     marks = list(js.performance.getEntriesByName(_ASKED))
     if not marks:
         js.performance.mark(_ASKED)

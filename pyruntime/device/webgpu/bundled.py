@@ -20,14 +20,14 @@ _OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\s*\((?!')", re.M)
 
 
 def _root() -> Path:
-    """`web/` inside the wheel, or beside the package in a source checkout."""
+    """`web/` inside the wheel, or next to the package in a source checkout."""
     package = Path(str(resources.files("pyruntime")))
     inside = package / "web"
     return inside if inside.is_dir() else package.parent / "web"
 
 
 def reached(module: str) -> dict[str, str]:
-    """The texts of a module of `web/` and of those it imports, by name; each behind those that it needs."""
+    """The sources of a module of `web/` and of those it imports, by name; each after those that it needs."""
     found: dict[str, str] = {}
     _reach(module, found, ())
     return found

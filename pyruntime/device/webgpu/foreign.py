@@ -1,4 +1,4 @@
-"""Buffers that somebody else has made on the device."""
+"""Buffers that the page has made on the device."""
 
 from __future__ import annotations
 

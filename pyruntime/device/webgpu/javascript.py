@@ -96,7 +96,7 @@ class JsFile(ArrivingSource):
     def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
         """See `ByteSource.window`. What the file has kept in memory comes as a whole.
 
-        Of large elements that may be nothing: it ends behind the header of their field, which is what is asked for.
+        For large elements that may be nothing: the range ends after the header of their field, which is what is wanted.
         """
         if holds(self._window, self._base, offset, minimum, self.size):
             return self._window, self._base
@@ -197,7 +197,7 @@ def in_python(value: Any, wanted: DType | None, name: str) -> Any:
         name: of the input, for the error.
 
     Returns:
-        The value; as it came where it is none of JavaScript's. Arrays have one dimension, and memory of their own.
+        The value; unchanged where it is none of JavaScript's. Arrays have one dimension and separate memory.
 
     Raises:
         InvalidArgument: bytes without a declared type, or that are no whole number of elements.

@@ -40,7 +40,7 @@ class Pipelines:
         return self._ready[known] if known in self._ready else self._begun[known]
 
     def _known(self, source: str) -> str:
-        """The text that its pipeline is known by: what has been made whole is not begun with a fallback kernel."""
+        """The source that its pipeline is known by: an optimized kernel that exists needs no fallback kernel."""
         return source if source in self._begun or source in self._ready else without_fallback(source)
 
     def ask(self, source: str) -> None:

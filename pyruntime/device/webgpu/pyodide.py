@@ -97,7 +97,7 @@ async def open_device() -> WebGpuDevice:
 
 
 def adopt_device(device: JsObject) -> WebGpuDevice:
-    """A GPUDevice that somebody else has opened; it stays theirs, with the limits they asked for."""
+    """Use a GPUDevice that the page has opened; it stays the page's, with the limits that the page requested."""
     features = [f for f in _FEATURES if device.features.has(f)]
     return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, web_modules())
 
@@ -261,7 +261,7 @@ class WebGpuDevice:
         self.device.queue.submit(to_js([encoder.finish()]))
 
     async def copy_from(self, buffer: JsObject, number: int, nbytes: int, what: str) -> None:
-        """Copy the first bytes of a GPUBuffer of somebody else's into a buffer, after everything submitted so far.
+        """Copy the first bytes of a GPUBuffer of the page's into a buffer, after everything submitted so far.
 
         Raises:
             InvalidArgument: it is too small, of another device, or without COPY_SRC; names `what`.
@@ -271,7 +271,7 @@ class WebGpuDevice:
         await copy_foreign(self.device, buffer, buffer, self._buffers[number], nbytes, complaint)
 
     async def copy_to(self, number: int, buffer: JsObject, nbytes: int, what: str) -> None:
-        """Copy a buffer's first bytes into a GPUBuffer of somebody else's, after everything submitted so far.
+        """Copy a buffer's first bytes into a GPUBuffer of the page's, after everything submitted so far.
 
         Raises:
             InvalidArgument: it is too small, of another device, or without COPY_DST; names `what`.
@@ -290,8 +290,8 @@ class WebGpuDevice:
         self._check()
         await self._pipelines.compile(sources)
 
-    async def settle(self) -> None:
-        """See `Device.settle`."""
+    async def wait_for_pipelines(self) -> None:
+        """See `Device.wait_for_pipelines`."""
         await self._web.whenOptimized(self.device)
 
     def record(self, commands: Sequence[Bound]) -> int:
@@ -360,7 +360,7 @@ class WebGpuDevice:
         await self.upload(writes)
         has_queries = "timestamp-query" in self.target.features
         try:
-            await self.settle()
+            await self.wait_for_pipelines()
             timed = await self._web.timed(self.device, commands, to_js(list(numbers)), has_queries)
         except JsException as error:
             raise await self._failed("the GPU could not run the model", error) from None

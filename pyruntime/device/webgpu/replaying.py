@@ -1,6 +1,6 @@
 """Recordings and runs as the JSON texts that web/gpu/recording.js reads: one call each, however long they are.
 
-Buffers and pipelines stand in a text by their places in lists that are sent beside it.
+A text names buffers and pipelines by their indices in lists that are sent with it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def _byte_fallback(tokens: list[str]) -> list[str]:
     made: list[str] = []
     held = bytearray()
 
-    def settle() -> None:
+    def flush() -> None:
         if held:
             try:
                 made.append(held.decode())
@@ -42,9 +42,9 @@ def _byte_fallback(tokens: list[str]) -> list[str]:
         if match:
             held.append(int(match[1], 16))
         else:
-            settle()
+            flush()
             made.append(token)
-    settle()
+    flush()
     return made
 
 

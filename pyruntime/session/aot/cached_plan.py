@@ -16,7 +16,7 @@ from pyruntime.session.aot.compile_ahead import package_version, saved_program
 from pyruntime.session.run.program import Program
 from pyruntime.session.run.stages import Stage
 
-__all__ = ["INSIDE", "PROGRAMS", "kept_plan"]
+__all__ = ["INSIDE", "PROGRAMS", "cached_plan_file"]
 
 PROGRAMS = 8
 """Programs in one file at most: the ones used last."""
@@ -29,7 +29,7 @@ READ = 1 << 10
 """Bytes of an input that a plan is for, above which it is not kept."""
 
 
-def kept_plan(
+def cached_plan_file(
     program: Program,
     source: RawSource,
     model: ModelFile,
@@ -112,8 +112,8 @@ def _is_small(value: object) -> bool:
 
 
 def _bytes_inside(program: SavedProgram, sources: Sequence[RawSource]) -> int:
-    beside = {id(source) for source in sources}
-    return sum(c.nbytes for c in program.plan.constants if id(c.source) not in beside)
+    external = {id(source) for source in sources}
+    return sum(c.nbytes for c in program.plan.constants if id(c.source) not in external)
 
 
 def _inputs(program: SavedProgram) -> Hashable:

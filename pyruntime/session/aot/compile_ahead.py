@@ -55,10 +55,9 @@ def compile_model(
 
     Args:
         shapes: of inputs. One that has several leaves the dimensions open in which these differ, from 2 on: sizes 0 and
-            1 get plans of their own where they are among them. Symbolic dimensions of inputs without one are 1.
+            1 get separate plans where they are among them. Symbolic dimensions of inputs without one are 1.
         target: what it is compiled for; default: what every device of WebGPU has.
-        inside: put the weights into the plan. Else they are where the model has them: in its file, and in those beside
-            it that it names.
+        inside: put the weights into the plan. Else they stay in the model's file and in its external data files.
         values: of inputs that decide what is computed (the condition of an If, a shape): numbers or nested lists.
             Several of one input go with the shapes of the same place. The plan is for these values, and no others, of
             the inputs it depends on.
@@ -70,7 +69,7 @@ def compile_model(
     target = target or Target()
     source = open_file(path)
     record = read_model(source)
-    files = _files_beside(record, path)
+    files = _external_files(record, path)
     graph = import_model(record, files, str(path)).graph
     stages = _planned(graph, shapes or {}, values or {}, target)
     computed: dict[Hashable, tuple[int, Plan]] = {}
@@ -91,7 +90,7 @@ def compile_model(
     return write(saved, source, [] if inside else list(files.values()))
 
 
-def _files_beside(record: ModelRecord, path: str | os.PathLike[str]) -> dict[str, ByteSource]:
+def _external_files(record: ModelRecord, path: str | os.PathLike[str]) -> dict[str, ByteSource]:
     """The files that a model keeps weights in, by the names it gives them; what is missing is told with its tensor."""
     folder, found = ExternalDirectory.of(path), dict[str, ByteSource]()
     for name in sorted(extents(record)):
@@ -174,8 +173,8 @@ def _planned(
     program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
     names = [v.name for v in graph.outputs]
     for one in rounds:
-        program.openings.note(one.types)
-    # The largest first: its plan has room for the others.
+        program.dynamic_dimensions.note(one.types)
+    # The largest first: the ranges of its plan include the others.
     for one in sorted(rounds, key=lambda r: -r.elements):
         signature = tuple(one.types.items()), tuple(names), frozenset[str]()
         if recall(program.roots, signature, sources_of(one.values)) is None:
@@ -220,8 +219,8 @@ def _prepared(program: Program, wanted: _Round, names: list[str]) -> Stage:
     except EPFail as error:
         reasons = str(error).partition("would run on the host: ")[2] or str(error)
         raise EPFail(
-            f"the model needs Python beside its plan: {reasons}; create the session without a plan, or change the "
-            "model so that these nodes have kernels"
+            f"the model needs Python to run, not just a plan: {reasons}; create the session without a plan, or change "
+            "the model so that these nodes have kernels"
         ) from None
     assert stage is not None
     return stage
@@ -252,19 +251,19 @@ def _origins(graph: Graph, names: Sequence[str]) -> list[str]:
 
 
 def _is_small(kind: DeclaredType | None) -> bool:
-    """Whether a value of this type may be stated, its open sizes being small."""
+    """Whether a value of this type may be stated: whether it is small where its dynamic sizes are."""
     if not isinstance(kind, DeclaredTensor) or kind.shape is None:
         return False
     return math.prod(d for d in kind.shape if isinstance(d, int)) <= KNOWN_LIMIT
 
 
 def _refuse_closed(program: Program, rounds: Sequence[_Round]) -> None:
-    """Raises EPFail where sizes that differ could not be left open. Sizes 0 and 1 are other computations, with plans
-    of their own."""
-    stated = [program.openings.sizes_of(one.types) for one in rounds]
+    """Raises EPFail where sizes that differ could not be left open. Sizes 0 and 1 are other computations, with separate
+    plans."""
+    stated = [program.dynamic_dimensions.sizes_of(one.types) for one in rounds]
     several = {key: {sizes[key] for sizes in stated if sizes[key] > 1} for key in stated[0]}
     opened = {name for stage in program.roots if stage.sizes for name in stage.sizes.names}
-    reasons = program.openings.reasons
+    reasons = program.dynamic_dimensions.reasons
     closed = [key for key, sizes in several.items() if len(sizes) > 1 and (key not in opened or key in reasons)]
     if closed:
         told = "; ".join(f"{key}: {reasons.get(key, 'no plan of the model leaves it open')}" for key in closed)

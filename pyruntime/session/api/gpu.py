@@ -1,4 +1,4 @@
-"""The GPU itself: its device, buffers of OrtValues, kernels of one's own on them.
+"""The GPU itself: its device, buffers of OrtValues, custom kernels on them.
 
 y = OrtValue.ortvalue_from_shape_and_type([n], np.float32, "webgpu")
 gpu.run(WGSL, [x, y], workgroups=(n // 64, 1, 1))
@@ -48,8 +48,8 @@ class Gpu:
             BindingError: the value is on the host.
         """
         tensor = _tensor(value)
-        if tensor.room is not None or tensor.shared:
-            wait_for(tensor.settle(), "await pyruntime.gpu.run_async(...)")
+        if tensor.reserved is not None or tensor.shared:
+            wait_for(tensor.materialize(), "await pyruntime.gpu.run_async(...)")
         return tensor.device.gpu_buffer(tensor.buffer)  # type: ignore[attr-defined]
 
     def run(
@@ -59,7 +59,7 @@ class Gpu:
 
         Args:
             wgsl: with `@group(0) @binding(i) var<storage, read_write>` for each value, or `read` for those that it does
-                not write, and, behind them, one `var<uniform>` where there are `params`.
+                not write, and, after them, one `var<uniform>` where there are `params`.
             workgroups: up to three numbers.
 
         Raises:
@@ -73,7 +73,7 @@ class Gpu:
         """Awaitable `run`."""
         device = await open_device()
         for value in values:
-            await _tensor(value).settle()
+            await _tensor(value).materialize()
         slices = tuple(_tensor(v).slice for v in values)
         x, y, z = (*workgroups, 1, 1)[:3]
         uniform: Slice | None = None

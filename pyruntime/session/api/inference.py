@@ -95,7 +95,9 @@ class InferenceSession(Creation, BoundRuns, Insight):
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
-        """The outputs named, or all, as NumPy arrays (lists for sequences, dicts for maps), in memory of their own.
+        """Run the model; the outputs named, or all, as NumPy arrays (lists for sequences, dicts for maps).
+
+        No output shares memory with inputs, weights or other outputs.
 
         Raises:
             MissingInput (a ValueError), InvalidArgument: the feed does not fit the model.

@@ -161,15 +161,15 @@ class IOBinding:
             elif isinstance(place, OrtValue) and isinstance(place._value, DeviceTensor):
                 keep[name] = place._value
         made = await self._session._run_owned(feeds, list(self._wanted), options, keep)
-        self._made = [await self._settle(name, place, made[name]) for name, place in self._wanted.items()]
+        self._made = [await self._deliver(name, place, made[name]) for name, place in self._wanted.items()]
 
-    async def _settle(self, name: str, place: OrtValue | str, value: HostValue | DeviceTensor) -> OrtValue:
+    async def _deliver(self, name: str, place: OrtValue | str, value: HostValue | DeviceTensor) -> OrtValue:
         """The result as the binding wants it: in the tensor given, or as a new value on its device."""
         if not isinstance(place, OrtValue):
             return OrtValue(value)
         if isinstance(place._value, DeviceTensor):
             if isinstance(value, HostTensor):
-                await place._value.settle()
+                await place._value.materialize()
                 place._value.write(value.bytes())
         elif isinstance(value, HostTensor):
             place.assign(value, name)

@@ -288,7 +288,7 @@ class OrtValue:
         if isinstance(self._value, DeviceTensor):
             carrier, dtype = array_of(array, kind.dtype, "data")
             if self._value.shared:
-                wait_for(self._value.settle(), "OrtValue.ortvalue_from_numpy(...)")
+                wait_for(self._value.materialize(), "OrtValue.ortvalue_from_numpy(...)")
             self._value.write(encode(carrier, dtype).data)
             return
         memory = self._memory()

@@ -14,7 +14,7 @@ from pyruntime.kernels.selection.candidates import Choice
 from pyruntime.session.inspect.memory_plan import MemoryPlan
 from pyruntime.session.markup import counted, details, highlight, page, table, text_table
 
-__all__ = ["Explanation", "KernelUse", "OpenSize", "choices_of", "kernels_of"]
+__all__ = ["DynamicDimension", "Explanation", "KernelUse", "choices_of", "kernels_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def choices_of(plans: Sequence[Plan], target: Target) -> tuple[tuple[str, Choice
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSize:
+class DynamicDimension:
     """A dimension of inputs that the plan leaves open, from `low` to `high`; its name, or 'x[0]'."""
 
     name: str
@@ -68,7 +68,7 @@ class Explanation:
     Attributes:
         nodes: where each node runs and why. kernels: the WGSL. fusions: nodes that were several in the model.
         model_nodes: nodes before the passes.
-        open_sizes: dimensions of inputs that may differ from run to run without another plan.
+        dynamic_dimensions: dimensions of inputs that may differ from run to run without another plan.
         fixed_sizes: those that may not: (name, why), as 'batch' or 'x[0]'.
         choices: (node, which kernel was chosen, with the cost of it and of the others).
     """
@@ -79,7 +79,7 @@ class Explanation:
     memory: MemoryPlan
     model_nodes: int
     dispatches: int
-    open_sizes: tuple[OpenSize, ...] = ()
+    dynamic_dimensions: tuple[DynamicDimension, ...] = ()
     fixed_sizes: tuple[tuple[str, str], ...] = ()
     choices: tuple[tuple[str, Choice], ...] = ()
 
@@ -102,7 +102,7 @@ class Explanation:
 
     def _sizes(self) -> list[str]:
         """Lines about the sizes that runs may bring."""
-        lines = [f"{s.name}: any from {s.low:,} to {s.high:,}, one plan" for s in self.open_sizes]
+        lines = [f"{s.name}: any from {s.low:,} to {s.high:,}, one plan" for s in self.dynamic_dimensions]
         return lines + [f"{name}: a plan for each, because of {reason}" for name, reason in self.fixed_sizes]
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Explanation:
                 for node, c in self.choices
             ],
             "sizes": {
-                "open": [{"name": s.name, "low": s.low, "high": s.high} for s in self.open_sizes],
+                "open": [{"name": s.name, "low": s.low, "high": s.high} for s in self.dynamic_dimensions],
                 "fixed": [{"name": name, "reason": reason} for name, reason in self.fixed_sizes],
             },
         }

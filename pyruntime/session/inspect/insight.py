@@ -16,7 +16,7 @@ from pyruntime.session.environment import CPU, WEBGPU, learn, wait_for
 from pyruntime.session.inspect.explanation import Explanation, choices_of, kernels_of
 from pyruntime.session.inspect.memory_plan import MemoryPlan
 from pyruntime.session.inspect.profile import Profile
-from pyruntime.session.inspect.report import assignments, open_sizes, stages_of
+from pyruntime.session.inspect.report import assignments, dynamic_dimensions, stages_of
 from pyruntime.session.markup import bytes_text, page, table
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.tuning.calibration import calibrate
@@ -65,8 +65,8 @@ class Insight(Session):
             self.memory_plan,
             len(self._model.graph.nodes),
             sum(len(p.commands) for p in plans),
-            tuple(open_sizes(self._program)),
-            tuple(self._program.openings.reasons.items()) if self._program else (),
+            tuple(dynamic_dimensions(self._program)),
+            tuple(self._program.dynamic_dimensions.reasons.items()) if self._program else (),
             choices_of(plans, self._program.target) if self._program else (),
         )
 
@@ -90,7 +90,7 @@ class Insight(Session):
         try:
             await self._run_values(inputs, names, None)
             if self._program is not None:
-                await self._program.device.settle()
+                await self._program.device.wait_for_pipelines()
             wall, measured = [], []
             for _ in range(max(1, runs)):
                 began = time.perf_counter()

@@ -155,11 +155,11 @@ def _lines(report: MemoryReport) -> list[tuple[str, int, str]]:
 
 
 def _fitting(name: str, width: float) -> str:
-    """As much of a name as a bar has room for; nothing where that is next to nothing."""
-    room = int((width - 6) / _LETTER[0])
-    if len(name) <= room:
+    """As much of a name as fits into a bar; nothing where that is less than five letters."""
+    letters = int((width - 6) / _LETTER[0])
+    if len(name) <= letters:
         return name
-    return f"{name[: room - 1]}…" if room >= 5 else ""
+    return f"{name[: letters - 1]}…" if letters >= 5 else ""
 
 
 def _bases(storages: Sequence[Storage]) -> dict[int, int]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from pyruntime.compiler.plan import Assignment
 from pyruntime.ops.base import Op
 from pyruntime.session.environment import CPU
-from pyruntime.session.inspect.explanation import OpenSize
+from pyruntime.session.inspect.explanation import DynamicDimension
 from pyruntime.session.inspect.memory_plan import MemoryPlan
 
 if TYPE_CHECKING:
     from pyruntime.session.base import Session
     from pyruntime.session.run.program import Program, Stage
 
-__all__ = ["assignments", "open_sizes", "stages_of", "summarize"]
+__all__ = ["assignments", "dynamic_dimensions", "stages_of", "summarize"]
 
 
 def stages_of(program: Program | None) -> list[Stage]:
@@ -28,14 +28,14 @@ def stages_of(program: Program | None) -> list[Stage]:
     return chain
 
 
-def open_sizes(program: Program | None) -> list[OpenSize]:
+def dynamic_dimensions(program: Program | None) -> list[DynamicDimension]:
     """What the plan used last leaves open."""
     sizes = next((stage.sizes for stage in stages_of(program) if stage.sizes), None)
     if sizes is None:
         return []
     pinned = sizes.specialized()
     pairs = zip(sizes.names, sizes.ranges, strict=True)
-    return [OpenSize(name, low, high) for name, (low, high) in pairs if name not in pinned]
+    return [DynamicDimension(name, low, high) for name, (low, high) in pairs if name not in pinned]
 
 
 def assignments(session: Session) -> list[Assignment]:

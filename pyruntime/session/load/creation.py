@@ -20,7 +20,7 @@ from pyruntime.onnx.records import ModelRecord
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
-from pyruntime.session.environment import CPU, WEBGPU, begin_opening, device, from_page, opened
+from pyruntime.session.environment import CPU, WEBGPU, device, from_page, opened, preopen_device
 from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
@@ -36,7 +36,7 @@ __all__ = ["Creation"]
 
 
 def _silent(event: Mapping[str, Any]) -> None:
-    """What progress is told where nobody asked for it."""
+    """The progress callback where the caller gave none."""
 
 
 class Creation(Session):
@@ -80,15 +80,15 @@ class Creation(Session):
         cancelled = self._options.check_load
         context = RunContext(self._limits.host, cancelled)
         with at_work(), self._options.cancellable(), one_of_ours("loading the model"), running(context):
-            source, folder, beside = await model_source(model, progress)
+            source, folder, fetch_relative = await model_source(model, progress)
             cancelled()
             limits = self._limits.reader
             if WEBGPU in self._providers:
-                await begin_opening()
+                await preopen_device()
             followed = await self._follow(source) if isinstance(source, ArrivingSource) and source.in_order else None
             with Phase("parse", progress, self._timings):
                 record = await when_there(lambda: _read(source, limits)) if followed is None else followed
-                files = self._files = await external_files(record, self._options.external_files, beside)
+                files = self._files = await external_files(record, self._options.external_files, fetch_relative)
                 self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
             self._replace_initializers()

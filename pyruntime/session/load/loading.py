@@ -21,7 +21,7 @@ from pyruntime.session.log import logger
 __all__ = ["Fetched", "Phase", "Progress", "arrived", "external_files", "model_source", "source_of", "when_there"]
 
 Progress = Callable[[dict[str, Any]], None]
-Beside: TypeAlias = Callable[[str], Awaitable[Any]]
+RelativeFetch: TypeAlias = Callable[[str], Awaitable[Any]]
 """Fetches the file at an address relative to the model's: anything that `source_of` takes."""
 
 T = TypeVar("T")
@@ -33,15 +33,15 @@ class Fetched:
 
     Attributes:
         data: anything that `source_of` takes.
-        beside: fetches what is beside it; None where nothing is.
+        fetch_relative: fetches files at addresses relative to it; None where there are none.
     """
 
     data: Any
-    beside: Beside | None
+    fetch_relative: RelativeFetch | None
 
 
-async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str | None, Beside | None]:
-    """The model's bytes, the path beside which its external data may be, and what fetches that (None: nowhere).
+async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str | None, RelativeFetch | None]:
+    """The model's bytes, its path (None: it has none), and what fetches external data relative to its URL (or None).
 
     Raises:
         NoSuchFile: the path or URL is not there. NoModel: nothing was given. WrongType: not a model.
@@ -51,17 +51,19 @@ async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str 
     if isinstance(model, str | os.PathLike):
         text = os.fspath(model)
         if isinstance(text, str) and not os.path.exists(text) and (in_browser or "://" in text):
-            return await _fetch(text, progress), None, _beside(text, progress)
+            return await _fetch(text, progress), None, _relative_fetch(text, progress)
         if not os.path.exists(text):
             raise NoSuchFile(f"Load model from {text!r} failed: the file does not exist")
         return open_file(text), os.path.abspath(str(text)), None
     if isinstance(model, Fetched):
-        return source_of(model.data), None, model.beside
+        return source_of(model.data), None, model.fetch_relative
     return source_of(model), None, None
 
 
-async def external_files(model: ModelRecord, given: Mapping[str, Any], beside: Beside | None) -> dict[str, ByteSource]:
-    """The files in which the model keeps tensors, by name: those `given`, and from `beside` those that are not.
+async def external_files(
+    model: ModelRecord, given: Mapping[str, Any], fetch_relative: RelativeFetch | None
+) -> dict[str, ByteSource]:
+    """The model's external data files, by name: those `given`, and from `fetch_relative` those that are not.
 
     Each is as long as the model says, or complete; those that still arrive know what planning may look at.
 
@@ -70,10 +72,11 @@ async def external_files(model: ModelRecord, given: Mapping[str, Any], beside: B
     """
     files = {plain_location(name): source_of(data) for name, data in given.items()}
     needed = extents(model)
-    if beside is not None:
+    if fetch_relative is not None:
         missing = [name for name in needed if name not in files]
         addresses = [relative_address(name) for name in missing]
-        fetched = await asyncio.gather(*(_fetch_beside(beside, *pair) for pair in zip(missing, addresses, strict=True)))
+        pairs = zip(missing, addresses, strict=True)
+        fetched = await asyncio.gather(*(_fetch_external(fetch_relative, *pair) for pair in pairs))
         files |= zip(missing, fetched, strict=True)
     for name, end in needed.items():
         source = files.get(name)
@@ -87,15 +90,15 @@ async def external_files(model: ModelRecord, given: Mapping[str, Any], beside: B
     return files
 
 
-async def _fetch_beside(beside: Beside, name: str, address: str) -> ByteSource:
+async def _fetch_external(fetch_relative: RelativeFetch, name: str, address: str) -> ByteSource:
     try:
-        return source_of(await beside(address))
+        return source_of(await fetch_relative(address))
     except Exception as error:  # boundary: a call of the page
         if isinstance(error, OrtError) and not isinstance(error, NoSuchFile):
             raise
         text = getattr(error, "message", None) or str(error)
         raise NoSuchFile(
-            f"the model keeps weights in {name!r}, which was not given and is not beside the model either: {text}"
+            f"the model keeps weights in {name!r}, which was not given and could not be fetched relative to it: {text}"
         ) from error
 
 
@@ -156,8 +159,8 @@ async def _fetch(url: str, progress: Progress) -> ByteSource:
     )
 
 
-def _beside(url: str, progress: Progress) -> Beside | None:
-    """What fetches the files beside `url`; None where nothing can be."""
+def _relative_fetch(url: str, progress: Progress) -> RelativeFetch | None:
+    """What fetches files at addresses relative to `url`; None where it has no folder."""
     if re.match(r"(blob|data):", url):
         return None
     folder = re.split(r"[?#]", url)[0].rpartition("/")[:2]

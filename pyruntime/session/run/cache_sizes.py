@@ -1,7 +1,7 @@
 """Sizes of a decoder's caches that its inputs leave open, from the attention that reads them.
 
 onnxruntime-genai's builder declares caches as [batch, kv heads, past rows, `kv_cache_dim`]: how many components a head
-has is a name there. It follows from how many numbers the product in front of the attention makes for a token.
+has is a name there. It follows from how many numbers the product before the attention makes for a token.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _components(graph: Graph, makers: Mapping[str, Node], node: Node, heads: int
 
 
 def _width(graph: Graph, makers: Mapping[str, Node], name: str) -> int:
-    """Numbers of a value for each token, behind the product with weights that made it; 0 where that is not known."""
+    """Numbers of a value for each token, by the product with weights that made it; 0 where that is not known."""
     while (node := makers.get(name)) is not None:
         op: Any = node.op
         if op.op_type == "MatMulNBits":

@@ -6,8 +6,8 @@ empty tensor and a dimension that broadcasts are other computations.
 
 The range of a plan decides memory and the choice of kernels. It ends at a power of two; a size that outgrows it gets
 four times as much, and smaller ones share that where kernels for it are no waste. One that was empty once (a cache)
-gets at least 1,024 and then four times as much, and so does what is always longer (the mask over the cache): that is
-room for choices, not memory, which caches get by doubling.
+gets at least 1,024 and then four times as much, and so does what is always longer (the mask over the cache). Such a
+range is for the choice of kernels alone: the memory of caches grows by doubling.
 
 A number that is fed and that a plan had to look at (the length that a cache will have, say) is a size, too.
 """
@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
 
-__all__ = ["WASTE", "Openings", "matched", "scale", "sizes_data"]
+__all__ = ["WASTE", "DynamicDimensions", "matched", "scale", "sizes_data"]
 
 Key: TypeAlias = str
 """What a dimension is called: the model's name of it, or the input's and the axis."""
@@ -84,7 +84,7 @@ class _Seen:
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
-class Openings:
+class DynamicDimensions:
     """The open dimensions of one program's inputs.
 
     Attributes:
@@ -236,7 +236,7 @@ def _value_of(name: str) -> Key:
 
 
 def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> list[int] | None:
-    """The open sizes that values of `types` bring to a plan for `pattern`, 0 for others; None where they do not fit."""
+    """The dynamic sizes of values of `types` in a plan for `pattern`, 0 for others; None where they do not fit."""
     values: dict[int, int] = {}
     if pattern.keys() != types.keys():
         return None

@@ -1,6 +1,6 @@
 """The runs that a decoder of text will be asked for, as far as its inputs tell: a prompt, then one token after another.
 
-They are planned while the model's bytes arrive. A guess that is wrong costs a plan that nobody uses.
+They are planned while the model's bytes arrive. A wrong prediction costs an unused plan.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Decoder:
     inputs: Mapping[str, DeclaredTensor]
 
     def feeds(self, tokens: int, past: int) -> dict[str, TensorType]:
-        """The types of a run of so many tokens behind others."""
+        """The types of a run of so many tokens after others."""
         made = {}
         for name, kind in self.inputs.items():
             dims = [

@@ -37,7 +37,7 @@ class PlanCache:
         """Bytes on the GPU: weights and plans."""
         return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
 
-    def make_room(self, stages: list[Stage], needed: Callable[[], int]) -> None:
+    def evict_for(self, stages: list[Stage], needed: Callable[[], int]) -> None:
         """Free stages so that one of `needed` bytes more fits the limits and goes into `stages`.
 
         Args:
@@ -70,12 +70,12 @@ def recall(
     stages: list[Stage],
     signature: Signature,
     sources: Mapping[str, Callable[[], object]],
-    rooms: Mapping[str, int] = MappingProxyType({}),
+    row_capacities: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Stage, tuple[int, ...]] | None:
-    """The stage that fits best, moved to the end of `stages`, and its open sizes; one for these very sizes first."""
+    """The stage that fits best, moved to the end of `stages`, and its dynamic sizes; one for exactly these first."""
     best: tuple[float, int, tuple[int, ...]] | None = None
     for index, stage in enumerate(stages):
-        values = stage.fits(signature, rooms, sources)
+        values = stage.fits(signature, row_capacities, sources)
         if values is None or not stage.compiled.guards.hold(sources):
             continue
         waste = scale(stage.sizes, values) if stage.sizes else 0.0

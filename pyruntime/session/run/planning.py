@@ -22,7 +22,7 @@ from pyruntime.ir import TensorType
 from pyruntime.ops.defects import planning
 from pyruntime.ops.host import HostValue
 from pyruntime.session.log import logger
-from pyruntime.session.run.dynamic_dimensions import Openings
+from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.expected_runs import ExpectedRun
 from pyruntime.session.run.plan_cache import PlanCache, recall
 from pyruntime.session.run.prologue import Prologue
@@ -45,14 +45,14 @@ class Planner:
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
 
     Attributes:
-        openings: which sizes plans leave open.
+        dynamic_dimensions: which sizes plans leave open.
         timings: milliseconds of planning so far, and those of the last stage's preparation on the device, by part.
     """
 
     def __init__(self, compiler: Compiler, device: Device, cache: PlanCache, refuse_host: bool) -> None:
         self.compiler = compiler
         self.cache = cache
-        self.openings = Openings(compiler.graph)
+        self.dynamic_dimensions = DynamicDimensions(compiler.graph)
         self.timings: dict[str, float] = {}
         self._device = device
         self._refuse_host = refuse_host
@@ -83,15 +83,15 @@ class Planner:
                 return None
 
     async def expect(self, runs: Sequence[ExpectedRun]) -> None:
-        """Plan and compile runs that are guessed: all of them before weights go up, which takes until the last byte is
-        there. Where one of them cannot be, all are forgotten."""
+        """Plan and compile predicted runs: all of them before weights are uploaded, which takes until the last byte has
+        come. Where one of them cannot be planned, all are forgotten."""
         # Tokens follow a prompt at once: nothing may compile then.
         target = self.compiler.target
         self.compiler.target = replace(target, disabled=target.disabled | {"fallback_kernels"})
         async with self._planning:
-            self.openings = Openings(self.compiler.graph)
+            self.dynamic_dimensions = DynamicDimensions(self.compiler.graph)
             for run in runs:
-                self.openings.note(run.feeds)
+                self.dynamic_dimensions.note(run.feeds)
             try:
                 requests = [
                     Request(run.feeds, run.outputs, run.on_device, run.on_device & set(run.outputs), early=True)
@@ -103,15 +103,15 @@ class Planner:
                     stage.expected = True
             except MISPREDICTED as error:
                 logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
-                self.openings = Openings(self.compiler.graph)
+                self.dynamic_dimensions = DynamicDimensions(self.compiler.graph)
                 self.cache.trim(0)
                 self.cache.weights.sweep()
 
     def _ahead(self, request: Request) -> tuple[Compiled, Request] | None:
         """What `_plan` begins with, and for what; None where it is not to be used, and `_plan` may know another."""
-        self.openings.note(request.arrived)
+        self.dynamic_dimensions.note(request.arrived)
         try:
-            opened, sizes = self.openings.open(request.arrived) if self._opens else ({}, None)
+            opened, sizes = self.dynamic_dimensions.open(request.arrived) if self._opens else ({}, None)
             wider = replace(request, arrived=opened, sizes=sizes) if sizes else request
             compiled = self._compile(wider)
         except MISPREDICTED:
@@ -119,7 +119,7 @@ class Planner:
         if sizes is not None:
             if compiled.boundary is not None or compiled.plan.host_steps:
                 return None
-            self.openings.learn(sizes)
+            self.dynamic_dimensions.learn(sizes)
         return compiled, wider
 
     async def _made_of(self, planned: tuple[Compiled, Request] | None, request: Request) -> Stage:
@@ -138,28 +138,28 @@ class Planner:
     async def find(
         self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
     ) -> tuple[Stage, tuple[int, ...]]:
-        """The stage for these values and the open sizes they bring; planned where there is none."""
+        """The stage for these values and the dynamic sizes they bring; planned where there is none."""
         types = {n: type_of(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
         signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
         sources = sources_of(run.values)
-        rooms = {n: t.room[1] for n, t in run.tensors.items() if t.room}
-        found = recall(stages, signature, sources, rooms)
+        row_capacities = {n: t.reserved[1] for n, t in run.tensors.items() if t.reserved}
+        found = recall(stages, signature, sources, row_capacities)
         if found is not None:
             return found
         async with self._planning:
-            found = recall(stages, signature, sources, rooms)
+            found = recall(stages, signature, sources, row_capacities)
             if found is not None:
                 return found
             request = Request(types, run.outputs, on_device, run.free, run.values)
             if before is not None:
                 request = replace(request, before=before.compiled, carried=before.executable.resident)
             stage = await self._plan(stages, request)
-        return stage, stage.fits(signature, rooms, sources) or ()
+        return stage, stage.fits(signature, row_capacities, sources) or ()
 
     async def _plan(self, stages: list[Stage], request: Request) -> Stage:
-        """Plan a stage: with open sizes where inputs have come with several, else for these very sizes."""
+        """Plan a stage: with dynamic sizes where inputs have come with several, else for exactly these sizes."""
         if request.before is None:
-            self.openings.note(request.arrived, numbers_of(request.values))
+            self.dynamic_dimensions.note(request.arrived, numbers_of(request.values))
             stage = await self._plan_open(stages, request)
             if stage is not None:
                 return stage
@@ -167,7 +167,7 @@ class Planner:
         return await self._made(stages, compiled, request)
 
     async def _plan_open(self, stages: list[Stage], request: Request) -> Stage | None:
-        """A stage with open sizes; None where there are none, or where it needs their numbers: these then stay closed.
+        """A stage with dynamic sizes; None where there are none, or where it needs their numbers: they then stay fixed.
 
         Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
         """
@@ -175,8 +175,8 @@ class Planner:
         numbers = numbers_of(request.values)
         ways = [False, True] if self._opens else []
         while ways:
-            with planning("opening sizes"):
-                opened, sizes = self.openings.open(request.arrived, ways[0], numbers)
+            with planning("choosing dynamic dimensions"):
+                opened, sizes = self.dynamic_dimensions.open(request.arrived, ways[0], numbers)
             if sizes is None:
                 return None
             try:
@@ -184,23 +184,23 @@ class Planner:
                 compiled = self._compile(wider)
                 if compiled.boundary is None and not compiled.plan.host_steps:
                     made = await self._made(stages, compiled, wider)
-                    self.openings.learn(sizes)
+                    self.dynamic_dimensions.learn(sizes)
                     return made
-                self.openings.avoid(sizes, "a node runs on the host or waits for values")
+                self.dynamic_dimensions.avoid(sizes, "a node runs on the host or waits for values")
             except OTHERWISE as error:
                 reason = f"{type(error).__name__}: {error}"
                 if sizes.values:
-                    self.openings.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
+                    self.dynamic_dimensions.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
                     continue
                 reasons = dict.fromkeys(sizes.names, reason)
             ways.pop(0)
-        self.openings.close(reasons)
+        self.dynamic_dimensions.close(reasons)
         return None
 
     def _compile(self, request: Request) -> Compiled:
         began = time.perf_counter()
         compiled = self.compiler.compile(request)
-        self.openings.look(compiled.guards.read)
+        self.dynamic_dimensions.look(compiled.guards.read)
         self.timings["plan_ms"] = self.timings.get("plan_ms", 0.0) + (time.perf_counter() - began) * 1000
         return compiled
 
@@ -220,7 +220,7 @@ class Planner:
         nbytes -= sum(plan.arenas) if arenas is not None else 0
         nbytes_computed = sum(c.nbytes for c in compiled.prologue if c.key not in cache.weights)
         needed = nbytes + nbytes_computed + cache.weights.missing(plan.constants)
-        cache.make_room(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0))
+        cache.evict_for(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0))
         keys: list[Hashable] = []
         compute = partial(self._computed, compiled.prologue, keys)
         together = needed + cache.held + self._prologue.most(compiled.prologue) <= cache.limits.gpu_bytes

@@ -52,7 +52,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Recorder:
-    """Collects timings of a run, whoever computes it."""
+    """Collects timings of a run, on the GPU and on the host."""
 
     timings: list[Timing] = field(default_factory=list)
 

@@ -19,8 +19,8 @@ from pyruntime.kernels import Target
 from pyruntime.kernels.ir.costs import Rates
 from pyruntime.ops.host import run_on_host
 from pyruntime.session.limits import ResourceLimits
-from pyruntime.session.run.bound_inputs import house
-from pyruntime.session.run.dynamic_dimensions import Openings
+from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
+from pyruntime.session.run.input_memory import move_inputs
 from pyruntime.session.run.plan_cache import PlanCache, recall
 from pyruntime.session.run.planning import Planner
 from pyruntime.session.run.profiling import Recorder
@@ -29,7 +29,7 @@ from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
 REPEATED = 2
-"""Runs of a plan behind which it is worth to describe how they are repeated without Python."""
+"""Runs of a plan after which describing how it is repeated without Python is worth the time."""
 
 
 class Program:
@@ -77,9 +77,9 @@ class Program:
         return self.cache.roots
 
     @property
-    def openings(self) -> Openings:
+    def dynamic_dimensions(self) -> DynamicDimensions:
         """Which sizes plans leave open."""
-        return self._planner.openings
+        return self._planner.dynamic_dimensions
 
     @property
     def target(self) -> Target:
@@ -142,7 +142,7 @@ class Program:
     ) -> tuple[Stage, Replay] | None:
         """The stage that runs such feeds whatever their values are, and how, where one segment does all; else None.
 
-        None also behind a plan's first run, if it was not expected: to describe it takes about as long as a run, and
+        None also after a plan's first run, if it was not expected: to describe it takes about as long as a run, and
         many plans have just one.
 
         Args:
@@ -198,7 +198,7 @@ class Program:
         return stage
 
     async def _run_stage(self, stage: Stage, run: Run, sizes: Sequence[int] = ()) -> None:
-        """Run one stage; outputs that stay get a tensor of their own, those given are exchanged for it at the end.
+        """Run one stage; outputs that stay get a new tensor, which those given are exchanged for at the end.
 
         A tensor given is written itself where no run has it, this one or one that overlaps, and its device is there.
         """
@@ -207,7 +207,7 @@ class Program:
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
         external = executable.plan.external
-        await house(stage, run, sizes, numbers)
+        await move_inputs(stage, run, sizes, numbers)
         made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}
         in_use = {t.buffer for t in run.tensors.values()}
         direct = {}
@@ -217,7 +217,7 @@ class Program:
                 continue
             if given.type != kind or not (given.device is self.device or given.is_lost):
                 raise BindingError(f"output '{name}' is {kind} here, and the OrtValue bound to it is {given.type}")
-            alone = not given.in_use and not given.shared and given.room is None and not given.is_lost
+            alone = not given.in_use and not given.shared and given.reserved is None and not given.is_lost
             if given.buffer not in in_use and alone:
                 direct[name] = run.lent.enter_context(given.lent())
                 in_use.add(given.buffer)

@@ -1,4 +1,4 @@
-"""The program of a session while it is used: replaced when its device is lost, freed when nobody is in it any more."""
+"""The program of a session while it is used: replaced when its device is lost, freed when no run is in it any more."""
 
 from __future__ import annotations
 

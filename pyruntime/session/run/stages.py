@@ -92,13 +92,13 @@ class Stage:
         return self.compiled.sizes
 
     def fits(
-        self, signature: Signature, rooms: Mapping[str, int], sources: Mapping[str, Callable[[], object]]
+        self, signature: Signature, row_capacities: Mapping[str, int], sources: Mapping[str, Callable[[], object]]
     ) -> tuple[int, ...] | None:
-        """The open sizes with which it runs such values (none: an empty tuple); None where it does not.
+        """The dynamic sizes with which it runs such values (none: an empty tuple); None where it does not.
 
         Args:
             sources: what gives the value of each input on the host.
-            rooms: rows in the memory of tensors that have room for more.
+            row_capacities: by input, the rows that the memory of tensors with reserved rows holds.
         """
         if self.sizes is None:
             return () if self.signature == signature else None
@@ -111,17 +111,17 @@ class Stage:
             if name not in sources:
                 return None
             found[self.sizes.index(size)] = int(np.asarray(sources[name]()).reshape(-1)[0])
-        values = self._with_rooms(found, rooms)
+        values = self._with_capacities(found, row_capacities)
         return values if self.sizes.hold(values) and scale(self.sizes, values) <= WASTE else None
 
-    def _with_rooms(self, values: list[int], rooms: Mapping[str, int]) -> tuple[int, ...]:
-        """The sizes with the rows that memory has: what it has already, where that is enough."""
+    def _with_capacities(self, values: list[int], row_capacities: Mapping[str, int]) -> tuple[int, ...]:
+        """The sizes, with the row capacities of caches: what their memory has already, where that is enough."""
         assert self.sizes is not None
         plan = self.compiled.plan
         for kept in plan.kept:
             if kept.room >= 0:
                 needed = evaluate(plan.expressions[kept.scaled[kept.axis]], values)
-                there, most = rooms.get(kept.input, 0), self.sizes.ranges[kept.room][1]
+                there, most = row_capacities.get(kept.input, 0), self.sizes.ranges[kept.room][1]
                 enough = there if needed <= there <= most else capacity(needed)
                 values[kept.room] = max(values[kept.room], enough)
         return tuple(values)

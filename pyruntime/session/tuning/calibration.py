@@ -98,7 +98,7 @@ def is_like(rates: Rates, known: Rates) -> bool:
 
 
 async def _warm_up(clock: _Clock) -> None:
-    """Arithmetic until the clock is up, which rises in steps: an H100 behind a pause takes three times as long."""
+    """Run arithmetic until the GPU's clock no longer rises: after a pause an H100 takes three times as long."""
     best, began = math.inf, time.perf_counter()
     since = now = began
     async with Lap(clock.device, [_arithmetic(clock.device.target, max(_GROUPS))]) as lap:
@@ -122,7 +122,7 @@ async def _units(clock: _Clock) -> int:
 
 
 async def _flops(clock: _Clock, units: int) -> float:
-    """Operations a microsecond of tiles that keep all units busy, had they no loss of their own."""
+    """Operations a microsecond of tiles that keep all units busy, without what the tiles themselves lose."""
     target = clock.device.target
     rows = math.isqrt(_TILES * units)
     columns = _TILES * units // rows

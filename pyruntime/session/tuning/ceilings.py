@@ -38,7 +38,7 @@ _known: WeakKeyDictionary[Device, Ceilings | None] = WeakKeyDictionary()
 
 
 async def ceilings(device: Device) -> Ceilings | None:
-    """Of this device, measured the first time somebody asks; None where its clock shows nothing."""
+    """Of this device, measured at the first call; None where its clock shows nothing."""
     if device not in _known:
         _known[device] = await _measured(device)
     return _known[device]

@@ -1,6 +1,6 @@
-"""Rates of a device nobody measured: behind the first run, while nothing else runs, kept for later visits.
+"""Measure the rates of an unknown device after its first run, while nothing else runs, and store them for later visits.
 
-Sessions that are there keep the kernels they have; those created afterwards choose by what was measured. A run that
+Existing sessions keep their kernels; those created afterwards choose by what was measured. A run that
 begins in the meantime, or the loading of a model, ends the measurement, which begins again when these have been over
 for a while: a device that is busy with others would count as a slower one. Not for software adapters, whose constants
 are known, and not where the config entry `pyruntime.rates` says otherwise.
@@ -33,7 +33,7 @@ ATTEMPTS = 5
 """Times it begins, at most."""
 
 ROUNDS = 2
-"""Pairs of a measurement: some 200 ms in all, behind what lets the clock of the GPU rise."""
+"""Pairs of a measurement: some 200 ms in all, after what lets the clock of the GPU rise."""
 
 SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "softpipe", "basic render", "warp")
 """Of what a software adapter says of itself."""
@@ -75,7 +75,7 @@ def given_rates(entry: str) -> Rates | None:
 
 
 def ran(device: Device, entry: str) -> None:
-    """A run is over: measure behind it, once for a device."""
+    """Measure the device after a run, once."""
     if entry != "auto" or not environment.in_browser or device in _seen:
         return
     _seen.add(device)

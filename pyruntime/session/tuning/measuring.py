@@ -34,12 +34,12 @@ _MOST = 1024
 
 
 class Lap:
-    """Dispatches with operands of their own on a device, to be run again and again.
+    """Dispatches with separate operands on a device, to be run again and again.
 
     Use as `async with Lap(device, dispatches) as lap: await lap.seconds()`. Operands hold zeros.
 
     Args:
-        constants: inputs behind the first are bound as constants are, which they are in most models.
+        constants: inputs after the first are bound as constants are, which they are in most models.
 
     Raises:
         OutOfMemory, EngineError: of the device.
@@ -75,8 +75,8 @@ class Lap:
 
     def _wgsl(self, dispatch: Dispatch) -> str:
         operands = enumerate(dispatch.operands) if self._constants else ()
-        behind = (i for i, o in operands if o.role is Role.CONSTANT or (o.role is Role.INPUT and o.index > 0))
-        return without_fallback(dispatch.kernel.wgsl(None, frozenset(behind)))
+        constants = (i for i, o in operands if o.role is Role.CONSTANT or (o.role is Role.INPUT and o.index > 0))
+        return without_fallback(dispatch.kernel.wgsl(None, frozenset(constants)))
 
     async def __aexit__(self, *_: object) -> None:
         for recording in self._recordings.values():

@@ -16,7 +16,7 @@ from pyruntime.ir import DType, HostTensor, TensorType
 from pyruntime.onnx.formats.source import MemorySource
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.session.aot.cached_plan import PROGRAMS, kept_plan
+from pyruntime.session.aot.cached_plan import PROGRAMS, cached_plan_file
 from pyruntime.session.run.program import Program
 from tests.cache_models import CACHED, STATIC, Cached
 from tests.compiler.test_saved import run_data
@@ -29,7 +29,9 @@ SOURCE = MemorySource(b"a model")
 
 def keep(program: Program, before: bytes | None = None) -> bytes:
     outputs = [{"name": v.name, "type": "float32", "shape": []} for v in program.graph.outputs]
-    made = kept_plan(program, SOURCE, ModelFile(SOURCE.size, tree_hash(SOURCE, SOURCE.size)), [], outputs, before)
+    made = cached_plan_file(
+        program, SOURCE, ModelFile(SOURCE.size, tree_hash(SOURCE, SOURCE.size)), [], outputs, before
+    )
     assert made is not None
     return made
 

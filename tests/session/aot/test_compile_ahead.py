@@ -46,7 +46,7 @@ def saved(folder: Path, model: str | bytes) -> Path:
 
 
 def takes(program: SavedProgram, name: str, shape: Sequence[int], **numbers: int) -> bool:
-    """Whether a program is for this shape of an input that has all open sizes, and these numbers of others."""
+    """Whether a program is for this shape of an input that has all dynamic sizes, and these numbers of others."""
     if any(np.frombuffer(raw, np.int64)[0] != numbers[n] for n, raw in program.values.items()):
         return False
     (segment,) = program.plan.steps
@@ -76,9 +76,9 @@ def test_command__each_pair_of_sizes__makes_plans_for_both(tmp_path: Path, first
     programs = read(out.read_bytes()).programs
     for size in (first, second):
         assert any(takes(p, "x", (size, 4)) for p in programs)
-    open_sizes = {n for n in (first, second) if n > 1}
-    if len(open_sizes) > 1:
-        assert all(any(takes(p, "x", (n, 4)) for p in programs) for n in range(2, max(open_sizes) + 1))
+    dynamic_dimensions = {n for n in (first, second) if n > 1}
+    if len(dynamic_dimensions) > 1:
+        assert all(any(takes(p, "x", (n, 4)) for p in programs) for n in range(2, max(dynamic_dimensions) + 1))
 
 
 @pytest.mark.parametrize(

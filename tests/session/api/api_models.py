@@ -31,7 +31,7 @@ def affine() -> ModelProto:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     model.graph.input[0].type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
     model.producer_name, model.model_version, model.domain, model.doc_string = "tests", 3, "example", "a model"
-    helper.set_model_props(model, {"author": "nobody"})
+    helper.set_model_props(model, {"author": "unknown"})
     return model
 
 

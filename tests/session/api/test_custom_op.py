@@ -1,4 +1,4 @@
-"""Operators of one's own: attributes, shapes, NumPy, generated WGSL, redefinition."""
+"""Custom operators: attributes, shapes, NumPy, generated WGSL, redefinition."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_custom_op__components_and_comments__are_no_inputs_and_no_kernel() -> No
     assert "params.beta" not in source
 
 
-def test_custom_op__whole_kernel__has_its_own_dispatch() -> None:
+def test_custom_op__kernel_source__has_its_own_dispatch() -> None:
     @ort.custom_op("my.domain", "RowSum")
     class RowSum(ort.Op):
         scale: float = 1.0

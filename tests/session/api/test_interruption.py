@@ -265,7 +265,7 @@ def test_limit__of_run_seconds__ends_a_run_that_the_device_never_answers() -> No
     assert left(device) is None
 
 
-def test_limit__of_run_seconds__leaves_one_timer_behind_many_runs() -> None:
+def test_limit__of_run_seconds__leaves_one_timer_after_many_runs() -> None:
     async def main() -> int:
         session = await InferenceSession.create(models.double())
         loop, timers = asyncio.get_running_loop(), []

@@ -220,7 +220,7 @@ RANDOM = model_of(
 
 
 def test_set_seed__sessions_made_after_it__draw_the_same_numbers_and_others_in_each_run() -> None:
-    """In a process of its own, as there is no way back to numbers that nobody knows."""
+    """In a process of its own, as there is no way back to unknown numbers."""
     script = f"""
 import importlib, sys
 ort = importlib.import_module(sys.argv[1])

@@ -131,7 +131,7 @@ def test_memory_plan__chart__has_a_bar_for_each_tensor_within_the_peak() -> None
 
 
 class NewDevice(NullDevice):
-    """Notes what it is asked for: 'run', or 'settle', before which it has fallback kernels."""
+    """Notes what it is asked for: 'run', or 'wait', before which it has fallback kernels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,16 +143,16 @@ class NewDevice(NullDevice):
         self.asked.append("run")
         return await super().submit(recording, writes, reads, numbers)
 
-    async def settle(self) -> None:
-        self.asked.append("settle")
+    async def wait_for_pipelines(self) -> None:
+        self.asked.append("wait")
 
 
-def test_profile__first_run_of_a_session__quick_kernels_are_not_counted() -> None:
+def test_profile__first_run_of_a_session__fallback_kernels_are_not_counted() -> None:
     device = NewDevice()
     with on_device(device):
         session = pyruntime.InferenceSession(DIGITS)
         asyncio.run(session.profile_async({"image": X}, 3))
-    assert device.asked[:5] == ["run", "settle", "run", "run", "run"]
+    assert device.asked[:5] == ["run", "wait", "run", "run", "run"]
     session.release()
 
 

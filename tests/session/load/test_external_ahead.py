@@ -79,7 +79,7 @@ def serialized(nodes: list[Any], tensors: list[TensorProto], shape: list[int]) -
 
 
 def chained(table: int = 0) -> tuple[bytes, bytes]:
-    """y = x W S S, reshaped behind each product; of `table` numbers, which come first, one is the first shape's."""
+    """y = x W S S, reshaped after each product; of `table` numbers, which come first, one is the first shape's."""
     weight = np.zeros((600, 600), np.float32)
     arrays = [("w0", weight), ("s0", np.array([4, 600])), ("w1", weight), ("s1", np.array([2, 2, 600]))]
     nodes = [helper.make_node("MatMul", ["x", "w0"], ["m0"])]
@@ -144,7 +144,7 @@ def test_when_there__large_constant_first__waits_for_it_and_reads_the_rest_ahead
     assert source.log.count("awaited") == 2
 
 
-def test_when_there__bytes_that_nobody_thought_of__are_waited_for() -> None:
+def test_when_there__bytes_that_were_not_predicted__are_waited_for() -> None:
     data = bytes(100)
     source = Arriving(data)
     source.looked_at = [(10, 20)]

@@ -1,4 +1,4 @@
-"""Files that are still arriving, and files that nobody gave."""
+"""Files that are still arriving, and files that were not given."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDICES = np.array([4, 3], np.int64)
 
 
 class Arriving(ArrivingSource):
-    """Bytes that come `step` at a time, whenever somebody waits; `size` may be claimed."""
+    """Bytes that come `step` at a time, at each wait; `size` may be claimed."""
 
     def __init__(self, data: bytes, step: int, claimed: int | None = None) -> None:
         super().__init__(len(data) if claimed is None else claimed)
@@ -75,11 +75,11 @@ def test_session__files_arrive_later__is_the_same() -> None:
     asked: list[str] = []
     files = {"a.bin": Arriving(bytes(8) + WEIGHT.tobytes(), 5), "b/c.bin": Arriving(INDICES.tobytes(), 3)}
 
-    async def beside(address: str) -> Any:
+    async def fetch_relative(address: str) -> Any:
         asked.append(address)
         return files[address]
 
-    session = asyncio.run(InferenceSession.create(Fetched(TWO_FILES, beside)))
+    session = asyncio.run(InferenceSession.create(Fetched(TWO_FILES, fetch_relative)))
     (y,) = session.run(None, {"x": np.ones((3, 4), np.float32)})
     np.testing.assert_array_equal(y, (WEIGHT + 1).reshape(4, 3))
     assert sorted(asked) == ["a.bin", "b/c.bin"]
@@ -119,12 +119,12 @@ def test_when_there__planning_looks_at_a_value_that_has_not_come__waits_and_plan
 def test_external_files__given_ones__are_not_asked_for() -> None:
     asked: list[str] = []
 
-    async def beside(address: str) -> Any:
+    async def fetch_relative(address: str) -> Any:
         asked.append(address)
         return INDICES.tobytes()
 
     given = {"./a.bin": bytes(8) + WEIGHT.tobytes()}
-    files = asyncio.run(external_files(read_model(TWO_FILES), given, beside))
+    files = asyncio.run(external_files(read_model(TWO_FILES), given, fetch_relative))
     assert asked == ["b/c.bin"] and sorted(files) == ["a.bin", "b/c.bin"]
 
 
@@ -142,11 +142,11 @@ def test_external_files__claimed_size_is_enough__does_not_wait() -> None:
 
 
 def test_external_files__not_there__names_file_and_reason() -> None:
-    async def beside(address: str) -> Any:
+    async def fetch_relative(address: str) -> Any:
         raise ValueError(f"{address}: HTTP status 404")
 
-    with pytest.raises(NoSuchFile, match=r"'a\.bin', which was not given and is not beside .* a\.bin: HTTP status 404"):
-        asyncio.run(external_files(read_model(TWO_FILES), {}, beside))
+    with pytest.raises(NoSuchFile, match=r"'a\.bin', which was not given and could not .* a\.bin: HTTP status 404"):
+        asyncio.run(external_files(read_model(TWO_FILES), {}, fetch_relative))
 
 
 @pytest.mark.parametrize("location", ["../a.bin", "/a.bin", "w/../a.bin", "https://host/a.bin", "w\\a.bin"])

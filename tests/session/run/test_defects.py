@@ -18,7 +18,7 @@ from pyruntime.ops.movement.trilu import Trilu
 from pyruntime.passes import pipeline
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.limits import ResourceLimits
-from pyruntime.session.run.dynamic_dimensions import Openings
+from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from tests import open_models
 from tests.session.doubles import on_device
 
@@ -105,13 +105,13 @@ def test_step_of_planning__raises__fails_the_run_and_is_named(
         run(3)
 
 
-def test_open_sizes__opening_them_raises__fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Openings, "_bounds", broken)
-    with pytest.raises(Defect, match=rf"opening sizes failed with ZeroDivisionError.*{REPORT}"):
+def test_dynamic_dimensions__choosing_them_raises__fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DynamicDimensions, "_bounds", broken)
+    with pytest.raises(Defect, match=rf"choosing dynamic dimensions failed with ZeroDivisionError.*{REPORT}"):
         run(3, 5)
 
 
-def test_open_sizes__a_lowering_raises_for_them_alone__fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamic_dimensions__a_lowering_raises_for_them_alone__fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     lower = Trilu.lower
 
     def lowered(self: Trilu, target: Any, x: TensorType, *others: Any) -> Any:
@@ -122,7 +122,7 @@ def test_open_sizes__a_lowering_raises_for_them_alone__fails_the_run(monkeypatch
         run(3, 5)
 
 
-def test_open_sizes__inference_refuses_them_alone__fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamic_dimensions__inference_refuses_them_alone__fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     infer = Trilu.infer
 
     def inferred(self: Trilu, x: TensorType, *others: Any) -> Any:
@@ -133,7 +133,7 @@ def test_open_sizes__inference_refuses_them_alone__fails_the_run(monkeypatch: py
         run(3, 5)
 
 
-def test_open_sizes__are_more_than_the_limit__are_planned_as_they_come() -> None:
+def test_dynamic_dimensions__are_more_than_the_limit__are_planned_as_they_come() -> None:
     options = SessionOptions()
     options.limits = ResourceLimits(gpu_bytes=1_800_000)
 
@@ -146,7 +146,7 @@ def test_open_sizes__are_more_than_the_limit__are_planned_as_they_come() -> None
     with on_device(NullDevice()):
         session = asyncio.run(main())
     assert session._program is not None
-    assert "OutOfMemory" in session._program.openings.reasons["N"]
+    assert "OutOfMemory" in session._program.dynamic_dimensions.reasons["N"]
     assert session._program.roots[-1].sizes is None
 
 
@@ -161,7 +161,7 @@ model (float[N, 4] x) => (float[N, 4] y) {
 """
 
 
-def test_open_sizes__numpy_computes_with_numbers_alone__are_planned_as_they_come_unless_strict(
+def test_dynamic_dimensions__numpy_computes_with_numbers_alone__are_planned_as_they_come_unless_strict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tests.session.run.test_defects.MODEL", INVERTED)
@@ -170,7 +170,7 @@ def test_open_sizes__numpy_computes_with_numbers_alone__are_planned_as_they_come
     monkeypatch.setenv("PYRUNTIME_STRICT", "0")
     session = run(3, 5, 6)
     assert session._program is not None
-    assert "N" in session._program.openings.reasons
+    assert "N" in session._program.dynamic_dimensions.reasons
 
 
 def test_expected_runs__a_lowering_raises__fail_the_creation(monkeypatch: pytest.MonkeyPatch) -> None:

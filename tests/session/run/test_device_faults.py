@@ -1,4 +1,4 @@
-"""Every call of a device fails once, or loses the device: an exception or the whole answer, and nothing stays behind.
+"""Every call of a device fails once, or loses the device: an exception or the whole answer, and no memory leaks.
 
 tests/mutations takes defences away to see tests here fail. Removed once by hand: the release of an executable that
 could not be prepared, that errors of a device that is there are not tried again.
@@ -87,7 +87,7 @@ def test_loss__twice_in_one_run__is_an_error_that_says_so() -> None:
         devices[0].lost = "background tab"
         with pytest.raises(DeviceLost, match="the new one too"):
             await session.run_async(None, {"x": np.ones((3, 4), np.float32)})
-        await session.run_async(None, {"x": np.ones((3, 4), np.float32)})  # the next run mends that as well
+        await session.run_async(None, {"x": np.ones((3, 4), np.float32)})  # the next run repairs that as well
         session.release()
 
     with on_device(*devices), warnings.catch_warnings():

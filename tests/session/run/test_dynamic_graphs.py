@@ -25,7 +25,7 @@ SOFTWARE = Target(vendor="google")
 
 @given(drawn)
 @settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-def test_random_graphs__of_open_sizes__have_sound_memory_and_the_shapes_of_concrete_plans(case: Any) -> None:
+def test_random_graphs__of_dynamic_dimensions__have_sound_memory_and_the_shapes_of_concrete_plans(case: Any) -> None:
     assert checked()
     steps, shapes, gpu = case
     device, model = NullDevice(GPU if gpu else SOFTWARE), graph_of(steps)

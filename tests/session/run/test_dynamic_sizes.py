@@ -22,7 +22,7 @@ from pyruntime.errors import OrtError
 from pyruntime.ir import DType, HostTensor
 from pyruntime.kernels import Limits, Target
 from pyruntime.session import InferenceSession
-from pyruntime.session.run.dynamic_dimensions import Openings
+from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.profiling import Trace
 from pyruntime.session.run.program import Program
 from tests import open_models
@@ -140,7 +140,7 @@ def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(
         assert len(plans) <= most, [(p.sizes.ranges if p.sizes else p.signature) for p in plans.values()]
         assert pipelines[early] == pipelines[-1]
         assert held[-1] <= max(held[:100]), "held bytes stay flat"
-        assert not program.openings.closed
+        assert not program.dynamic_dimensions.closed
 
     on(device, model(), use)
 
@@ -178,7 +178,7 @@ def test_decoding__of_1000_tokens__makes_nothing_but_where_capacity_doubles(targ
         assert all(any(0 < past - edge <= 6 for edge in edges) for past in changed), changed
         plans, pipelines = ({now[i] for past, now in seen if 600 < past < 1000} for i in (0, 1))
         assert len(plans) == len(pipelines) == 1 and max(plans) <= 6
-        assert not program.openings.closed
+        assert not program.dynamic_dimensions.closed
 
     on(device, open_models.decoder(), use)
 
@@ -198,7 +198,7 @@ def test_conversations__of_random_prompts__meet_the_same_plans() -> None:
         await decode(session, 4, note, 1)  # a prompt of one token is another computation than a longer one
         while len(counts) < 500:
             await decode(session, r.randint(3, 14), note, r.randint(2, 300))
-        assert len(plans) <= 6 and not program.openings.closed
+        assert len(plans) <= 6 and not program.dynamic_dimensions.closed
         assert counts[40] == counts[-1]
 
     on(device, open_models.decoder(), use)
@@ -239,7 +239,7 @@ def test_models__that_wait_for_values_or_need_a_number__stay_concrete_and_say_wh
     async def use(session: InferenceSession, program: Program) -> None:
         for n in (4, 5, 7, 9, 4):
             (*_, y) = await session.run_async(None, {"x": np.ones((n, *shape), np.float32)})
-        assert program.openings.reasons and all(program.openings.reasons.values())
+        assert program.dynamic_dimensions.reasons and all(program.dynamic_dimensions.reasons.values())
         assert not any(stage.sizes for stage in program.roots)
         assert not isinstance(y, OrtError)
 
@@ -265,7 +265,7 @@ def test_a_size__that_is_by_chance_a_number_of_the_model__stays_open() -> None:
         for batch, length in ((2, 16), (3, 8), (2, 16), (2, 2), (16, 16), (3, 50), (5, 7)):
             (y,) = await session.run_async(None, encoder_feeds(batch, length))
             assert y.shape == (batch, length, WIDTH)
-        assert not program.openings.closed
+        assert not program.dynamic_dimensions.closed
         assert any(s.sizes and len(s.sizes.names) == 2 for s in program.roots)
 
     on(NullDevice(), open_models.encoder(), use)
@@ -278,22 +278,24 @@ def test_ranges__beyond_what_the_device_can_do__are_tried_at_their_least() -> No
     async def use(session: InferenceSession, program: Program) -> None:
         for n in (8, 9, 70, 300, 500):
             await session.run_async(None, {"x": np.ones((n, 4), np.float32)})
-        assert not program.openings.closed
+        assert not program.dynamic_dimensions.closed
 
     on(device, models.double(), use)
 
 
-def test_openings__of_sizes_all_just_above_powers_of_two__make_ranges_a_plan_is_used_for() -> None:
+def test_dynamic_dimensions__of_sizes_all_just_above_powers_of_two__make_ranges_a_plan_is_used_for() -> None:
     from pyruntime.ir import DType, TensorType
     from pyruntime.onnx.importer.model import import_model
     from pyruntime.onnx.reader import read_model
     from pyruntime.session.run.dynamic_dimensions import WASTE, scale
 
-    openings = Openings(import_model(read_model(models.double(("a", "b", "c", "d", "e", "f")))).graph)
+    dynamic_dimensions = DynamicDimensions(
+        import_model(read_model(models.double(("a", "b", "c", "d", "e", "f")))).graph
+    )
     for size in (64, 65, 129, 513):
         types = {"x": TensorType(DType.FLOAT, (size,) * 6)}
-        openings.note(types)
-        _, sizes = openings.open(types)
+        dynamic_dimensions.note(types)
+        _, sizes = dynamic_dimensions.open(types)
         assert sizes is None or scale(sizes, (size,) * 6) <= WASTE
 
 
@@ -304,7 +306,7 @@ def test_pads__that_are_0_by_chance__are_in_plans_for_others_too() -> None:
         for sides in ((32, 48), (21, 40), (50, 19), (33, 35), (9, 100), (64, 64)):
             (y,) = await session.run_async(None, picture_feeds(2, *sides))
             assert y.shape == (2, 3, *(3 * ((n - 1) // 2) // 2 for n in sides))
-        assert not program.openings.closed and any(stage.sizes for stage in program.roots)
+        assert not program.dynamic_dimensions.closed and any(stage.sizes for stage in program.roots)
 
     on(NullDevice(), open_models.by_float(5, 1), use)
 

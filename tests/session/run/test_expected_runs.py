@@ -194,7 +194,7 @@ def run_decoder(expects: str, open_heads: bool = False, prompt: int = 40) -> tup
 
 @pytest.mark.parametrize(("open_heads", "prompt"), [(False, 40), (True, 40), (False, 9), (False, PROMPT)])
 def test_session__that_expects_text__plans_and_uploads_before_the_first_run(open_heads: bool, prompt: int) -> None:
-    """From the shortest prompt on that the plan for long ones serves: with so few rows its caches have few elements."""
+    """From the shortest prompt on that the plan for long ones serves: its caches are short and have few elements."""
     parts = [f"present.{i}.{part}" for i in range(2) for part in ("key", "value")]
     expected, device = run_decoder(json.dumps({"staying": parts}), open_heads, prompt)
     assert expected[0][0] == 2 and expected == expected[:1] * 6
@@ -204,7 +204,7 @@ def test_session__that_expects_text__plans_and_uploads_before_the_first_run(open
     assert device.ledger.total == other.ledger.total == 0
 
 
-def test_session__whose_guess_cannot_be__is_made_as_without() -> None:
+def test_session__whose_prediction_cannot_be__is_made_as_without() -> None:
     """The step of this one waits for the value of `total`, which only a run brings."""
     model, device = Decoder(2, False, "").model(), NullDevice()
 
@@ -213,7 +213,7 @@ def test_session__whose_guess_cannot_be__is_made_as_without() -> None:
         options.add_session_config_entry("pyruntime.expects", STAY)
         session = await InferenceSession.create(model, options)
         assert session._program is not None
-        assert not session._program.roots and not session._program.openings.reasons
+        assert not session._program.roots and not session._program.dynamic_dimensions.reasons
         session.release()
 
     with on_device(device):

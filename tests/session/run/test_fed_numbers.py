@@ -50,7 +50,7 @@ def test_decoding__with_the_length_as_a_number__has_few_plans_and_makes_nothing(
             allocated.append(sum(name == "allocate" for name, _ in device.calls))
         assert len(plans) <= 6
         assert pipelines[3] == pipelines[-1] and allocated[5] == allocated[240] and allocated[260] == allocated[-1]
-        assert not program.openings.closed
+        assert not program.dynamic_dimensions.closed
 
     decoding("group_query_scalar", use)
 
@@ -65,13 +65,13 @@ def test_replay__of_a_plan_with_a_fed_number__is_found_for_other_numbers() -> No
         stage = program.roots[-1]
         assert stage.sizes is not None and list(stage.sizes.values) == ["total"] and not stage.compiled.guards.read
         sources = {n: (lambda v=v: v) for n, v in cached.feeds(1, 1, past).items()}
-        rooms = {n: t.room[1] for n, t in state.items() if t.room}
+        row_capacities = {n: t.reserved[1] for n, t in state.items() if t.reserved}
         shapes = dict(stage.signature[0])
         types = {n: shapes[n].with_shape(*np.shape(sources[n]())) for n in sources}  # type: ignore[union-attr]
         signature = tuple({**shapes, **types, **{n: t.type for n, t in state.items()}}.items()), *stage.signature[1:]
-        assert stage.fits(signature, rooms, sources)
-        assert stage.fits(signature, rooms, {**sources, "total": lambda: np.array(past, np.int32)}) is None
-        assert stage.fits(signature, rooms, {}) is None
+        assert stage.fits(signature, row_capacities, sources)
+        assert stage.fits(signature, row_capacities, {**sources, "total": lambda: np.array(past, np.int32)}) is None
+        assert stage.fits(signature, row_capacities, {}) is None
 
     decoding("group_query_scalar", use)
 

@@ -30,7 +30,7 @@ Use = Callable[[Step, Program, NullDevice], Coroutine[Any, Any, None]]
 def decoding(
     name: str, use: Callable[[Step, Program, NullDevice], Coroutine[Any, Any, None]], disable: str = ""
 ) -> None:
-    """`use` gets a function that runs one step: from a state, new rows; it gives the state behind them."""
+    """`use` gets a function that runs one step: from a state, new rows; it gives the state after them."""
     device, cached = NullDevice(), CACHED[name]
 
     async def main() -> None:
@@ -91,18 +91,20 @@ IN_PLACE = [
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_cache__fed_back__stays_where_it_is_until_its_room_is_full(name: str) -> None:
+def test_cache__fed_back__stays_where_it_is_until_its_capacity_is_used(name: str) -> None:
     async def use(step: Step, program: Program, device: NullDevice) -> None:
         state = await step({}, 7)
         state = await step(state, 1)
-        assert all(t.room == (2, 256) and len_of(t) == 8 for t in state.values())
+        assert all(t.reserved == (2, 256) and len_of(t) == 8 for t in state.values())
         places, before = buffers(state), copies(device)
         while len_of(next(iter(state.values()))) < 256:
             state = await step(state, 1)
             assert buffers(state) == places
         assert copies(device) == before
         state = await step(state, 1)
-        assert all(t.room == (2, 512) for t in state.values()) and not {*buffers(state).values()} & {*places.values()}
+        assert all(t.reserved == (2, 512) for t in state.values()) and not {*buffers(state).values()} & {
+            *places.values()
+        }
         assert copies(device) > before
 
     decoding(name, use)
@@ -110,7 +112,7 @@ def test_cache__fed_back__stays_where_it_is_until_its_room_is_full(name: str) ->
 
 @pytest.mark.parametrize(("disable", "merges"), [("", 0), ("merging_skinny", 1)])
 @pytest.mark.parametrize("name", ["group_query_product", "multi_head_product"])
-def test_product_behind_attention__of_a_token__joins_shares_of_keys(name: str, disable: str, merges: int) -> None:
+def test_product_after_attention__of_a_token__reduces_partial_results(name: str, disable: str, merges: int) -> None:
     async def use(step: Step, program: Program, device: NullDevice) -> None:
         state = await step(await step({}, 7), 1)
         assert buffers(await step(state, 1)) == buffers(state)
@@ -133,7 +135,7 @@ def test_cache__older_one_fed_again__is_copied_while_a_longer_one_lives(name: st
         gone = buffers(second)
         del second
         gc.collect()
-        assert buffers(await step(first, 1)) == gone, "nobody has what is behind it any more"
+        assert buffers(await step(first, 1)) == gone, "no tensor has the rows after it any more"
 
     decoding(name, use)
 
@@ -151,16 +153,16 @@ def test_cache__handed_on_as_it_is__shares_its_memory() -> None:
 def test_cache__rows_that_share_words__is_copied_as_ever() -> None:
     async def use(step: Step, program: Program, device: NullDevice) -> None:
         state = await step(await step({}, 7), 1)
-        assert (await step(state, 1))["past"].room is None
+        assert (await step(state, 1))["past"].reserved is None
         assert not [k for stage in program.roots for k in stage.executable.plan.kept]
 
     decoding("float16_odd", use)
 
 
-def test_switch__off__leaves_caches_without_room() -> None:
+def test_switch__off__leaves_caches_without_reserved_rows() -> None:
     async def use(step: Step, program: Program, device: NullDevice) -> None:
         state = await step(await step({}, 7), 1)
-        assert all(t.room is None for t in (await step(state, 1)).values())
+        assert all(t.reserved is None for t in (await step(state, 1)).values())
 
     decoding("concat", use, "grow_in_place")
 
@@ -169,7 +171,7 @@ KIND = TensorType(DType.FLOAT, (2, 3, 4))
 
 
 def _grown(device: NullDevice) -> tuple[DeviceTensor, DeviceTensor]:
-    """A tensor of three rows and one of four in the same memory, which has room for eight."""
+    """A tensor of three rows and one of four in the same memory, which has eight rows reserved."""
 
     async def make() -> tuple[DeviceTensor, DeviceTensor]:
         first = await DeviceTensor.upload(HostTensor.of(np.ones(KIND.shape, np.float32), DType.FLOAT), device)
@@ -186,7 +188,7 @@ def _grown(device: NullDevice) -> tuple[DeviceTensor, DeviceTensor]:
 def test_tensor__grown__copies_rows_once_and_shares_memory_then() -> None:
     device = NullDevice()
     three, four = _grown(device)
-    assert copies(device) == 2 and three.buffer == four.buffer and three.shared and four.room == (1, 8)
+    assert copies(device) == 2 and three.buffer == four.buffer and three.shared and four.reserved == (1, 8)
 
 
 class _Counting(NullDevice):
@@ -218,19 +220,19 @@ def test_tensors__moved_together__one_request_for_memory_and_one_submit() -> Non
 
     made = asyncio.run(move())
     assert device.requests == [5] and device.submits == [3 + 2 * KIND.shape[0]]
-    assert [t.room for t in made] == [None, (1, 8), None, (1, 8), None] and len({t.buffer for t in made}) == 5
+    assert [t.reserved for t in made] == [None, (1, 8), None, (1, 8), None] and len({t.buffer for t in made}) == 5
     assert [t.counted for t in made] == [2, None, None, None, None]
 
 
-def test_tensor__settled__has_memory_of_its_own_without_room() -> None:
+def test_tensor__materialized__has_separate_memory_without_reserved_rows() -> None:
     device = NullDevice()
     three, four = _grown(device)
-    asyncio.run(three.settle())
-    assert three.room is None and not three.shared and three.buffer != four.buffer
-    assert four.room == (1, 8) and not four.shared
+    asyncio.run(three.materialize())
+    assert three.reserved is None and not three.shared and three.buffer != four.buffer
+    assert four.reserved == (1, 8) and not four.shared
 
 
-def test_tensor__written_with_room__is_written_block_by_block() -> None:
+def test_tensor__written_with_reserved_rows__is_written_block_by_block() -> None:
     device = NullDevice()
     three, four = _grown(device)
     del three
@@ -239,11 +241,11 @@ def test_tensor__written_with_room__is_written_block_by_block() -> None:
     assert [(s.offset, s.nbytes) for s in (first, second)] == [(0, 64), (128, 64)]  # type: ignore[attr-defined]
 
 
-def test_tensor__exchanged__takes_its_room_along() -> None:
+def test_tensor__exchanged__takes_its_reserved_rows_along() -> None:
     device = NullDevice()
     three, four = _grown(device)
-    asyncio.run(four.settle())
+    asyncio.run(four.materialize())
     other = asyncio.run(three.clone())
     places = three.buffer, other.buffer
     three.exchange(other)
-    assert (other.buffer, three.buffer) == places and three.room is None and other.room == (1, 8)
+    assert (other.buffer, three.buffer) == places and three.reserved is None and other.reserved == (1, 8)

@@ -157,7 +157,7 @@ def test_tensor__input_of_a_run_while_another_exchanges_it__keeps_its_memory_for
         assert read not in map(buffer, made), "the reader's second segment would read another tensor"
         await reader
         gc.collect()
-        assert buffer(await tensor(device)) == read, "nobody has it any more"
+        assert buffer(await tensor(device)) == read, "no run has it any more"
 
     played(scene)
 
@@ -214,7 +214,7 @@ def test_tensor__two_inputs_and_two_outputs_of_a_run__binds_no_buffer_twice() ->
     played(scene)
 
 
-def test_tensor__collected_while_it_is_read_back__goes_to_nobody_before_that_is_done() -> None:
+def test_tensor__collected_while_it_is_read_back__is_not_reused_before_that_is_done() -> None:
     async def scene(device: SlowDevice) -> None:
         value = await tensor(device)
         held, read = value.current(), buffer(value)

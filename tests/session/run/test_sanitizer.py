@@ -1,4 +1,4 @@
-"""`pyruntime.sanitize` on a device that records: every dispatch twice, compared, and nothing left behind."""
+"""`pyruntime.sanitize` on a device that records: every dispatch twice, compared, and no memory left allocated."""
 
 from __future__ import annotations
 

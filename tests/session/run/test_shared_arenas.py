@@ -159,7 +159,7 @@ class Scarce(NullDevice):
 
     async def allocate(self, sizes: Any, label: str) -> list[int]:
         if any(size > self.most for size in sizes):
-            raise OutOfMemory("no room")
+            raise OutOfMemory("no memory")
         return await super().allocate(sizes, label)
 
 

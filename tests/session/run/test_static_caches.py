@@ -80,14 +80,14 @@ def test_cache__older_one_fed_again__is_copied_while_a_newer_one_lives(name: str
     async def use(step: Step, program: Program, device: NullDevice) -> None:
         first = await step(await step({}, 0, 7), 7, 1)
         second = await step(first, 8, 1)
-        assert buffers(second) == buffers(first), "row 8 counts for nobody"
+        assert buffers(second) == buffers(first), "row 8 counts for no tensor"
         branch = await step(first, 8, 1)
         assert not {*buffers(branch).values()} & {*buffers(first).values()}
         assert buffers(await step(second, 9, 1)) == buffers(second), "the branch took nothing from it"
         del second
         gc.collect()
         gone = buffers(first)
-        assert buffers(await step(first, 8, 1)) == gone, "nobody has what is behind it any more"
+        assert buffers(await step(first, 8, 1)) == gone, "no tensor has the rows after it any more"
 
     decoding(STATIC[name], use)
 
@@ -153,7 +153,7 @@ def test_scatter__read_by_what_says_how_many_rows_count__is_in_place() -> None:
 @pytest.mark.parametrize(
     "nodes",
     [
-        pytest.param([SCATTER], id="nobody says which rows count"),
+        pytest.param([SCATTER], id="no input says which rows count"),
         pytest.param([SCATTER, READ, helper.make_node("Neg", ["present"], ["z"])], id="another reader sees all rows"),
         pytest.param([SCATTER, READ, helper.make_node("Neg", ["past"], ["z"])], id="what was there is read, too"),
         pytest.param(

@@ -1,4 +1,4 @@
-"""Rates of a device are measured once, behind its first run."""
+"""Rates of a device are measured once, after its first run."""
 
 from __future__ import annotations
 

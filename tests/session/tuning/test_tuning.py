@@ -85,7 +85,7 @@ class IdleDevice(TimedDevice):
 
 
 class NewDevice(TimedDevice):
-    """Has fallback kernels, which take three times as long, wherever it is given some."""
+    """Runs fallback kernels, which take three times as long, wherever a source has one."""
 
     def times_slower(self, recording: int) -> float:
         return 3 if any("// <fallback>" in c.source for c in self.recordings[recording]) else 1
@@ -189,7 +189,7 @@ def test_calibrate__clock_that_rises__rates_of_a_device_at_work(clock: Clock) ->
         assert getattr(idle.rates, name) == pytest.approx(getattr(tuning.rates, name), rel=0.02)
 
 
-def test_calibrate__quick_kernels__whole_ones_are_measured(clock: Clock) -> None:
+def test_calibrate__kernels_with_fallbacks__optimized_ones_are_measured(clock: Clock) -> None:
     session, tuning = tuned(TimedDevice(clock))
     program = session._program
     assert program and any("// <fallback>" in s for stage in program.roots for s in stage.executable.plan.shaders)

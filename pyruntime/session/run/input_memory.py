@@ -1,4 +1,4 @@
-"""Inputs on the device brought into the memory that a plan expects, and the outputs that are left there."""
+"""Inputs on the device, moved into the memory that a plan expects, and the outputs that stay in it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pyruntime.ir import HostTensor
 from pyruntime.ops.host import HostValue
 from pyruntime.session.run.stages import Run, Stage
 
-__all__ = ["house"]
+__all__ = ["move_inputs"]
 
 
-async def house(stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[int]) -> None:
-    """Bring `run.tensors` into memory with room for what the plan appends, or without; add the outputs kept there.
+async def move_inputs(stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[int]) -> None:
+    """Move `run.tensors` into memory with the rows that the plan expects, and add the outputs that stay in it.
 
     Args:
-        sizes: the open sizes. numbers: the values of the plan's expressions for these.
+        sizes: values of the plan's dynamic sizes. numbers: the values of its expressions for these.
     """
     kept = {k.input: k for k in stage.executable.plan.kept if k.room >= 0}
     moves = dict[str, Move]()
@@ -29,7 +29,7 @@ async def house(stage: Stage, run: Run, sizes: Sequence[int], numbers: Sequence[
                 moves[name] = grown
             else:
                 run.tensors[name] = grown
-        elif tensor.room is not None:
+        elif tensor.reserved is not None:
             moves[name] = Move(tensor, tensor.type, None)
     run.tensors.update(zip(moves, await DeviceTensor.moved(list(moves.values())), strict=True))
     for state in stage.executable.plan.kept:
