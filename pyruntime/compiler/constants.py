@@ -13,7 +13,6 @@ from dataclasses import replace
 from pyruntime.compiler.lowering import Lowerings
 from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueNeeded
 from pyruntime.kernels import Target
-from pyruntime.onnx.importer.order import ordered
 from pyruntime.ops.base import Op, Unsupported
 
 __all__ = ["HEAVY", "identities", "part", "split_static"]
@@ -37,7 +36,7 @@ def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None 
     views: list[Node] = []
     plain: set[str] = set(graph.constants)
     # While all static values were known, passes could write a node in front of what makes the ones it reads.
-    graph.nodes = ordered(graph.nodes)
+    graph.sort()
     for node in graph.nodes:
         kind = _kind(graph, node, heavy, lowerings)
         if kind is None:
@@ -49,17 +48,14 @@ def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None 
     if not heavy:
         return None
     made = {n for node in makers for n in node.outputs if n}
-    inside = {id(n) for n in makers}
-    outside = [n for n in graph.nodes if id(n) not in inside]
-    read = {n for node in outside for n in node.inputs} | set(graph.outputs)
-    ends = sorted(made & read)
+    inside = set(makers)
+    ends = sorted(n for n in made if n in graph.outputs or not inside.issuperset(graph.consumers(n)))
     graph.static = graph.static - heavy
     computed = heavy - plain
     graph.types = {n: (replace(t, source=None) if n in computed else t) for n, t in graph.types.items()}
-    first = TypedGraph(
-        [n for n in graph.nodes if id(n) in inside or n in views], graph.types, [], ends, graph.constants, graph.static
-    )
-    graph.nodes = outside
+    both = inside.union(views)
+    first = TypedGraph([n for n in graph.nodes if n in both], graph.types, [], ends, graph.constants, graph.static)
+    graph.remove(makers)
     graph.resident = graph.resident | set(ends)
     graph.computed = graph.computed | set(ends)
     graph.inputs = [*graph.inputs, *ends]
@@ -93,7 +89,7 @@ def part(graph: TypedGraph, output: str) -> TypedGraph:
         if needed.intersection(node.outputs):
             kept.append(node)
             needed.update(node.inputs)
-    return replace(graph, nodes=kept[::-1], outputs=[output], constants=dict(graph.constants))
+    return TypedGraph(kept[::-1], graph.types, graph.inputs, [output], dict(graph.constants), graph.static)
 
 
 def _kind(graph: TypedGraph, node: Node, heavy: set[str], lowerings: Lowerings) -> str | None:

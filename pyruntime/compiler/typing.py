@@ -290,7 +290,8 @@ class Typing:
     def graph(self, inputs: list[str], outputs: list[str], constants: dict[str, Constant]) -> TypedGraph:
         """The nodes inferred so far as a graph that gives `outputs`; `constants` gets those of branches taken."""
         constants.update(self.constants)
-        return TypedGraph(self.done, self.types, inputs, outputs, constants, self.static, sizes=self.sizes)
+        nodes = [Node(n.op, n.inputs, n.outputs, n.name) for n in self.done]
+        return TypedGraph(nodes, self.types, inputs, outputs, constants, self.static, sizes=self.sizes)
 
 
 def _is_open(kind: ValueType) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import is_
 from typing import Any
 
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.dtype import DType
-from pyruntime.ir.graph import Node
+from pyruntime.ir.graph import Node, Operator
 from pyruntime.ir.symbolic.sizes import Sizes
 from pyruntime.ir.types import Array, TensorType, ValueType
 
@@ -55,19 +54,23 @@ class State:
 class TypedGraph:
     """Nodes in topological order, the type of every value, and which values are known.
 
+    The graph owns its nodes: they change through its methods alone, which keep the order and, for each value, its
+    producer and its consumers.
+
     Attributes:
-        inputs: values that are there before the first node: fed, or carried from an earlier stage.
+        inputs: values that exist before the first node: fed, or carried from an earlier stage.
         outputs: values wanted after the last node.
         constants: values that are constants as they stand.
         static: values that follow from constants and shapes alone (constants among them); `static_value` computes
-            one when somebody asks.
+            one on demand.
         resident: inputs that are on the GPU already.
         computed: resident inputs that are constants, computed before: no dispatch writes their memory.
+        free: outputs on the GPU that may stay in any memory there, that of an input too.
         states: outputs that stay in the memory of a resident input, and how.
         sizes: what the dimensions that are no ints are made of; None where all are ints.
     """
 
-    nodes: list[Node]
+    _nodes: list[Node]
     types: dict[str, ValueType]
     inputs: list[str]
     outputs: list[str]
@@ -77,9 +80,20 @@ class TypedGraph:
     sizes: Sizes | None = None
     states: dict[str, State] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
-    _fresh: int = field(default=0)
-    _producers: tuple[list[Node], Mapping[str, Node]] = field(default=([], {}), repr=False)
-    _consumers: tuple[list[Node], Mapping[str, Sequence[Node]]] = field(default=([], {}), repr=False)
+    free: tuple[str, ...] = ()
+    _fresh: int = 0
+    _producers: dict[str, Node] | None = field(default=None, repr=False)
+    _consumers: dict[str, dict[Node, None]] = field(default_factory=dict, repr=False)
+    _positions: dict[Node, int] | None = field(default=None, repr=False)
+    _edits: dict[Node, Sequence[Node]] = field(default_factory=dict, repr=False)
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes in topological order, as a list that stays when the graph changes."""
+        if self._edits:
+            edits, self._edits, self._positions = self._edits, {}, None
+            self._nodes = list(_placed(self._nodes, edits))
+        return self._nodes
 
     def tensor(self, name: str) -> TensorType:
         """The type of a tensor value. Raises TypeError where `name` is a sequence, optional or map."""
@@ -92,31 +106,136 @@ class TypedGraph:
         """The value of a static tensor in its carrier, None where `name` is not static."""
         return self.tensor(name).value() if name in self.static else None
 
-    def producers(self) -> Mapping[str, Node]:
-        """The node that makes each value."""
-        if not self._has(self._producers[0]):
-            self._producers = list(self.nodes), {name: node for node in self.nodes for name in node.outputs if name}
-        return self._producers[1]
+    def producer(self, name: str) -> Node | None:
+        """The node that makes a value; None for inputs, constants and values that no node makes."""
+        return (self._linked() if self._producers is None else self._producers).get(name)
 
-    def consumers(self) -> Mapping[str, Sequence[Node]]:
-        """The nodes that read each value, each once."""
-        if self._has(self._consumers[0]):
-            return self._consumers[1]
-        readers: dict[str, list[Node]] = {}
+    def consumers(self, name: str) -> Sequence[Node]:
+        """The nodes that read a value, each once, in the graph's order."""
+        if self._producers is None:
+            self._linked()
+        found = self._consumers.get(name, ())
+        return tuple(found) if len(found) < 2 else sorted(found, key=self.position)
+
+    def reads(self, name: str) -> int:
+        """How many nodes read a value."""
+        if self._producers is None:
+            self._linked()
+        return len(self._consumers.get(name, ()))
+
+    def position(self, node: Node) -> int:
+        """Where a node is in the order."""
+        nodes = self.nodes
+        if self._positions is None:
+            self._positions = {n: i for i, n in enumerate(nodes)}
+        return self._positions[node]
+
+    def _linked(self) -> dict[str, Node]:
+        """Find producers and consumers of all values, once."""
+        self._producers = {}
         for node in self.nodes:
-            for name in node.inputs:
-                found = readers.get(name)
-                if found is None:
-                    readers[name] = [node]
-                elif found[-1] is not node:
-                    found.append(node)
-        readers.pop("", None)
-        self._consumers = list(self.nodes), readers
-        return readers
+            self._attach(node)
+        return self._producers
 
-    def _has(self, nodes: Sequence[Node]) -> bool:
-        """Whether the graph's nodes are these: what was found about them holds."""
-        return len(nodes) == len(self.nodes) and all(map(is_, nodes, self.nodes))
+    def _attach(self, node: Node) -> None:
+        assert self._producers is not None
+        for name in node.inputs:
+            if name:
+                found = self._consumers.get(name)
+                if found is None:
+                    self._consumers[name] = {node: None}
+                else:
+                    found[node] = None
+        for name in node.outputs:
+            if name:
+                self._producers[name] = node
+
+    def _detach(self, node: Node) -> None:
+        assert self._producers is not None
+        for name in node.inputs:
+            if name:
+                self._consumers[name].pop(node, None)
+        for name in node.outputs:
+            if self._producers.get(name) is node:
+                del self._producers[name]
+
+    def update(
+        self,
+        node: Node,
+        op: Operator | None = None,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> None:
+        """Change a node where it is; what is None stays."""
+        if self._producers is not None:
+            self._detach(node)
+        node.op = node.op if op is None else op
+        node.inputs = node.inputs if inputs is None else tuple(inputs)
+        node.outputs = node.outputs if outputs is None else tuple(outputs)
+        if self._producers is not None:
+            self._attach(node)
+
+    def replace_all_uses(self, old: str, new: str) -> None:
+        """Let all consumers of `old` read `new`; outputs of the graph keep their names."""
+        for node in self.consumers(old):
+            self.update(node, inputs=[new if n == old else n for n in node.inputs])
+
+    def substitute(self, instead: Mapping[Node, Sequence[Node]]) -> bool:
+        """Put nodes in the place of others, all at once; True where there are any.
+
+        Args:
+            instead: for each node those that take its place, perhaps itself among them; none: it is removed. Its
+                outputs are then made by others, or have no consumer.
+        """
+        for node, news in instead.items():
+            placed = self._edits.get(node, (node,))
+            self._edits[node] = [new for old in placed for new in (news if old is node else (old,))]
+        if self._producers is not None:
+            for node in instead:
+                self._detach(node)
+            for news in instead.values():
+                for new in news:
+                    self._attach(new)
+        return bool(instead)
+
+    def rewrite(self, instead: Callable[[Node], Sequence[Node] | None]) -> bool:
+        """Put the nodes that `instead` gives of the unchanged graph in the place of each; None: it stays.
+
+        Returns:
+            True where any was given.
+        """
+        return self.substitute({n: news for n in self.nodes if (news := instead(n)) is not None})
+
+    def insert_before(self, node: Node, *new: Node) -> None:
+        """Add nodes directly before another."""
+        self.substitute({node: (*new, node)})
+
+    def insert_after(self, node: Node, *new: Node) -> None:
+        """Add nodes directly after another."""
+        self.substitute({node: (node, *new)})
+
+    def remove(self, nodes: Iterable[Node]) -> bool:
+        """Remove nodes whose outputs have no consumer outside of them; True where there are any."""
+        return self.substitute(dict.fromkeys(nodes, ()))
+
+    def sort(self) -> None:
+        """Order the nodes so that each comes after the producers of what it reads; those in order stay."""
+        done: set[Node] = set()
+        made: list[Node] = []
+        for node in self.nodes:
+            stack = [node]
+            while stack:
+                top = stack[-1]
+                if top in done:
+                    stack.pop()
+                    continue
+                missing = [m for n in top.inputs if (m := self.producer(n)) is not None and m not in done]
+                if missing:
+                    stack += missing
+                    continue
+                done.add(top)
+                made.append(stack.pop())
+        self._nodes, self._positions = made, None
 
     def fresh(self, hint: str) -> str:
         """A value name not in use."""
@@ -145,27 +264,12 @@ class TypedGraph:
         self.static.add(name)
         return name
 
-    def remove(self, nodes: Iterable[Node]) -> None:
-        """Drop nodes; the caller has made sure nobody reads their outputs."""
-        gone = {id(n) for n in nodes}
-        self.nodes = [n for n in self.nodes if id(n) not in gone]
-
-    def rewrite(self, instead: Callable[[Node], list[Node] | None]) -> bool:
-        """Put the nodes that `instead` gives in the place of each node, None: it stays; True where any was given."""
-        made: list[Node] = []
-        changed = False
-        for node in self.nodes:
-            nodes = instead(node)
-            changed = changed or nodes is not None
-            made += [node] if nodes is None else nodes
-        self.nodes = made
-        return changed
-
     def verify(self) -> None:
         """Check the invariants passes must keep.
 
         Raises:
-            AssertionError: a value read before it is made, made twice, or without type.
+            AssertionError: a value read before it is made, made twice, or without type; a producer or consumer that
+                is not in the graph, or one that is not known.
         """
         have = {*self.inputs, *self.constants, *self.static}
         made: set[str] = set()
@@ -180,3 +284,19 @@ class TypedGraph:
                     have.add(name)
         for name in self.outputs:
             assert name in have, f"output '{name}' is never made"
+        if self._producers is not None:
+            known, readers = self._producers, {name: set(found) for name, found in self._consumers.items() if found}
+            self._consumers = {}
+            assert known == self._linked(), "the producers are not those of the nodes"
+            now = {name: set(found) for name, found in self._consumers.items()}
+            assert readers == now, "the consumers are not those of the nodes"
+
+
+def _placed(nodes: Iterable[Node], edits: Mapping[Node, Sequence[Node]]) -> Iterator[Node]:
+    """`nodes`, with those that `edits` has in the place of one."""
+    for node in nodes:
+        for new in edits.get(node, (node,)):
+            if new is node:
+                yield node
+            else:
+                yield from _placed((new,), edits)

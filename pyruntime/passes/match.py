@@ -1,8 +1,7 @@
-"""What pattern passes ask of a graph: who makes a value, whether anybody else reads it, what scalar it is."""
+"""What passes that look for patterns ask of a graph: which operators are around a value, and which number it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,42 +12,53 @@ __all__ = ["Matcher"]
 
 
 class Matcher:
-    """Indexes over a graph that stays unchanged while it is in use; made when they are first asked for."""
+    """Questions about a graph."""
 
     def __init__(self, graph: TypedGraph) -> None:
         self.graph = graph
-
-    @cached_property
-    def makers(self) -> Mapping[str, Node]:
-        """The node that makes each value."""
-        return self.graph.producers()
-
-    @cached_property
-    def readers(self) -> Mapping[str, Sequence[Node]]:
-        """The nodes that read each value, each once."""
-        return self.graph.consumers()
 
     @cached_property
     def wanted(self) -> set[str]:
         """The graph's outputs."""
         return set(self.graph.outputs)
 
-    def maker(self, name: str, *op_types: str) -> Node | None:
+    def producer(self, name: str, *op_types: str) -> Node | None:
         """The ai.onnx node of one of these types that makes `name`."""
-        node = self.makers.get(name)
+        node = self.graph.producer(name)
         return node if node is not None and node.op.domain == "" and node.op.op_type in op_types else None
 
-    def only_reader(self, name: str, *op_types: str) -> Node | None:
+    def producers(self, name: str, *op_types: str) -> tuple[Node, ...]:
+        """The nodes of these types on the way up from `name` by first inputs, the nearest first; () if one differs."""
+        found: list[Node] = []
+        for op_type in op_types:
+            node = self.producer(name, op_type)
+            if node is None:
+                return ()
+            found.append(node)
+            name = node.inputs[0]
+        return tuple(found)
+
+    def only_consumer(self, name: str, *op_types: str) -> Node | None:
         """The one node that reads `name`, if it is of one of these types and `name` is no graph output."""
-        readers = self.readers.get(name, [])
-        if len(readers) != 1 or name in self.wanted:
+        if not self.read_once(name):
             return None
-        node = readers[0]
+        (node,) = self.graph.consumers(name)
         return node if node.op.domain == "" and node.op.op_type in op_types else None
 
+    def only_consumers(self, name: str, *op_types: str) -> tuple[Node, ...]:
+        """The nodes of these types on the way down from `name`, each the only consumer; () if one differs."""
+        found: list[Node] = []
+        for op_type in op_types:
+            node = self.only_consumer(name, op_type)
+            if node is None:
+                return ()
+            found.append(node)
+            name = node.outputs[0]
+        return tuple(found)
+
     def read_once(self, name: str) -> bool:
-        """True where one node reads `name` and nobody else wants it."""
-        return len(self.readers.get(name, [])) == 1 and name not in self.wanted
+        """True where one node reads `name`, which is no graph output."""
+        return self.graph.reads(name) == 1 and name not in self.wanted
 
     def scalar(self, name: str) -> float | None:
         """The number of a static one-element tensor; None for anything else."""

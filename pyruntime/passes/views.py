@@ -8,7 +8,7 @@ of the source, which is contiguous.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,40 +85,40 @@ class View:
         return View(self.source, tuple(shape), self.base, tuple(made), self.scale)
 
 
-def trace(graph: TypedGraph, name: str, makers: Mapping[str, Node]) -> View:
+def trace(graph: TypedGraph, name: str) -> View:
     """`name` as a view of the value it was moved from; of itself where nothing was moved."""
-    node = makers.get(name)
+    node = graph.producer(name)
     kind = graph.tensor(name)
     view: View | None = None
     if node is not None and node.op.domain == "" and name not in graph.static:
-        view = _through(graph, node, name, makers)
+        view = _through(graph, node, name)
     return view or View.whole(name, kind)
 
 
-def shared_heads(graph: TypedGraph, name: str, makers: Mapping[str, Node]) -> tuple[View, int] | None:
+def shared_heads(graph: TypedGraph, name: str) -> tuple[View, int] | None:
     """(view [B, G, ..], n) where `name` is that with each of its G heads repeated n times, as [B, G * n, ..].
 
     Transposes of the last two dimensions and constant factors may follow.
     """
-    node = makers.get(name)
+    node = graph.producer(name)
     if node is None or node.op.domain or name in graph.static or graph.tensor(name).rank != 4:
         return None
     op: Any = node.op
     if op.op_type == "Transpose" and tuple(op.permutation(4)[:2]) == (0, 1):
-        inner = shared_heads(graph, node.inputs[0], makers)
+        inner = shared_heads(graph, node.inputs[0])
         return None if inner is None else (inner[0].transposed(op.permutation(4)), inner[1])
     if op.op_type in ("Mul", "Div"):
         factor = _factor(graph, node)
-        inner = shared_heads(graph, factor[0], makers) if factor else None
+        inner = shared_heads(graph, factor[0]) if factor else None
         return (
             None if factor is None or inner is None else (replace(inner[0], scale=inner[0].scale * factor[1]), inner[1])
         )
     if op.op_type != "Reshape":
         return None
-    expand = makers.get(node.inputs[0])
+    expand = graph.producer(node.inputs[0])
     if expand is None or expand.op.domain or expand.op.op_type != "Expand":
         return None
-    x, wide = trace(graph, expand.inputs[0], makers), graph.tensor(expand.outputs[0]).shape
+    x, wide = trace(graph, expand.inputs[0]), graph.tensor(expand.outputs[0]).shape
     kind, made = graph.tensor(expand.inputs[0]), graph.tensor(name).shape
     if kind.rank != 5 or len(wide) != 5 or kind.shape != (*wide[:2], 1, *wide[3:]) or not isinstance(wide[2], int):
         return None
@@ -128,36 +128,36 @@ def shared_heads(graph: TypedGraph, name: str, makers: Mapping[str, Node]) -> tu
     return View(x.source, shape, x.base, (*x.strides[:2], *x.strides[3:]), x.scale), wide[2]
 
 
-def _through(graph: TypedGraph, node: Node, name: str, makers: Mapping[str, Node]) -> View | None:
+def _through(graph: TypedGraph, node: Node, name: str) -> View | None:
     op, kind = node.op.op_type, graph.tensor(name)
     if op == "Transpose":
-        inner = trace(graph, node.inputs[0], makers)
+        inner = trace(graph, node.inputs[0])
         return inner.transposed(node.op.permutation(len(inner.shape)))  # type: ignore[attr-defined]
     if op in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
-        return trace(graph, node.inputs[0], makers).reshaped(kind.shape)
+        return trace(graph, node.inputs[0]).reshaped(kind.shape)
     if op == "Identity":
-        return trace(graph, node.inputs[0], makers)
+        return trace(graph, node.inputs[0])
     if op in ("Mul", "Div"):
-        return _scaled(graph, node, makers)
+        return _scaled(graph, node)
     if op == "Split":
-        inner = trace(graph, node.inputs[0], makers)
+        inner = trace(graph, node.inputs[0])
         axis = node.op.axis % len(inner.shape)  # type: ignore[attr-defined]
         before = node.outputs[: node.outputs.index(name)]
         start = sum(graph.tensor(n).shape[axis] for n in before if n)
         return inner.sliced(axis, start, kind.shape[axis]) if all(before) else None
     if op == "Slice" and len(node.inputs) > 1:
-        return _slice(graph, node, name, makers)
+        return _slice(graph, node, name)
     if op == "Gather":
-        return _gathered(graph, node, makers)
+        return _gathered(graph, node)
     return None
 
 
-def _scaled(graph: TypedGraph, node: Node, makers: Mapping[str, Node]) -> View | None:
+def _scaled(graph: TypedGraph, node: Node) -> View | None:
     """A product with, or quotient by, a constant scalar."""
     found = _factor(graph, node)
     if found is None:
         return None
-    inner = trace(graph, found[0], makers)
+    inner = trace(graph, found[0])
     return replace(inner, scale=inner.scale * found[1])
 
 
@@ -177,12 +177,12 @@ def _factor(graph: TypedGraph, node: Node) -> tuple[str, float] | None:
     return None
 
 
-def _slice(graph: TypedGraph, node: Node, name: str, makers: Mapping[str, Node]) -> View | None:
+def _slice(graph: TypedGraph, node: Node, name: str) -> View | None:
     try:
         given = [graph.tensor(n).ints() if n else None for n in node.inputs[1:]]
     except ValueNeeded:
         return None
-    inner = trace(graph, node.inputs[0], makers)
+    inner = trace(graph, node.inputs[0])
     starts = given[0] or ()
     axes = given[2] if len(given) > 2 and given[2] is not None else tuple(range(len(starts)))
     steps = given[3] if len(given) > 3 and given[3] is not None else (1,) * len(starts)
@@ -195,13 +195,13 @@ def _slice(graph: TypedGraph, node: Node, name: str, makers: Mapping[str, Node])
     return inner
 
 
-def _gathered(graph: TypedGraph, node: Node, makers: Mapping[str, Node]) -> View | None:
+def _gathered(graph: TypedGraph, node: Node) -> View | None:
     """One place of an axis, or places that are equally far apart; None where they are not, or are those of a run."""
     places = graph.tensor(node.inputs[1])
     if places.rank > 1 or node.inputs[1] not in graph.static:
         return None
     indices = places.ints()
-    inner = trace(graph, node.inputs[0], makers)
+    inner = trace(graph, node.inputs[0])
     axis = node.op.axis % len(inner.shape)  # type: ignore[attr-defined]
     size = inner.shape[axis]
     if not indices or not isinstance(size, int):

@@ -48,12 +48,24 @@ def joined(graph: TypedGraph, names: Sequence[str], axis: int) -> Node:
 
 
 class Writer:
-    """Collects in `made` what takes the place of the graph's nodes."""
+    """Writes nodes anew: `_write` adds to `made` what takes the place of a node, or says False."""
 
     def __init__(self, graph: TypedGraph, match: Matcher) -> None:
         self.graph = graph
         self.match = match
         self.made: list[Node] = []
+
+    def instead(self) -> dict[Node, list[Node]]:
+        """What takes the place of each node that is written anew."""
+        found: dict[Node, list[Node]] = {}
+        for node in self.graph.nodes:
+            self.made = []
+            if self._write(node):
+                found[node] = self.made
+        return found
+
+    def _write(self, node: Node) -> bool:
+        raise NotImplementedError
 
     def _static(self, name: str, made: Callable[[Array], Array], shape: tuple[Any, ...], hint: str) -> str:
         """A value that follows from the static value `name`, "" where that is not static."""

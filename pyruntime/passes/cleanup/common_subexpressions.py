@@ -7,8 +7,6 @@ ensures: no two pure nodes with equal operator and inputs, unless an output is a
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
@@ -21,32 +19,26 @@ SMALL = 256
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge duplicates; True where there were any."""
-    renamed = _equal_constants(graph)
+    _merge_constants(graph)
     first: dict[tuple[object, tuple[str, ...]], Node] = {}
-    kept: list[Node] = []
+    twins: list[Node] = []
     wanted = set(graph.outputs)
     for node in graph.nodes:
-        inputs = tuple(renamed.get(n, n) for n in node.inputs)
-        if inputs != node.inputs:
-            node = replace(node, inputs=inputs)
         op = node.op
         assert isinstance(op, Op)
         if not op.pure or wanted.intersection(node.outputs):
-            kept.append(node)
             continue
-        twin = first.setdefault((op, inputs), node)
-        if twin is node:
-            kept.append(node)
-        else:
-            renamed.update({a: b for a, b in zip(node.outputs, twin.outputs, strict=True) if a})
-    changed = len(kept) < len(graph.nodes)
-    graph.nodes = kept
-    return changed
+        twin = first.setdefault((op, node.inputs), node)
+        if twin is not node:
+            twins.append(node)
+            for name, same in zip(node.outputs, twin.outputs, strict=True):
+                if name:
+                    graph.replace_all_uses(name, same)
+    return graph.remove(twins)
 
 
-def _equal_constants(graph: TypedGraph) -> dict[str, str]:
-    """Small constants whose bytes another one in front of them has, and that one."""
-    renamed: dict[str, str] = {}
+def _merge_constants(graph: TypedGraph) -> None:
+    """Let consumers of a small constant read the first one that has the same bytes."""
     first: dict[tuple[object, ...], str] = {}
     written = [n.outputs[0] for n in graph.nodes if n.op.op_type == "Constant" and not n.op.domain]
     for name in (*graph.constants, *written):
@@ -56,5 +48,4 @@ def _equal_constants(graph: TypedGraph) -> dict[str, str]:
         if kind.nbytes <= SMALL and (kind.size == 1 or not kind.dtype.is_float):
             twin = first.setdefault((kind.dtype, kind.shape, kind.value().tobytes()), name)
             if twin != name:
-                renamed[name] = twin
-    return renamed
+                graph.replace_all_uses(name, twin)

@@ -10,7 +10,6 @@ requires: topological order. ensures: a node that stays has an output that is re
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import is_
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
@@ -25,24 +24,24 @@ WHOLE = frozenset({"BatchNormalization", "Split"})
 def run(graph: TypedGraph, target: Target) -> bool:
     """Remove dead nodes; True where there were any."""
     needed = set(graph.outputs)
-    kept = []
+    dead: list[Node] = []
+    changed = False
     for node in reversed(graph.nodes):
-        if not needed.isdisjoint(node.outputs):
-            needed.update(node.inputs)
-            kept.append(node if len(node.outputs) == 1 else _without(node, needed))
-    kept.reverse()
-    changed = len(kept) < len(graph.nodes) or not all(map(is_, kept, graph.nodes))
-    if changed:
-        graph.nodes = kept
-    return changed
+        if needed.isdisjoint(node.outputs):
+            dead.append(node)
+            continue
+        needed.update(node.inputs)
+        changed |= len(node.outputs) > 1 and _unname(graph, node, needed)
+    return graph.remove(dead) or changed
 
 
-def _without(node: Node, needed: set[str]) -> Node:
-    """`node` without the names of outputs not `needed`; itself where there are none, or its operator keeps all."""
+def _unname(graph: TypedGraph, node: Node, needed: set[str]) -> bool:
+    """Leave out the names of outputs not `needed`; False where there are none, or the operator keeps all."""
     op, dead = node.op, {n for n in node.outputs if n and n not in needed}
     if not dead or not isinstance(op, Op) or op.op_type in WHOLE or len(op.present) != len(node.outputs):
-        return node
+        return False
     if not type(op).__module__.startswith("pyruntime.ops."):
-        return node
+        return False
     outputs = tuple("" if name in dead else name for name in node.outputs)
-    return replace(node, op=replace(op, present=tuple(map(bool, outputs))), outputs=outputs)
+    graph.update(node, replace(op, present=tuple(map(bool, outputs))), outputs=outputs)
+    return True

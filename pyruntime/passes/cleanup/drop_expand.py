@@ -7,7 +7,6 @@ requires: types. ensures: no such input, where the shapes say so whatever sizes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph
@@ -29,23 +28,30 @@ BROADCASTS = {
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one. What it leaves dead is left to dead_code."""
     match = Matcher(graph)
-    return graph.rewrite(lambda node: _rewritten(graph, match, node))
+    changed = False
+    for node in graph.nodes:
+        inputs = _without_expand(graph, match, node)
+        if inputs != node.inputs:
+            graph.update(node, inputs=inputs)
+            changed = True
+    return changed
 
 
-def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+def _without_expand(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, ...]:
+    """The inputs of a node, with what Expand was given for what it makes."""
     op: Any = node.op
     if op.domain or op.opsets.start < BROADCASTS.get(op.op_type, LATEST + 1):
-        return None
+        return node.inputs
     inputs = list(node.inputs)
     y = graph.tensor(node.outputs[0])
     for i, name in enumerate(inputs):
-        expand = match.maker(name, "Expand")
+        expand = match.producer(name, "Expand")
         if expand is None:
             continue
         others = [graph.tensor(n) for n in (*inputs[:i], expand.inputs[0], *inputs[i + 1 :])]
         if _broadcast_to(others, y):
             inputs[i] = expand.inputs[0]
-    return [replace(node, inputs=tuple(inputs))] if tuple(inputs) != node.inputs else None
+    return tuple(inputs)
 
 
 def _broadcast_to(kinds: Sequence[TensorType], y: TensorType) -> bool:

@@ -10,7 +10,6 @@ requires: types. ensures: neither of these, but for graph outputs and values tha
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Dim, DType, Node, TensorType, TypedGraph, ValueNeeded, int_array
@@ -22,24 +21,18 @@ __all__ = ["run", "same_shape"]
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every such node; True where there was one."""
-    renamed: dict[str, str] = {}
     wanted = set(graph.outputs)
-    made: list[Node] = []
+    unneeded: list[Node] = []
     changed = False
     for node in graph.nodes:
-        if any(n in renamed for n in node.inputs):
-            node = replace(node, inputs=tuple(renamed.get(n, n) for n in node.inputs))
-        if node.op.domain == "" and node.outputs[0] not in graph.static:
-            if node.outputs[0] not in wanted and _changes_nothing(graph, node):
-                renamed[node.outputs[0]] = node.inputs[0]
-                changed = True
-                continue
-            literal = _literal(graph, node)
-            changed |= literal is not None
-            node = literal or node
-        made.append(node)
-    graph.nodes = made
-    return changed
+        if node.op.domain or node.outputs[0] in graph.static:
+            continue
+        if node.outputs[0] not in wanted and _changes_nothing(graph, node):
+            graph.replace_all_uses(node.outputs[0], node.inputs[0])
+            unneeded.append(node)
+        else:
+            changed |= _write_shape(graph, node)
+    return graph.remove(unneeded) or changed
 
 
 def _changes_nothing(graph: TypedGraph, node: Node) -> bool:
@@ -96,11 +89,12 @@ def _pads_nothing(graph: TypedGraph, node: Node) -> bool:
     return op.alias(*(graph.types[n] if n else None for n in node.inputs)) is not None
 
 
-def _literal(graph: TypedGraph, node: Node) -> Node | None:
-    """A Reshape or Expand whose shape is a constant, where an operator made it."""
+def _write_shape(graph: TypedGraph, node: Node) -> bool:
+    """Let a Reshape or Expand read its shape from a constant; False where it does, or is another operator."""
     if node.op.op_type not in ("Reshape", "Expand") or len(node.inputs) != 2 or node.inputs[1] in graph.constants:
-        return None
+        return False
     y = graph.tensor(node.outputs[0])
     op = newest("Reshape", allowzero=1) if node.op.op_type == "Reshape" else node.op
     shape = graph.add_constant(int_array(y.shape), DType.INT64, f"{node.outputs[0]}.shape")
-    return Node(op, (node.inputs[0], shape), node.outputs, node.name)
+    graph.update(node, op, (node.inputs[0], shape))
+    return True

@@ -29,12 +29,12 @@ def run(graph: TypedGraph, target: Target) -> bool:
 def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
     if node.op.domain or node.op.op_type != "Reshape" or node.outputs[0] in graph.static:
         return None
-    inner = match.maker(node.inputs[0], "Add", "Sub", "Mul", "Div")
+    inner = match.producer(node.inputs[0], "Add", "Sub", "Mul", "Div")
     if inner is None or not match.read_once(node.inputs[0]):
         return None
     y = graph.tensor(node.outputs[0])
     for i in (0, 1):
-        before = match.maker(inner.inputs[i], "Reshape")
+        before = match.producer(inner.inputs[i], "Reshape")
         other = inner.inputs[1 - i]
         if before is None or other == inner.inputs[i] or not match.read_once(inner.inputs[i]):
             continue
@@ -44,7 +44,7 @@ def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | No
         padded = (1,) * (wide.rank - m.rank) + m.shape
         shape = _without(wide.shape, y.shape, padded)
         made: list[Node] = []
-        if shape is None and other in graph.static and match.only_reader(node.outputs[0], "Softmax"):
+        if shape is None and other in graph.static and match.only_consumer(node.outputs[0], "Softmax"):
             merged = _merged(wide.shape, y.shape, padded)
             if merged is not None:
                 other, shape = _shaped(graph, "Expand", other, merged[0], made), merged[1]

@@ -26,18 +26,13 @@ def run(graph: TypedGraph, target: Target) -> bool:
     if target.is_software or not target.allows("merging_skinny"):
         return False
     match = Matcher(graph)
-    taken: dict[str, Node] = {}
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if _attends(node) and match.read_once(node.outputs[0]):
-            (reader,) = match.readers[node.outputs[0]]
-            if _multiplies(graph, reader, node.outputs[0]):
-                taken[node.outputs[0]] = node
-    graph.nodes = [
-        _fused(node, taken[node.inputs[0]]) if node.inputs and node.inputs[0] in taken else node
-        for node in graph.nodes
-        if not node.outputs or node.outputs[0] not in taken
-    ]
-    return bool(taken)
+            (product,) = graph.consumers(node.outputs[0])
+            if _multiplies(graph, product, node.outputs[0]):
+                fused |= {node: [], product: [_fused(product, node)]}
+    return graph.substitute(fused)
 
 
 def _attends(node: Node) -> bool:

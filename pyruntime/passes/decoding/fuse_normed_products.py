@@ -16,7 +16,6 @@ from pyruntime.ops.fused.paired_product import PairedProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.ops.normalization.layer_normalization import RMSNormalization
-from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
@@ -26,26 +25,20 @@ MOST = 2
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    match = Matcher(graph)
-    there = {*graph.static, *graph.inputs}
+    before_run = {*graph.static, *graph.inputs}
     wanted = set(graph.outputs)
-    norms = {}
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        behind = match.readers.get(node.outputs[0], ()) if _normalises(graph, node, there) else ()
-        if 0 < len(behind) <= MOST and node.outputs[0] not in wanted and all(_multiplies(n, node) for n in behind):
-            norms[node.outputs[0]] = node
-    graph.nodes = [
-        _fused(node, norms[node.inputs[0]]) if node.inputs and node.inputs[0] in norms else node
-        for node in graph.nodes
-        if node.outputs[0] not in norms
-    ]
-    return bool(norms)
+        products = graph.consumers(node.outputs[0]) if _normalises(graph, node, before_run) else ()
+        if 0 < len(products) <= MOST and node.outputs[0] not in wanted and all(_multiplies(n, node) for n in products):
+            fused |= {node: [], **{product: [_fused(product, node)] for product in products}}
+    return graph.substitute(fused)
 
 
-def _normalises(graph: TypedGraph, node: Node, there: set[str]) -> bool:
-    """True where `node` divides rows by the root of their mean square, and scales them by a vector of `there`."""
+def _normalises(graph: TypedGraph, node: Node, before_run: set[str]) -> bool:
+    """True for a root mean square norm of float rows, scaled by a vector of `before_run`."""
     op = node.op
-    if not isinstance(op, RMSNormalization) or any(node.outputs[1:]) or node.inputs[1] not in there:
+    if not isinstance(op, RMSNormalization) or any(node.outputs[1:]) or node.inputs[1] not in before_run:
         return False
     x, gain = (graph.tensor(n) for n in node.inputs)
     if x.dtype.compute != "f32" or gain.dtype.compute != "f32" or not x.rank:

@@ -38,10 +38,10 @@ def run(graph: TypedGraph, target: Target, outputs: Collection[str]) -> bool:
     made = _Rewriting(graph, target, outputs)
     for name in outputs:
         made.forward(name)
-    for node in list(graph.nodes):
+    for node in graph.nodes:
         made.rewrite(node)
     if graph.sizes is not None:
-        for node in list(graph.nodes):
+        for node in graph.nodes:
             made.append(node)
     made.finish()
     return bool(graph.states)
@@ -62,13 +62,12 @@ class _Rewriting:
     def __init__(self, graph: TypedGraph, target: Target, outputs: Collection[str]) -> None:
         self.graph, self.target = graph, target
         self.open = set(outputs)
-        self.makers = graph.producers()
         self.rooms: dict[str, Any] = {}
         self.roomy: dict[str, _Roomy] = {}
 
     def _source(self, name: str) -> str:
         """The value that `name` is, behind copies of it."""
-        while (node := self.makers.get(name)) is not None and node.op.op_type == "Identity":
+        while (node := self.graph.producer(name)) is not None and node.op.op_type == "Identity":
             name = node.inputs[0]
         return name
 
@@ -106,8 +105,7 @@ class _Rewriting:
             graph.states[state.output] = state
             self.open.discard(state.output)
         if states:
-            changed = replace(node, op=op.rewrite_in_place(*types), inputs=tuple(inputs))
-            graph.nodes[next(i for i, n in enumerate(graph.nodes) if n is node)] = changed
+            graph.update(node, op.rewrite_in_place(*types), inputs)
 
     def _readers(self, name: str) -> list[tuple[Node, int]]:
         """Who reads a value, copies of it included, and as which input."""
@@ -134,7 +132,7 @@ class _Rewriting:
         if index < 0:
             return Rows(offset=offset)
         name = node.inputs[index]
-        while (maker := self.makers.get(name)) is not None:
+        while (maker := self.graph.producer(name)) is not None:
             kinds = [self.graph.types[n] for n in maker.inputs if n]
             known = [i for i, n in enumerate(maker.inputs) if n in self.graph.static]
             if maker.op.op_type in ("Identity", "Cast"):
@@ -185,8 +183,7 @@ class _Rewriting:
             self.graph.states[outputs[output]] = State(present, past, axis, room, before)
             self.graph.outputs[self.graph.outputs.index(present)] = outputs[output]
             self.open.discard(present)
-        at = self.graph.nodes.index(node)
-        self.graph.nodes[at] = replace(node, op=changed, inputs=tuple(inputs), outputs=tuple(outputs))
+        self.graph.update(node, changed, inputs, outputs)
 
     def _kept(self, name: str) -> str | None:
         """The output that value `name` is."""
@@ -215,32 +212,26 @@ class _Rewriting:
 
     def finish(self) -> None:
         """Let readers of values with room read these; those that cannot get the rows that count."""
-        graph = self.graph
-        nodes: list[Node] = []
-        taken: set[str] = set()
-        for node in graph.nodes:
+        for node in self.graph.nodes:
             keeps = set(overwritten(node.op).values())
             for i, name in enumerate(node.inputs):
-                if i in keeps or name not in self.roomy:
-                    continue
-                node = self._reading(node, i, self.roomy[name], nodes, taken)
-            nodes.append(node)
-        graph.nodes = nodes
+                if i not in keeps and name in self.roomy:
+                    self._read_larger(node, i, self.roomy[name])
 
-    def _reading(self, node: Node, index: int, value: _Roomy, nodes: list[Node], taken: set[str]) -> Node:
-        room = self.graph.tensor(value.name)
+    def _read_larger(self, node: Node, index: int, value: _Roomy) -> None:
+        """Let input `index` of a node be the larger tensor, or the rows of it that count."""
+        graph, room = self.graph, self.graph.tensor(value.name)
         op, changed = node.op, None
         if isinstance(op, CacheOp):
             changed = op.read_in_place(index, value.kind, value.axis, room.shape[value.axis])
         name = value.name
         if changed is None:
             name = f"{value.name}@rows"
-            if name not in taken:
-                taken.add(name)
-                self.graph.types[name] = replace(value.kind, source=None, name=name)
+            if graph.producer(name) is None:
+                graph.types[name] = replace(value.kind, source=None, name=name)
                 first = FirstRows(axis=value.axis, rows=value.kind.shape[value.axis])
-                nodes.append(Node(first, (value.name,), (name,), f"{name}/FirstRows"))
-        return replace(node, op=changed or op, inputs=(*node.inputs[:index], name, *node.inputs[index + 1 :]))
+                graph.insert_before(node, Node(first, (value.name,), (name,), f"{name}/FirstRows"))
+        graph.update(node, changed, (*node.inputs[:index], name, *node.inputs[index + 1 :]))
 
 
 def _resized(kind: TensorType, axis: int, rows: Any, name: str) -> TensorType:

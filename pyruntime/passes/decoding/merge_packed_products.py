@@ -70,13 +70,13 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
 
 def _projection(graph: TypedGraph, match: Matcher, name: str) -> _Projection | None:
     """What makes `name`, where that is such a product."""
-    node, bias = match.makers.get(name), ""
+    node, bias = graph.producer(name), ""
     if node is None or not match.read_once(name):
         return None
     if node.op.op_type == "Add" and not node.op.domain:
-        inner = next((n for n in node.inputs if n in match.makers and n not in graph.static), "")
+        inner = next((n for n in node.inputs if graph.producer(n) is not None and n not in graph.static), "")
         bias = match.other(node, inner) if inner else ""
-        node = match.makers.get(inner)
+        node = graph.producer(inner)
         if node is None or bias not in graph.static or not match.read_once(inner):
             return None
     if not isinstance(node.op, MatMulNBits):

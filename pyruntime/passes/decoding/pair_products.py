@@ -16,6 +16,7 @@ from pyruntime.ops.fused.elementwise import FusedElementwise
 from pyruntime.ops.fused.paired_product import PairedProduct
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
+from pyruntime.passes.match import Matcher
 from pyruntime.passes.quantization.joined_weights import rows_in_turn
 
 __all__ = ["run"]
@@ -25,23 +26,19 @@ def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
     if not any(isinstance(node.op, MatMulNBits) for node in graph.nodes):
         return False
-    makers, readers = graph.producers(), graph.consumers()
-    wanted = set(graph.outputs)
-    gone: set[int] = set()
-    made: list[Node] = []
+    match = Matcher(graph)
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        fused = None
-        if isinstance(node.op, Elementwise | FusedElementwise) and node.outputs[0] not in graph.static:
-            chain = as_chain(graph, node)
-            products = [makers.get(n) for n in chain.inputs]
-            once = all(len(readers.get(n, ())) == 1 and n not in wanted for n in chain.inputs)
-            if once and len(products) == 2 and not any(node.outputs[1:]):
-                fused = _paired(graph, chain, products[0], products[1])
-            if fused is not None:
-                gone.update(id(p) for p in products)
-        made += fused or [node]
-    graph.nodes = [n for n in made if id(n) not in gone]
-    return bool(gone)
+        if not isinstance(node.op, Elementwise | FusedElementwise) or node.outputs[0] in graph.static:
+            continue
+        chain = as_chain(graph, node)
+        products = [graph.producer(n) for n in chain.inputs if match.read_once(n)]
+        if len(products) == len(chain.inputs) == 2 and not any(node.outputs[1:]):
+            gate, values = products
+            paired = _paired(graph, chain, gate, values)
+            if paired is not None and gate is not None and values is not None:
+                fused |= {gate: [], values: [], node: paired}
+    return graph.substitute(fused)
 
 
 def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | None) -> list[Node] | None:

@@ -65,12 +65,9 @@ class _Found:
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every group; True where there was one. What it leaves dead is left to dead_code."""
     groups = [g for g in _groups(graph, _all(graph)) if len(g) > 1 or g[0].steps > 1]
-    instead: dict[int, Node | None] = {}
     for group in groups:
-        instead |= {id(found.node): None for found in group}
-        instead[id(group[-1].node)] = _joined(group)
-    nodes = [instead.get(id(node), node) for node in graph.nodes]
-    graph.nodes = _ordered([node for node in nodes if node is not None])
+        graph.substitute({**{found.node: [] for found in group}, group[-1].node: [_joined(group)]})
+    graph.sort()
     return bool(groups)
 
 
@@ -78,10 +75,9 @@ def _all(graph: TypedGraph) -> list[_Found]:
     """What the graph has, in its order; a rotary embedding that goes into a cache is part of that."""
     match = Matcher(graph)
     appended = [found for node in graph.nodes if (found := _appended(graph, match, node))]
-    inner = {id(found.inner) for found in appended}
-    turned = [found for n in graph.nodes if id(n) not in inner and (found := _turned(graph, match, n))]
-    by_node = {id(found.node): found for found in (*appended, *turned)}
-    return [by_node[id(node)] for node in graph.nodes if id(node) in by_node]
+    inner = {found.inner for found in appended}
+    turned = [found for n in graph.nodes if n not in inner and (found := _turned(graph, match, n))]
+    return sorted((*appended, *turned), key=lambda found: graph.position(found.node))
 
 
 def _appended(graph: TypedGraph, match: Matcher, node: Node) -> _Found | None:
@@ -93,9 +89,9 @@ def _appended(graph: TypedGraph, match: Matcher, node: Node) -> _Found | None:
         return None
     if node.op.axis % 4 != 2 or not _is_head(new) or set(node.inputs) & graph.static:  # type: ignore[attr-defined]
         return None
-    view = trace(graph, node.inputs[1], match.makers)
+    view = trace(graph, node.inputs[1])
     found = _Found(node, view, node.inputs[0])
-    maker = match.makers.get(view.source)
+    maker = graph.producer(view.source)
     if maker is not None and match.read_once(view.source) and match.read_once(node.inputs[1]):
         rotary = _turned(graph, match, maker)
         moved = _moved(view, rotary.view.shape, rotary.view) if rotary is not None and view.scale == 1 else None
@@ -129,7 +125,7 @@ def _is_head(kind: TensorType) -> bool:
 
 def _normed(graph: TypedGraph, match: Matcher, found: _Found) -> _Found:
     """With the norm over components that makes its rows, where one does and nothing else reads it."""
-    node = match.maker(found.view.source, "RMSNormalization")
+    node = match.producer(found.view.source, "RMSNormalization")
     if node is None or not match.read_once(found.view.source) or found.view.scale != 1:
         return found
     x, weight, y = (graph.tensor(n) for n in (*node.inputs[:2], node.outputs[0]))
@@ -137,7 +133,7 @@ def _normed(graph: TypedGraph, match: Matcher, found: _Found) -> _Found:
     is_last = node.op.axis % max(y.rank, 1) == y.rank - 1  # type: ignore[attr-defined]
     if not is_last or size != found.view.shape[-1] or weight.shape != (size,) or x.dtype is not y.dtype:
         return found
-    inner = trace(graph, node.inputs[0], match.makers)
+    inner = trace(graph, node.inputs[0])
     moved = _moved(found.view, y.shape, inner) if inner.scale == 1 else None
     if moved is None:
         return found
@@ -167,14 +163,14 @@ def _moved(outer: View, shape: Sequence[Any], inner: View) -> tuple[View, list[i
 def _groups(graph: TypedGraph, found: Sequence[_Found]) -> list[list[_Found]]:
     """What one dispatch makes: neighbours that do not depend on each other."""
     groups: list[list[_Found]] = []
-    numbers = {id(f.node): i for i, f in enumerate(found)}
+    numbers = {f.node: i for i, f in enumerate(found)}
     behind: dict[str, int] = {}  # value to the ones it depends on, as bits
     open_bits = 0
     for node in graph.nodes:
         bits = 0
         for name in node.inputs:
             bits |= behind.get(name, 0)
-        number = numbers.get(id(node))
+        number = numbers.get(node)
         if number is not None:
             one = found[number]
             last = groups[-1] if groups else []
@@ -217,24 +213,3 @@ def _joined(group: Sequence[_Found]) -> Node:
         tables = given(rotary.tables[0]), given(rotary.tables[1])
         op = replace(op, tables=tables, turning=turning, width=width, interleaved=interleaved)
     return Node(op, tuple(inputs), tuple(found.node.outputs[0] for found in group), group[0].node.name)
-
-
-def _ordered(nodes: list[Node]) -> list[Node]:
-    """The same in an order in which each comes behind what it reads, changed where that is not so."""
-    makers = {name: node for node in nodes for name in node.outputs if name}
-    done: set[int] = set()
-    made: list[Node] = []
-    for node in nodes:
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            if id(top) in done:
-                stack.pop()
-                continue
-            missing = [m for n in top.inputs if (m := makers.get(n)) is not None and id(m) not in done]
-            if missing:
-                stack += missing
-                continue
-            done.add(id(top))
-            made.append(stack.pop())
-    return made

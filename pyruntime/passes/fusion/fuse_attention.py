@@ -42,26 +42,19 @@ def run(graph: TypedGraph, target: Target) -> bool:
     if not target.allows("attention_flash"):
         return False
     match = Matcher(graph)
-    replaced: dict[int, Node] = {}
+    fused: dict[Node, list[Node]] = {}
     sums: dict[frozenset[str], Node] = {}
     for node in graph.nodes:
         if node.op.domain == "" and node.op.op_type == "MatMul":
             found = _attention(graph, match, node, sums)
             if found:
-                last, fused = found
-                replaced[id(last)] = fused
-    graph.nodes = _with_sums([replaced.get(id(n), n) for n in graph.nodes], sums)
-    return bool(replaced)
-
-
-def _with_sums(nodes: list[Node], sums: dict[frozenset[str], Node]) -> list[Node]:
-    """`nodes` with each sum of masks in front of the first that reads it."""
-    waiting = {node.outputs[0]: node for node in sums.values()}
-    made: list[Node] = []
-    for node in nodes:
-        made += [waiting.pop(n) for n in node.inputs[3:4] if n in waiting]
-        made.append(node)
-    return made
+                last, attention = found
+                fused[last] = [attention]
+    graph.substitute(fused)
+    for total in sums.values():
+        for first in graph.consumers(total.outputs[0])[:1]:
+            graph.insert_before(first, total)
+    return bool(fused)
 
 
 def _attention(
@@ -76,8 +69,8 @@ def _attention(
         return None
     rank = kind.rank
     names = (*scores.product.inputs, node.inputs[1])
-    views, group = [trace(graph, n, match.makers) for n in names], 1
-    shared = [shared_heads(graph, n, match.makers) if rank == 4 else None for n in names[1:]]
+    views, group = [trace(graph, n) for n in names], 1
+    shared = [shared_heads(graph, n) if rank == 4 else None for n in names[1:]]
     if shared[0] is not None and shared[1] is not None and shared[0][1] == shared[1][1]:
         views, group = [views[0], shared[0][0], shared[1][0]], shared[0][1]
     if any(len(v.shape) != rank for v in views) or views[2].scale != 1:
@@ -111,14 +104,14 @@ def _attention(
 
 
 def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
-    softmax = match.maker(weights, "Softmax")
+    softmax = match.producer(weights, "Softmax")
     empty_zero = False
     if softmax is None:
-        where = match.maker(weights, "Where")
-        nan = match.maker(where.inputs[0], "IsNaN") if where else None
+        where = match.producer(weights, "Where")
+        nan = match.producer(where.inputs[0], "IsNaN") if where else None
         if where is None or nan is None or match.scalar(where.inputs[1]) != 0 or nan.inputs[0] != where.inputs[2]:
             return None
-        softmax, empty_zero = match.maker(where.inputs[2], "Softmax"), True
+        softmax, empty_zero = match.producer(where.inputs[2], "Softmax"), True
     elif not match.read_once(weights):
         return None
     if softmax is None or softmax.op.opsets.start < 13:  # type: ignore[attr-defined]
@@ -129,7 +122,7 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
     scale, cap, name = 1.0, 0.0, softmax.inputs[0]
     masks: list[str] = []
     while match.read_once(name):
-        step = match.maker(name, "MatMul", "Add", "Mul", "Div", "Tanh")
+        step = match.producer(name, "MatMul", "Add", "Mul", "Div", "Tanh")
         if step is None:
             return None
         if step.op.op_type == "MatMul":
@@ -158,7 +151,7 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
 
 
 def _leads_to_product(match: Matcher, name: str) -> bool:
-    node = match.maker(name, "MatMul", "Mul", "Div", "Add", "Tanh")
+    node = match.producer(name, "MatMul", "Mul", "Div", "Add", "Tanh")
     if node is None or node.op.op_type == "MatMul":
         return node is not None
     return match.read_once(name) and any(_leads_to_product(match, n) for n in node.inputs)
@@ -213,7 +206,7 @@ def _result(
     heads = _as_heads(View.whole("", kind))
     order: tuple[int, ...] = (0, 1, 2, 3)
     while True:
-        behind = match.only_reader(last.outputs[0], "Transpose", "Reshape")
+        behind = match.only_consumer(last.outputs[0], "Transpose", "Reshape")
         if behind is None:
             break
         made = graph.tensor(behind.outputs[0])
@@ -225,7 +218,7 @@ def _result(
             whole = View.whole("", made)
             heads = whole.transposed(order)
         elif behind.op.op_type == "Reshape":
-            if order == (0, 1, 2, 3) and made.shape != shape and match.only_reader(behind.outputs[0], "Transpose"):
+            if order == (0, 1, 2, 3) and made.shape != shape and match.only_consumer(behind.outputs[0], "Transpose"):
                 break
         else:
             break

@@ -38,20 +38,16 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], bool]) -> bool:
     """Fuse; `joins` says of a chain and a producer of bytes from a product's sums whether the latter may be joined."""
-    readers = {name: {id(n) for n in nodes} for name, nodes in graph.consumers().items()}
     wanted = set(graph.outputs)
     chains: dict[str, _Chain] = {}
-    gone: set[int] = set()
-    made: list[Node] = []
-    original: dict[int, Node] = {}
+    fused: dict[Node, tuple[Node, ...]] = {}
     order: dict[str, int] = {}
-    sums = {n.outputs[0] for n in graph.nodes if n.op.op_type in _SUMS}
+    sums = frozenset(n.outputs[0] for n in graph.nodes if n.op.op_type in _SUMS)
     for node in graph.nodes:
         if not _is_elementwise(graph, node):
-            made.append(node)
             continue
         single = as_chain(graph, node)
-        chain = _Chain(single, {id(node)}, sums & set(single.inputs))
+        chain = _Chain(single, frozenset((node,)), sums.intersection(single.inputs))
         shape = graph.tensor(node.outputs[0]).shape
         while True:
             before = {n for n in chain.node.inputs if n in order and n not in wanted}
@@ -60,7 +56,7 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
                 (
                     c
                     for c in candidates
-                    if readers[c.node.outputs[0]] <= chain.members
+                    if chain.members.issuperset(graph.consumers(c.node.outputs[0]))
                     and (graph.tensor(c.node.outputs[0]).shape == shape or _is_light(graph, c.node))
                     and _fits(c.node, chain.node, target)
                     and (not c.ends_sums or joins(chain, c))
@@ -69,16 +65,14 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
             )
             if producer is None:
                 break
-            gone.add(id(producer.node))
+            fused |= dict.fromkeys(producer.members, ())
             members, read = chain.members | producer.members, chain.sums | producer.sums
             chain = _Chain(_merge(producer.node, chain.node), members, read)
         chains[node.outputs[0]] = chain
         order[node.outputs[0]] = len(order)
-        made.append(chain.node)
-        if chain.node is single:
-            original[id(single)] = node
-    graph.nodes = [original.get(id(n), n) for n in made if id(n) not in gone]
-    return bool(gone)
+        if chain.node is not single:
+            fused[node] = (chain.node,)
+    return graph.substitute(fused)
 
 
 def _is_light(graph: TypedGraph, node: Node) -> bool:
@@ -89,15 +83,15 @@ def _is_light(graph: TypedGraph, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A node that stands for the elementwise nodes `members` (by identity), and reads `sums` of products of bytes.
+    """A node that stands for the elementwise nodes `members`, and reads `sums` of products of bytes.
 
     Of two such products, each of which ends in bytes, one is the reader's own and the other keeps its end: what lies in
     memory between them is bytes.
     """
 
     node: Node
-    members: set[int]
-    sums: set[str]
+    members: frozenset[Node]
+    sums: frozenset[str]
 
     @property
     def ends_sums(self) -> bool:

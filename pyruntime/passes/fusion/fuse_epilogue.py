@@ -39,27 +39,19 @@ _BIAS = {"Gemm": 2, "MatMulNBits": 5}
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    makers = graph.producers()
-    readers = graph.consumers()
-    position = {id(n): i for i, n in enumerate(graph.nodes)}
     wanted = set(graph.outputs)
-    gone: set[int] = set()
-    made: list[Node] = []
-    changed = False
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        fused = None
-        if isinstance(node.op, Elementwise | FusedElementwise) and node.outputs[0] not in graph.static:
-            bases = [makers[n] for n in dict.fromkeys(node.inputs) if n in makers and n not in wanted]
-            bases = [b for b in bases if id(b) not in gone and len(readers.get(b.outputs[0], ())) == 1]
-            for base in sorted(bases, key=lambda b: -position[id(b)]):
-                fused = _fuse(graph, base, node, target)
-                if fused is not None:
-                    gone.add(id(base))
-                    changed = True
-                    break
-        made.append(fused or node)
-    graph.nodes = [n for n in made if id(n) not in gone]
-    return changed
+        if not isinstance(node.op, Elementwise | FusedElementwise) or node.outputs[0] in graph.static:
+            continue
+        producers = {b for n in node.inputs if n not in wanted and (b := graph.producer(n)) is not None}
+        bases = [b for b in producers if b not in fused and graph.reads(b.outputs[0]) == 1]
+        for base in sorted(bases, key=graph.position, reverse=True):
+            made = _fuse(graph, base, node, target)
+            if made is not None:
+                fused |= {base: [], node: [made]}
+                break
+    return graph.substitute(fused)
 
 
 def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | None:

@@ -22,21 +22,19 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every match; True where there was one. What it leaves dead is left to dead_code."""
     match = Matcher(graph)
-    replaced: dict[int, Node] = {}
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if node.op.op_type == "InstanceNormalization" and not node.op.domain and node.outputs[0] not in graph.static:
             found = _group_norm(graph, match, node)
             if found is not None:
-                last, fused = found
-                replaced[id(last)] = fused
-    graph.nodes = [replaced.get(id(n), n) for n in graph.nodes]
-    return bool(replaced)
+                fused[found[0]] = [found[1]]
+    return graph.substitute(fused)
 
 
 def _group_norm(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Node] | None:
     """The last node of the pattern and the operator in its place."""
-    before = match.maker(node.inputs[0], "Reshape")
-    after = match.only_reader(node.outputs[0], "Reshape")
+    before = match.producer(node.inputs[0], "Reshape")
+    after = match.only_consumer(node.outputs[0], "Reshape")
     if before is None or after is None or not _is_plain(graph, node):
         return None
     x = graph.tensor(before.inputs[0])
@@ -45,11 +43,11 @@ def _group_norm(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, No
         return None
     if graph.tensor(after.outputs[0]).shape != x.shape:
         return None
-    mul = match.only_reader(after.outputs[0], "Mul")
+    mul = match.only_consumer(after.outputs[0], "Mul")
     scale = _channels(graph, match, mul, after.outputs[0], x)
     if mul is None or scale is None:
         return None
-    add = match.only_reader(mul.outputs[0], "Add")
+    add = match.only_consumer(mul.outputs[0], "Add")
     bias = _channels(graph, match, add, mul.outputs[0], x)
     last = add if add is not None and bias is not None else mul
     op: Any = node.op

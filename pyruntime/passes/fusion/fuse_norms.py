@@ -24,31 +24,30 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every match; True where there was one. What it leaves dead is left to dead_code."""
     match = Matcher(graph)
-    replaced: dict[int, Node] = {}
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if node.op.domain or node.op.op_type not in ("Mul", "Div") or node.outputs[0] in graph.static:
             continue
         found = _normalised(graph, match, node)
         if found is not None:
             x, epsilon, centred = found
-            last, fused = _with_weights(graph, match, node, x, epsilon, centred)
-            replaced[id(last)] = fused
-    graph.nodes = [replaced.get(id(n), n) for n in graph.nodes]
-    return bool(replaced)
+            last, norm = _with_weights(graph, match, node, x, epsilon, centred)
+            fused[last] = [norm]
+    return graph.substitute(fused)
 
 
 def _normalised(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, float, bool] | None:
     """(x, epsilon, mean subtracted) where `node` is x, or x minus its mean, over the root of its mean square."""
     if node.op.op_type == "Div":
-        pairs = [(node.inputs[0], match.maker(node.inputs[1], "Sqrt"))]
+        pairs = [(node.inputs[0], match.producer(node.inputs[1], "Sqrt"))]
     else:
         pairs = [(node.inputs[1 - i], _root(match, node.inputs[i])) for i in (0, 1)]
     for value, root in pairs:
         if root is None:
             continue
-        added = match.maker(root.inputs[0], "Add")
+        added = match.producer(root.inputs[0], "Add")
         pair = match.with_scalar(added) if added else None
-        mean = match.maker(pair[0], "ReduceMean") if pair else None
+        mean = match.producer(pair[0], "ReduceMean") if pair else None
         if pair is None or mean is None or not _over_last(graph, mean) or _squared(match, mean.inputs[0]) != value:
             continue
         if graph.tensor(value).dtype.is_wide:
@@ -59,15 +58,15 @@ def _normalised(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, flo
 
 def _root(match: Matcher, name: str) -> Node | None:
     """The Sqrt whose reciprocal `name` is."""
-    node = match.maker(name, "Reciprocal", "Div")
+    node = match.producer(name, "Reciprocal", "Div")
     if node is None or (node.op.op_type == "Div" and match.scalar(node.inputs[0]) != 1):
         return None
-    return match.maker(node.inputs[-1], "Sqrt")
+    return match.producer(node.inputs[-1], "Sqrt")
 
 
 def _squared(match: Matcher, name: str) -> str | None:
     """The value whose square `name` is."""
-    node = match.maker(name, "Pow", "Mul")
+    node = match.producer(name, "Pow", "Mul")
     if node is None:
         return None
     if node.op.op_type == "Pow":
@@ -90,8 +89,8 @@ def _over_last(graph: TypedGraph, mean: Node) -> bool:
 
 def _centred(graph: TypedGraph, match: Matcher, value: str, epsilon: float) -> tuple[str, float, bool]:
     """Whether `value` is some x minus its mean."""
-    sub = match.maker(value, "Sub")
-    mean = match.maker(sub.inputs[1], "ReduceMean") if sub else None
+    sub = match.producer(value, "Sub")
+    mean = match.producer(sub.inputs[1], "ReduceMean") if sub else None
     if sub is not None and mean is not None and mean.inputs[0] == sub.inputs[0] and _over_last(graph, mean):
         return sub.inputs[0], epsilon, True
     return value, epsilon, False
@@ -104,7 +103,7 @@ def _with_weights(
     kind = graph.tensor(x)
     last, weight, bias = node, "", ""
     for op_type in ("Mul", "Add") if centred else ("Mul",):
-        behind = match.only_reader(last.outputs[0], op_type)
+        behind = match.only_consumer(last.outputs[0], op_type)
         vector = match.other(behind, last.outputs[0]) if behind else ""
         if behind is None or vector not in graph.static or graph.tensor(vector).shape != kind.shape[-1:]:
             break

@@ -8,7 +8,7 @@ the product reads output 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,38 +16,31 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
-from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    match = Matcher(graph)
-    gone: set[int] = set()
-    made: list[Node] = []
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        found = next(_norms(graph, match, node), None)
-        if found is None:
-            made.append(node)
-            continue
-        norm, between = found
-        kept = _read_elsewhere(graph, match.readers, node, norm, between)
-        made += _fused(graph, node, norm, between, kept)
-        gone.add(id(norm))
-        if between is not None and not kept:
-            gone.add(id(between))
-    graph.nodes = [n for n in made if id(n) not in gone]
-    return bool(gone)
+        found = next(_norms(graph, node), None)
+        if found is not None:
+            norm, between = found
+            kept = _read_elsewhere(graph, node, norm, between)
+            fused |= {node: _fused(graph, node, norm, between, kept), norm: []}
+            if between is not None and not kept:
+                fused[between] = []
+    return graph.substitute(fused)
 
 
-def _norms(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[Node, Node | None]]:
+def _norms(graph: TypedGraph, node: Node) -> Iterator[tuple[Node, Node | None]]:
     """Normalisations of the rows of the product `node`, and the Reshape in between."""
     base = node.op
     if not isinstance(base, WithEpilogue) or base.base.op_type not in ("MatMul", "Gemm"):
         return
     product = graph.tensor(node.outputs[0])
-    for reader in match.readers.get(node.outputs[0], ()):
+    for reader in graph.consumers(node.outputs[0]):
         if _fits(graph, node.outputs[0], reader):
             yield reader, None
         elif reader.op.op_type == "Reshape" and not reader.op.domain and reader.inputs[0] == node.outputs[0]:
@@ -55,16 +48,14 @@ def _norms(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[Node
             if reader.inputs[1] not in graph.static:
                 continue
             if shape and product.shape and shape[-1] == product.shape[-1]:
-                behind = match.readers.get(reader.outputs[0], ())
-                yield from ((n, reader) for n in behind if _fits(graph, reader.outputs[0], n))
+                after = graph.consumers(reader.outputs[0])
+                yield from ((n, reader) for n in after if _fits(graph, reader.outputs[0], n))
 
 
-def _read_elsewhere(
-    graph: TypedGraph, readers: Mapping[str, Sequence[Node]], node: Node, norm: Node, between: Node | None
-) -> bool:
+def _read_elsewhere(graph: TypedGraph, node: Node, norm: Node, between: Node | None) -> bool:
     """True where the product is wanted for itself too."""
-    wanted, path = set(graph.outputs), [(node, between or norm), *([(between, norm)] if between is not None else [])]
-    return any(made.outputs[0] in wanted or any(r is not to for r in readers[made.outputs[0]]) for made, to in path)
+    names = [n.outputs[0] for n in (node, between) if n is not None]
+    return any(name in graph.outputs or graph.reads(name) > 1 for name in names)
 
 
 def _fused(graph: TypedGraph, node: Node, norm: Node, between: Node | None, kept: bool) -> list[Node]:

@@ -26,17 +26,16 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every match; True where there was one. What it leaves dead is left to dead_code."""
     match = Matcher(graph)
-    replaced: dict[int, Node] = {}
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if node.op.domain or node.outputs[0] in graph.static or node.op.op_type not in ("Add", "Concat", "Reshape"):
             continue
         for view, cos, sin, interleaved in _turns(graph, match, node):
             made = _with_rest(graph, match, node, _Turn(view, cos, sin, interleaved))
             if made is not None:
-                replaced[id(made[0])] = made[1]
+                fused[made[0]] = [made[1]]
                 break
-    graph.nodes = [replaced.get(id(n), n) for n in graph.nodes]
-    return bool(replaced)
+    return graph.substitute(fused)
 
 
 class _Turn:
@@ -49,7 +48,7 @@ class _Turn:
 def _turns(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[View, str, str, bool]]:
     """What `node` turns, in either form."""
     if node.op.op_type == "Add":
-        products = [match.maker(n, "Mul") for n in node.inputs]
+        products = [match.producer(n, "Mul") for n in node.inputs]
         if products[0] is None or products[1] is None:
             return
         for own, across in (products, products[::-1]):
@@ -71,7 +70,7 @@ def _rotated(graph: TypedGraph, match: Matcher, name: str) -> tuple[View, View, 
     if parts is None:
         return None
     (first, second), interleaved = parts
-    negated = match.maker(first, "Neg")
+    negated = match.producer(first, "Neg")
     if negated is None:
         return None
     views = _trace(graph, match, negated.inputs[0]), _trace(graph, match, second)
@@ -80,11 +79,11 @@ def _rotated(graph: TypedGraph, match: Matcher, name: str) -> tuple[View, View, 
 
 def _joined(graph: TypedGraph, match: Matcher, name: str) -> tuple[list[str], bool] | None:
     """The two values that `name` is along its last dimension: one behind the other, or taking turns."""
-    node = match.maker(name, "Concat", "Reshape")
+    node = match.producer(name, "Concat", "Reshape")
     interleaved = False
     if node is not None and node.op.op_type == "Reshape":
         shape = graph.tensor(name).shape
-        node, interleaved = match.maker(node.inputs[0], "Concat"), True
+        node, interleaved = match.producer(node.inputs[0], "Concat"), True
         if node is None or graph.tensor(node.outputs[0]).shape[:-2] != shape[:-1]:
             return None
     if node is None or len(node.inputs) != 2 or len(set(node.inputs)) != 2:
@@ -101,7 +100,7 @@ def _joined(graph: TypedGraph, match: Matcher, name: str) -> tuple[list[str], bo
 
 def _before_unsqueeze(graph: TypedGraph, match: Matcher, name: str) -> str | None:
     """x where `name` is x with a last dimension of 1; Neg and Unsqueeze come in either order."""
-    node = match.maker(name, "Unsqueeze", "Reshape", "Neg")
+    node = match.producer(name, "Unsqueeze", "Reshape", "Neg")
     if node is None:
         return None
     if node.op.op_type == "Neg":
@@ -115,7 +114,7 @@ def _trace(graph: TypedGraph, match: Matcher, name: str) -> View | None:
     kind = graph.types.get(name)
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or not 2 <= kind.rank <= 4:
         return None
-    view = trace(graph, name, match.makers)
+    view = trace(graph, name)
     return view if view.scale == 1 else None
 
 
@@ -141,10 +140,10 @@ def _by_halves(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[
     if parts is None:
         return
     (one, two), interleaved = parts
-    minus, plus = match.maker(one, "Sub"), match.maker(two, "Add")
+    minus, plus = match.producer(one, "Sub"), match.producer(two, "Add")
     if minus is None or plus is None:
         return
-    products = [match.maker(n, "Mul") for n in (*minus.inputs, *plus.inputs)]
+    products = [match.producer(n, "Mul") for n in (*minus.inputs, *plus.inputs)]
     if any(p is None for p in products):
         return
     a_cos, b_sin, third, fourth = (set(p.inputs) for p in products if p is not None)
@@ -187,7 +186,7 @@ def _with_rest(graph: TypedGraph, match: Matcher, node: Node, turn: _Turn) -> tu
     if any(d not in (1, full) for d, full in zip(padded[:-1], y.shape[:-1], strict=True)):
         return None
     last = node
-    behind = match.only_reader(node.outputs[0], "Concat")
+    behind = match.only_consumer(node.outputs[0], "Concat")
     if behind is not None and len(behind.inputs) == 2 and behind.inputs[0] == node.outputs[0]:
         rest, whole = _trace(graph, match, behind.inputs[1]), graph.tensor(behind.outputs[0])
         heads = View(view.source, whole.shape, view.base, view.strides)

@@ -16,29 +16,22 @@ from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.elementwise import FusedElementwise
 from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
-from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
-    match = Matcher(graph)
-    there = {*graph.static, *graph.inputs}
-    gone: set[int] = set()
-    made: list[Node] = []
+    before_run = {*graph.static, *graph.inputs}
+    fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         terms = _terms(graph, node)
-        behind = match.readers.get(node.outputs[0], ()) if terms is not None else ()
-        norm = next((n for n in behind if _normalises(graph, n, node.outputs[0], there)), None)
-        if terms is None or norm is None:
-            made.append(node)
-            continue
-        gone.add(id(norm))
-        kept = len(behind) > 1 or node.outputs[0] in graph.outputs
-        made.append(_fused(node, norm, terms, kept))
-    graph.nodes = [n for n in made if id(n) not in gone]
-    return bool(gone)
+        readers = graph.consumers(node.outputs[0]) if terms is not None else ()
+        norm = next((n for n in readers if _normalises(graph, n, node.outputs[0], before_run)), None)
+        if terms is not None and norm is not None:
+            kept = len(readers) > 1 or node.outputs[0] in graph.outputs
+            fused |= {node: [_fused(node, norm, terms, kept)], norm: []}
+    return graph.substitute(fused)
 
 
 def _terms(graph: TypedGraph, node: Node) -> tuple[str, str, str] | None:
@@ -72,13 +65,13 @@ def _roles(graph: TypedGraph, names: list[str], shape: tuple[int, ...]) -> tuple
     return x, names[0] if names else "", bias
 
 
-def _normalises(graph: TypedGraph, node: Node, total: str, there: set[str]) -> bool:
-    """True where `node` normalises the rows of `total` with vectors of `there`."""
+def _normalises(graph: TypedGraph, node: Node, total: str, before_run: set[str]) -> bool:
+    """True where `node` normalises the rows of `total` with vectors of `before_run`."""
     op: Any = node.op
     if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(node.outputs[1:]):
         return False
     kind, weights = graph.tensor(total), [n for n in node.inputs[1:] if n]
-    if node.inputs[0] != total or total in weights or not all(n in there for n in weights):
+    if node.inputs[0] != total or total in weights or not all(n in before_run for n in weights):
         return False
     if graph.tensor(node.outputs[0]).dtype.compute != "f32" or op.reduced(kind.shape) != (kind.rank - 1,):
         return False

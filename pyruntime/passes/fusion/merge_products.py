@@ -64,7 +64,7 @@ def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | 
         return None
     turned = bool(gemm and op.transB)
     bias, result = node.inputs[2] if len(node.inputs) > 2 else "", node.outputs[0]
-    addition = match.only_reader(result, "Add") if not bias else None
+    addition = match.only_consumer(result, "Add") if not bias else None
     if addition is not None:
         bias, result = match.other(addition, result), addition.outputs[0]
     if bias and (bias not in graph.static or graph.tensor(bias).shape != (weight.shape[0 if turned else 1],)):

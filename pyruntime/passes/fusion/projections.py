@@ -18,12 +18,12 @@ Projection = TypeVar("Projection")
 
 def leads_to_heads(match: Matcher, result: str) -> bool:
     """True where a Reshape and a Transpose follow; a factor before it, or a norm between them, or neither."""
-    behind = match.only_reader(result, "Mul", "Div", "Reshape")
+    behind = match.only_consumer(result, "Mul", "Div", "Reshape")
     if behind is not None and behind.op.op_type != "Reshape":
-        behind = match.only_reader(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
-    heads = match.only_reader(behind.outputs[0], "Transpose", "RMSNormalization") if behind is not None else None
+        behind = match.only_consumer(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
+    heads = match.only_consumer(behind.outputs[0], "Transpose", "RMSNormalization") if behind is not None else None
     if heads is not None and heads.op.op_type == "RMSNormalization":
-        heads = match.only_reader(heads.outputs[0], "Transpose")
+        heads = match.only_consumer(heads.outputs[0], "Transpose")
     return heads is not None
 
 
@@ -38,14 +38,12 @@ def merge_groups(
     Args:
         nodes: those that a projection consists of, the product first.
     """
-    gone: set[int] = set()
-    instead: dict[int, list[Node]] = {}
+    instead: dict[Node, list[Node]] = {}
     for projections in groups:
         if len(projections) > 1:
-            instead[id(nodes(projections[0])[0])] = merged(projections)
-            gone.update(id(n) for p in projections for n in nodes(p))
-    graph.nodes = [new for n in graph.nodes for new in instead.get(id(n), [] if id(n) in gone else [n])]
-    return bool(instead)
+            instead |= {n: [] for p in projections for n in nodes(p)}
+            instead[nodes(projections[0])[0]] = merged(projections)
+    return graph.substitute(instead)
 
 
 def apart(graph: TypedGraph, wide: str, widths: Sequence[int], results: Sequence[str], name: str) -> Node:

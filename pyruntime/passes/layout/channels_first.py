@@ -17,7 +17,7 @@ from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.registry import newest
-from pyruntime.passes.layout.layouts import saved_behind, to_first, to_last, weight
+from pyruntime.passes.layout.layouts import Groups, saved_after, to_first, to_last, weight
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import Writer
 
@@ -41,8 +41,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
     if not chosen:
         return False
-    graph.nodes = _Rewriter(graph, match, chosen).nodes()
-    return True
+    return graph.substitute(_Rewriter(graph, match, chosen).instead())
 
 
 def _turns(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
@@ -56,26 +55,18 @@ def _turns(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
 
 def _regions(graph: TypedGraph, match: Matcher) -> list[_Region]:
     """Elementwise nodes, joined where one reads what another makes or both read the same."""
-    parents: dict[int, int] = {}
-    first: dict[str, int] = {}
-
-    def root(i: int) -> int:
-        while parents[i] != i:
-            i = parents[i]
-        return i
-
-    members: list[tuple[Node, list[str]]] = []
+    groups, members = Groups(), list[tuple[Node, list[str]]]()
+    first: dict[str, Node] = {}
     for node in graph.nodes:
         full = _full(graph, node)
         if full is None:
             continue
         members.append((node, full))
-        parents[id(node)] = id(node)
         for name in (*full, node.outputs[0]):
-            parents[root(first.setdefault(name, id(node)))] = root(id(node))
-    regions: dict[int, _Region] = {}
+            groups.join(first.setdefault(name, node), node)
+    regions: dict[Node, _Region] = {}
     for node, full in members:
-        region = regions.setdefault(root(id(node)), _Region())
+        region = regions.setdefault(groups.root(node), _Region())
         region.nodes.append(node)
         region.made.add(node.outputs[0])
         region.read |= dict.fromkeys(full)
@@ -110,16 +101,16 @@ def _along(kind: TensorType, rank: int) -> tuple[Any, ...] | None:
 
 def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
     """Bytes that are not moved when the region has its channels first, less those that are then."""
-    members = {id(n) for n in region.nodes}
+    members = set(region.nodes)
     saved = 0
     for name in region.read:
         if name in region.made:
             continue
-        if not _turns(graph, match.makers.get(name), to_last):
+        if not _turns(graph, graph.producer(name), to_last):
             saved -= weight(graph, name)
-        elif name not in match.wanted and all(id(r) in members for r in match.readers[name]):
+        elif name not in match.wanted and members.issuperset(graph.consumers(name)):
             saved += weight(graph, name)
-    return saved + saved_behind(graph, match, region.made, members, lambda r, _: _turns(graph, r, to_first))
+    return saved + saved_after(graph, match, region.made, members, lambda r, _: _turns(graph, r, to_first))
 
 
 class _Rewriter(Writer):
@@ -127,22 +118,19 @@ class _Rewriter(Writer):
 
     def __init__(self, graph: TypedGraph, match: Matcher, regions: list[_Region]) -> None:
         super().__init__(graph, match)
-        self.members = {id(n) for region in regions for n in region.nodes}
+        self.members = {n for region in regions for n in region.nodes}
         self.inside = {name for region in regions for name in region.made}
         self.first: dict[str, str] = {}
 
-    def nodes(self) -> list[Node]:
-        """The graph's nodes; transpositions that nobody reads any more are left out."""
-        for node in self.graph.nodes:
-            if id(node) in self.members:
-                self._turn(node)
-            elif _turns(self.graph, node, to_first) and node.inputs[0] in self.inside:
-                result = node.outputs[0]
-                self.made.append(self._reshape(self.first[node.inputs[0]], result, self.graph.tensor(result).shape))
-            else:
-                self.made.append(node)
-        read = {n for node in self.made for n in node.inputs} | self.match.wanted
-        return [n for n in self.made if not _turns(self.graph, n, to_last) or n.outputs[0] in read]
+    def _write(self, node: Node) -> bool:
+        if node in self.members:
+            self._turn(node)
+        elif _turns(self.graph, node, to_first) and node.inputs[0] in self.inside:
+            result = node.outputs[0]
+            self.made.append(self._reshape(self.first[node.inputs[0]], result, self.graph.tensor(result).shape))
+        else:
+            return False
+        return True
 
     def _turn(self, node: Node) -> None:
         full, name = set(_full(self.graph, node) or ()), node.outputs[0]
@@ -150,7 +138,7 @@ class _Rewriter(Writer):
         inputs = [n if not n else self._in_first(n) if n in full else self._across(n, y.rank) for n in node.inputs]
         self.first[name] = self._value(f"{name}.first", y.dtype, tuple(y.shape[p] for p in to_first(y.rank)))
         self.made.append(Node(node.op, tuple(inputs), (self.first[name],), node.name))
-        outside = [r for r in self.match.readers.get(name, ()) if id(r) not in self.members]
+        outside = [r for r in self.graph.consumers(name) if r not in self.members]
         if name in self.match.wanted or not all(_turns(self.graph, r, to_first) for r in outside):
             self.made.append(
                 Node(newest("Transpose", perm=to_last(y.rank)), (self.first[name],), (name,), f"{node.name}.last")
@@ -159,7 +147,7 @@ class _Rewriter(Writer):
     def _in_first(self, name: str) -> str:
         """`name` with its channels first."""
         if name not in self.first:
-            maker = self.match.makers.get(name)
+            maker = self.graph.producer(name)
             kind = self.graph.tensor(name)
             if maker is not None and _turns(self.graph, maker, to_last):
                 self.first[name] = maker.inputs[0]

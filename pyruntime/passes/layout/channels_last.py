@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.passes.layout.layouts import (
+    Groups,
     Kind,
     kind_of,
     layout_inputs,
-    saved_behind,
+    saved_after,
     turned_back,
     turned_from,
     turns,
@@ -37,8 +38,7 @@ __all__ = ["run"]
 class _Region:
     """Nodes that change their layout together, and the values that they make."""
 
-    nodes: list[Node] = field(default_factory=list)
-    kinds: list[Kind] = field(default_factory=list)
+    kinds: dict[Node, Kind] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
 
 
@@ -50,52 +50,40 @@ def run(graph: TypedGraph, target: Target) -> bool:
     chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
     if not chosen:
         return False
-    kinds = {id(n): k for r in chosen for n, k in zip(r.nodes, r.kinds, strict=True)}
-    graph.nodes = Rewriter(graph, match, kinds).nodes()
-    return True
+    kinds = {n: k for r in chosen for n, k in r.kinds.items()}
+    return graph.substitute(Rewriter(graph, match, kinds).instead())
 
 
 def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
     """Nodes that can have their channels last, joined where one reads what the other makes, or both what was turned."""
-    kinds: dict[int, Kind] = {}
-    parents: dict[int, int] = {}
-    first_reader: dict[str, int] = {}
-
-    def root(i: int) -> int:
-        while parents[i] != i:
-            parents[i] = parents[parents[i]]
-            i = parents[i]
-        return i
-
+    kinds: dict[Node, Kind] = {}
+    groups = Groups()
+    first_reader: dict[str, Node] = {}
     for node in graph.nodes:
         kind = kind_of(graph, node)
         if kind is None:
             continue
-        kinds[id(node)] = kind
-        parents[id(node)] = id(node)
+        kinds[node] = kind
         for name in layout_inputs(graph, node, kind):
-            maker = match.makers.get(name)
-            if maker is not None and kinds.get(id(maker), Kind.SINK) is not Kind.SINK:
-                parents[root(id(maker))] = root(id(node))
+            maker = graph.producer(name)
+            if maker is not None and kinds.get(maker, Kind.SINK) is not Kind.SINK:
+                groups.join(maker, node)
             elif turned_from(graph, match, name) is not None:
-                parents[root(first_reader.setdefault(name, id(node)))] = root(id(node))
-    regions: dict[int, _Region] = {}
-    for node in graph.nodes:
-        if id(node) in kinds:
-            region = regions.setdefault(root(id(node)), _Region())
-            region.nodes.append(node)
-            region.kinds.append(kinds[id(node)])
-            if kinds[id(node)] is not Kind.SINK:
-                region.made.add(node.outputs[0])
+                groups.join(first_reader.setdefault(name, node), node)
+    regions: dict[Node, _Region] = {}
+    for node, kind in kinds.items():
+        region = regions.setdefault(groups.root(node), _Region())
+        region.kinds[node] = kind
+        if kind is not Kind.SINK:
+            region.made.add(node.outputs[0])
     return regions.values()
 
 
 def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
     """Bytes that are not moved when the region has its channels last, less those that are then."""
-    members = {id(n) for n in region.nodes}
     saved = 0
     seen: set[str] = set()
-    for node, kind in zip(region.nodes, region.kinds, strict=True):
+    for node, kind in region.kinds.items():
         for name in layout_inputs(graph, node, kind):
             if kind is Kind.PATCHES:
                 saved -= weight(graph, name)
@@ -104,6 +92,8 @@ def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
             seen.add(name)
             if turned_from(graph, match, name) is None:
                 saved -= weight(graph, name) if kind is not Kind.PATCHES else 0
-            elif name not in match.wanted and all(id(r) in members for r in match.readers[name]):
+            elif name not in match.wanted and all(r in region.kinds for r in graph.consumers(name)):
                 saved += weight(graph, name)
-    return saved + saved_behind(graph, match, region.made, members, lambda r, name: turned_back(graph, match, r, name))
+    return saved + saved_after(
+        graph, match, region.made, region.kinds, lambda r, name: turned_back(graph, match, r, name)
+    )

@@ -23,9 +23,7 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every match; True where there was one."""
     match = Matcher(graph)
-    made = [_roll(graph, match, node) or node for node in graph.nodes]
-    changed = any(a is not b for a, b in zip(made, graph.nodes, strict=True))
-    graph.nodes = made
+    changed = graph.rewrite(lambda node: [roll] if (roll := _roll(graph, match, node)) else None)
     if changed:
         # What read the slices reads them no more.
         dead_code.run(graph, target)
@@ -39,7 +37,7 @@ def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
     op: Any = node.op
     if op.domain or op.op_type != "Concat" or len(node.inputs) != 2 or node.outputs[0] in graph.static:
         return None
-    slices = [match.maker(n, "Slice", "Split") for n in node.inputs]
+    slices = [match.producer(n, "Slice", "Split") for n in node.inputs]
     if slices[0] is None or slices[1] is None or slices[0].inputs[0] != slices[1].inputs[0]:
         return None
     source = slices[0].inputs[0]
@@ -48,8 +46,8 @@ def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
         return None
     first, second = (graph.tensor(n).shape[axis] for n in node.inputs)
     shift = x.shape[axis] - first
-    whole = trace(graph, source, match.makers)
-    parts = [trace(graph, n, match.makers) for n in node.inputs]
+    whole = trace(graph, source)
+    parts = [trace(graph, n) for n in node.inputs]
     wanted = (whole.sliced(axis, shift, first), whole.sliced(axis, 0, second))
     if not first or not second or tuple(parts) != wanted:
         return None
@@ -62,28 +60,25 @@ def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
 def _join(graph: TypedGraph) -> bool:
     """Join each roll with one node behind it or in front of it; True where any was."""
     match = Matcher(graph)
-    gone: set[int] = set()
-    instead: dict[int, Node] = {}
+    instead: dict[Node, list[Node]] = {}
     for node in graph.nodes:
-        if not isinstance(node.op, RolledTranspose) or id(node) in gone or id(node) in instead:
+        if not isinstance(node.op, RolledTranspose) or node in instead:
             continue
         for other, joined in _neighbours(graph, match, node):
-            if joined is not None and id(other) not in gone and id(other) not in instead:
-                last = other if joined.outputs == other.outputs else node
-                gone.add(id(other) if last is node else id(node))
-                instead[id(last)] = joined
+            if joined is not None and other not in instead:
+                first, last = (node, other) if joined.outputs == other.outputs else (other, node)
+                instead |= {first: [], last: [joined]}
                 break
-    graph.nodes = [instead.get(id(n), n) for n in graph.nodes if id(n) not in gone]
-    return bool(gone)
+    return graph.substitute(instead)
 
 
 def _neighbours(graph: TypedGraph, match: Matcher, node: Node) -> list[tuple[Node, Node | None]]:
     found: list[tuple[Node, Node | None]] = []
     if match.read_once(node.outputs[0]):
-        behind = match.readers[node.outputs[0]][0]
+        (behind,) = graph.consumers(node.outputs[0])
         if behind.inputs[0] == node.outputs[0]:
             found.append((behind, _with_behind(graph, node, behind)))
-    before = match.makers.get(node.inputs[0])
+    before = graph.producer(node.inputs[0])
     if before is not None and match.read_once(node.inputs[0]) and node.inputs[0] not in graph.static:
         found.append((before, _with_before(graph, node, before)))
     return found

@@ -17,11 +17,12 @@ from pyruntime.ops.reduction.reduce import Reduce
 from pyruntime.passes.match import Matcher
 
 __all__ = [
+    "Groups",
     "Kind",
     "across",
     "kind_of",
     "layout_inputs",
-    "saved_behind",
+    "saved_after",
     "to_first",
     "to_last",
     "turned_back",
@@ -32,6 +33,25 @@ __all__ = [
 
 MOVEMENT = 1 << 18
 """Bytes that cost what the dispatch of a movement costs beside its bytes."""
+
+
+class Groups:
+    """Nodes that belong together, because one was joined with the other or both with a third one."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Node, Node] = {}
+
+    def root(self, node: Node) -> Node:
+        """The node that stands for the group of `node`."""
+        while (parent := self._parents.get(node)) is not None:
+            node = parent
+        return node
+
+    def join(self, one: Node, other: Node) -> None:
+        """Make one group of those of two nodes; that of `other` stands for it."""
+        first, second = self.root(one), self.root(other)
+        if first is not second:
+            self._parents[first] = second
 
 
 class Kind(Enum):
@@ -148,14 +168,14 @@ def turns(graph: TypedGraph, node: Node) -> bool:
 def turned_from(graph: TypedGraph, match: Matcher, name: str) -> str | None:
     """What has the elements of `name` with channels last, perhaps as [N, D1 * .. * Dn, C]; None where nothing has."""
     kind = graph.tensor(name)
-    node: Any = match.maker(name, "Transpose", "Reshape")
+    node: Any = match.producer(name, "Transpose", "Reshape")
     if node is None:
         return None
     if node.op.op_type == "Reshape":
         inner = graph.tensor(node.inputs[0])
         if inner.rank != 3 or kind.rank < 3 or inner.shape[:2] != kind.shape[:2]:
             return None
-        node = match.maker(node.inputs[0], "Transpose")
+        node = match.producer(node.inputs[0], "Transpose")
         if node is None:
             return None
     rank = graph.tensor(node.inputs[0]).rank
@@ -175,7 +195,7 @@ def turned_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> boo
     merged = graph.tensor(node.outputs[0])
     if merged.rank != 3 or merged.shape[:2] != graph.tensor(name).shape[:2]:
         return False
-    readers = match.readers.get(node.outputs[0], ())
+    readers = graph.consumers(node.outputs[0])
     return all(turned_back(graph, match, r, node.outputs[0]) and r.op.op_type == "Transpose" for r in readers)
 
 
@@ -185,18 +205,18 @@ def weight(graph: TypedGraph, name: str) -> int:
     return int(hint(kind.size)) * kind.dtype.bits // 8 + MOVEMENT
 
 
-def saved_behind(
-    graph: TypedGraph, match: Matcher, made: Iterable[str], members: Collection[int], back: Callable[[Node, str], bool]
+def saved_after(
+    graph: TypedGraph, match: Matcher, made: Iterable[str], members: Collection[Node], back: Callable[[Node, str], bool]
 ) -> int:
-    """Bytes that are not moved behind a region whose layout changes, less those that are then.
+    """Bytes that are not moved after a region whose layout changes, less those that are then.
 
     Args:
-        made: values of the region. members: its nodes, by `id`.
+        made: values of the region. members: its nodes.
         back: whether a node only turns a value into the region's new layout.
     """
     saved = 0
     for name in made:
-        outside = [r for r in match.readers.get(name, ()) if id(r) not in members]
+        outside = [r for r in graph.consumers(name) if r not in members]
         turning = sum(back(r, name) for r in outside)
         saved += turning * weight(graph, name)
         if turning < len(outside) or name in match.wanted:

@@ -23,33 +23,25 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every pair; True where there was one."""
     match = Matcher(graph)
-    match.makers = makers = dict(match.makers)
-    match.readers = readers = dict(match.readers)
-    gone: set[int] = set()
-    made: list[Node] = []
+    changed = False
     for node in graph.nodes:
-        merged = _merged(graph, match, node, gone) if isinstance(node.op, Transpose) else None
-        for before, new in pairwise(merged or ()):
-            makers |= {before.outputs[0]: before, new.outputs[0]: new}
-            readers[before.outputs[0]] = [new]
-        made += merged or [node]
-    graph.nodes = [n for n in made if id(n) not in gone]
-    return bool(gone)
+        changed |= isinstance(node.op, Transpose) and graph.substitute(_merged(graph, match, node))
+    return changed
 
 
-def _merged(graph: TypedGraph, match: Matcher, node: Node, gone: set[int]) -> list[Node] | None:
-    """The Transpose `node` with the one in front of it, which goes into `gone` with what is between them."""
+def _merged(graph: TypedGraph, match: Matcher, node: Node) -> dict[Node, list[Node]]:
+    """What takes the place of the Transpose `node`, of the one before it, and of what is between them."""
     name, path = node.inputs[0], list[Node]()
-    while match.read_once(name) and (reshape := match.maker(name, "Reshape")) is not None:
+    while match.read_once(name) and (reshape := match.producer(name, "Reshape")) is not None:
         path.append(reshape)
         name = reshape.inputs[0]
-    first = match.makers.get(name)
+    first = graph.producer(name)
     if first is None or not match.read_once(name) or not _moves(graph, first) or not _moves(graph, node):
-        return None
+        return {}
     x, middle, taken, y = (graph.tensor(n) for n in (first.inputs[0], name, node.inputs[0], node.outputs[0]))
     parts = _common(middle.shape, taken.shape)
     if parts is None:
-        return None
+        return {}
     assert isinstance(first.op, Transpose)
     assert isinstance(node.op, Transpose)
     into, out_of = first.op.permutation(x.rank), node.op.permutation(y.rank)
@@ -57,8 +49,8 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node, gone: set[int]) -> li
     before = [part for d in range(x.rank) for part in given[into.index(d)]]
     after = [part for d in out_of for part in wanted[d]]
     perm = tuple(before.index(part) for part in after)
-    gone.update(map(id, (first, *path)))
-    return rearranged(graph, node, first.inputs[0], [parts[p] for p in before], perm)
+    made = rearranged(graph, node, first.inputs[0], [parts[p] for p in before], perm)
+    return {**{n: [] for n in (first, *path)}, node: made}
 
 
 def _moves(graph: TypedGraph, node: Node) -> bool:

@@ -50,14 +50,11 @@ class _Rows:
     def __init__(self, graph: TypedGraph, target: Target) -> None:
         self.graph, self.target, self.match = graph, target, Matcher(graph)
         self.tables: dict[tuple[Any, ...], str] = {}
-        self.gone: set[int] = set()
+        self.gone: set[Node] = set()
 
     def run(self) -> bool:
-        made: list[Node] = []
-        for node in self.graph.nodes:
-            made += self.rewritten(node) if _is_norm(self.graph, node) else [node]
-        self.graph.nodes = [n for n in made if id(n) not in self.gone]
-        return bool(self.gone)
+        written = {node: self.rewritten(node) for node in self.graph.nodes if _is_norm(self.graph, node)}
+        return bool(self.gone) and self.graph.substitute({**written, **{node: [] for node in self.gone}})
 
     def rewritten(self, node: Node) -> list[Node]:
         """The norm, and the Reshape of its result, with the movements around it."""
@@ -80,7 +77,7 @@ class _Rows:
             if not chain or not self.fits(normal, 1):
                 continue
             source = chain[0].inputs[0]
-            self.gone.update(map(id, chain))
+            self.gone.update(chain)
             table = self.table(chain, _unit(self.graph, chain), False)
             other = inputs[3 - at]
             moved = (source, *inputs[1:3], other, inputs[4], table)
@@ -94,7 +91,7 @@ class _Rows:
         if not chain or not self.fits(node, 0 if isinstance(node.op, WithNorm) else 1):
             return None
         y, last = self.graph.tensor(node.outputs[0]), chain[-1].outputs[0]
-        self.gone.update(map(id, chain))
+        self.gone.update(chain)
         table = self.table(chain, y.shape[-1], True)
         name, behind = last, list[Node]()
         if self.graph.tensor(last).shape != y.shape:
@@ -115,7 +112,7 @@ class _Rows:
         """What moves the rows of `name` and nobody else reads, the last of which moves elements."""
         chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
         while self.match.read_once(name):
-            node = self.match.readers[name][0]
+            (node,) = self.graph.consumers(name)
             if node.inputs[0] != name or not self.keeps_rows(node) or isinstance(node.op, Slice):
                 break
             if self.graph.tensor(node.outputs[0]).shape[-1] % unit:
@@ -131,7 +128,7 @@ class _Rows:
         chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
         full = unit
         while self.match.read_once(name) and name not in self.graph.static:
-            node = self.match.makers.get(name)
+            node = self.graph.producer(name)
             if node is None or not self.keeps_rows(node):
                 break
             unit = math.gcd(unit, *(self.graph.tensor(n).shape[-1] for n in (node.inputs[0], name)))
@@ -146,7 +143,7 @@ class _Rows:
     def keeps_rows(self, node: Node) -> bool:
         """True for a movement of concrete sizes that leaves the last dimension where it is."""
         op = node.op
-        if id(node) in self.gone or node.outputs[0] in self.graph.static:
+        if node in self.gone or node.outputs[0] in self.graph.static:
             return False
         if isinstance(op, Transpose):
             rank = self.graph.tensor(node.outputs[0]).rank

@@ -6,7 +6,6 @@ last dimension. requires: topological order. ensures: nothing about order but th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pyruntime.ir import Node, TensorType, TypedGraph
@@ -21,31 +20,27 @@ _PRODUCTS = (*(("", n) for n in ("Gemm", "MatMul", "Conv", "ConvTranspose")), ("
 
 def run(graph: TypedGraph, target: Target) -> bool:
     """Move every reshape that stands between a product and an elementwise operator; True where there was one."""
-    makers = dict(graph.producers())
-    made: list[Node] = []
     moved: set[str] = set()
     for node in graph.nodes:
-        nodes = _moved(graph, node, makers, moved)
-        for new in nodes or [node]:
-            made.append(new)
-            makers.update({n: new for n in new.outputs if n})
-    graph.nodes = made
+        made = _moved(graph, node, moved)
+        if made is not None:
+            graph.substitute({node: made})
     return bool(moved)
 
 
-def _moved(graph: TypedGraph, node: Node, makers: Mapping[str, Node], moved: set[str]) -> list[Node] | None:
+def _moved(graph: TypedGraph, node: Node, moved: set[str]) -> list[Node] | None:
     """The nodes in the place of an elementwise one that moves; `moved` gets the value that it makes."""
     if not isinstance(node.op, Elementwise) or any(node.outputs[1:]) or node.outputs[0] in graph.static:
         return None
     y = graph.tensor(node.outputs[0])
-    before = next((b for n in node.inputs if n and (b := _before(graph, n, y, makers, moved))), None)
+    before = next((b for n in node.inputs if n and (b := _before(graph, n, y, moved))), None)
     if before is None:
         return None
     shape = graph.tensor(before).shape
     added: list[Node] = []
     inputs: list[str] = []
     for name in node.inputs:
-        operand = _operand(graph, name, y, shape, makers, added) if name else ""
+        operand = _operand(graph, name, y, shape, added) if name else ""
         if operand is None:
             return None
         inputs.append(operand)
@@ -54,28 +49,26 @@ def _moved(graph: TypedGraph, node: Node, makers: Mapping[str, Node], moved: set
     return [*added, Node(node.op, tuple(inputs), (inner,), node.name), reshaped(graph, inner, node.outputs[0], y.shape)]
 
 
-def _before(graph: TypedGraph, name: str, y: TensorType, makers: Mapping[str, Node], moved: set[str]) -> str | None:
+def _before(graph: TypedGraph, name: str, y: TensorType, moved: set[str]) -> str | None:
     """The value in front of a reshape that makes `name`, where a product or an operator that moved made it."""
-    node = makers.get(name)
+    node = graph.producer(name)
     if node is None or node.op.op_type != "Reshape" or node.op.domain or name in graph.static:
         return None
     source = node.inputs[0]
-    maker: Any = makers.get(source)
+    maker: Any = graph.producer(source)
     shape = graph.tensor(source).shape
     if maker is None or not shape or not y.shape or graph.tensor(name).shape != y.shape or shape[-1] != y.shape[-1]:
         return None
     return source if source in moved or (maker.op.domain, maker.op.op_type) in _PRODUCTS else None
 
 
-def _operand(
-    graph: TypedGraph, name: str, y: TensorType, shape: tuple[int, ...], makers: Mapping[str, Node], added: list[Node]
-) -> str | None:
+def _operand(graph: TypedGraph, name: str, y: TensorType, shape: tuple[int, ...], added: list[Node]) -> str | None:
     """`name` as an operand over `shape`; None where it has none."""
     kind = graph.types[name]
     if not isinstance(kind, TensorType):
         return None
     if kind.shape == y.shape:
-        node = makers.get(name)
+        node = graph.producer(name)
         if node is not None and node.op.op_type == "Reshape" and graph.tensor(node.inputs[0]).shape == shape:
             return node.inputs[0]
         inner = graph.add_value(f"{name}.reshaped", TensorType(kind.dtype, shape))

@@ -51,15 +51,15 @@ def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | No
         return None
     if any(size * step != whole for whole, size, step in zip(shape, part, steps, strict=True)):
         return None
-    whole = trace(graph, source, match.makers)
-    parts = [trace(graph, n, match.makers) for n in node.inputs]
+    whole = trace(graph, source)
+    parts = [trace(graph, n) for n in node.inputs]
     order = next((o for o in permutations(stepped) if _parts(whole, part, steps, o) == parts), None)
     return None if order is None else _transposed(graph, node, source, part, steps, order)
 
 
 def _sliced(match: Matcher, name: str) -> str:
     """What `name` is a slice of a slice .. of."""
-    while (made := match.maker(name, "Slice")) is not None:
+    while (made := match.producer(name, "Slice")) is not None:
         name = made.inputs[0]
     return name
 

@@ -26,8 +26,8 @@ def run(graph: TypedGraph, target: Target) -> bool:
 def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
     if node.op.domain or node.op.op_type != "Reshape" or node.outputs[0] in graph.static:
         return None
-    turned = match.maker(node.inputs[0], "Transpose")
-    merged = match.maker(turned.inputs[0], "Reshape") if turned is not None else None
+    turned = match.producer(node.inputs[0], "Transpose")
+    merged = match.producer(turned.inputs[0], "Reshape") if turned is not None else None
     if turned is None or merged is None:
         return None
     op: Any = turned.op

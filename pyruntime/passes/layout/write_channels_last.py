@@ -17,23 +17,20 @@ __all__ = ["Rewriter"]
 
 
 class Rewriter(Writer):
-    """Rewrites the nodes of `kinds` (by id), and what turns values for them or back behind them."""
+    """Rewrites the nodes of `kinds`, and those that turn values before or after them."""
 
-    def __init__(self, graph: TypedGraph, match: Matcher, kinds: Mapping[int, Kind]) -> None:
+    def __init__(self, graph: TypedGraph, match: Matcher, kinds: Mapping[Node, Kind]) -> None:
         super().__init__(graph, match)
         self.kinds = kinds
         self.last: dict[str, str] = {}
         """The name of each value with channels last, where it has been made."""
 
-    def nodes(self) -> list[Node]:
-        """The graph's nodes."""
-        for node in self.graph.nodes:
-            kind = self.kinds.get(id(node))
-            if kind is not None:
-                self._turn(node, kind)
-            elif not self._viewed(node):
-                self.made.append(node)
-        return self.made
+    def _write(self, node: Node) -> bool:
+        kind = self.kinds.get(node)
+        if kind is None:
+            return self._viewed(node)
+        self._turn(node, kind)
+        return True
 
     def _turn(self, node: Node, kind: Kind) -> None:
         write = {
@@ -52,7 +49,7 @@ class Rewriter(Writer):
     def _wanted_first(self, name: str) -> bool:
         """Whether somebody reads `name` as the model has it."""
         graph, match = self.graph, self.match
-        outside = [r for r in match.readers.get(name, ()) if id(r) not in self.kinds]
+        outside = [r for r in graph.consumers(name) if r not in self.kinds]
         return name in match.wanted or not all(turned_back(graph, match, r, name) for r in outside)
 
     def _viewed(self, node: Node) -> bool:

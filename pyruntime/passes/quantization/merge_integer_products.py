@@ -60,14 +60,14 @@ def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | 
     if weight.rank != 2 or y.rank < 2 or node.inputs[0] in graph.static:
         return None
     width = weight.shape[1]
-    cast = match.only_reader(node.outputs[0], "Cast")
-    scaling = match.only_reader(cast.outputs[0], "Mul") if cast is not None else None
+    cast = match.only_consumer(node.outputs[0], "Cast")
+    scaling = match.only_consumer(cast.outputs[0], "Mul") if cast is not None else None
     if cast is None or scaling is None or graph.tensor(cast.outputs[0]).dtype is not DType.FLOAT:
         return None
     scales = _scales(graph, match, match.other(scaling, cast.outputs[0]), width)
     zero_name = node.inputs[3] if len(node.inputs) > 3 else ""
     zero = _vector(graph, zero_name, width) if zero_name else np.zeros(width, weight.dtype.numpy)
-    addition = match.only_reader(scaling.outputs[0], "Add")
+    addition = match.only_consumer(scaling.outputs[0], "Add")
     bias, result = np.zeros(width, np.float32), scaling.outputs[0]
     if addition is not None:
         given = _vector(graph, match.other(addition, result), width)
@@ -85,7 +85,7 @@ def _scales(graph: TypedGraph, match: Matcher, name: str, width: int) -> tuple[s
     if name in graph.static:
         known = _vector(graph, name, width)
         return None if known is None else ("", known)
-    node = match.maker(name, "Mul")
+    node = match.producer(name, "Mul")
     if node is None:
         return None
     for i in (0, 1):

@@ -11,7 +11,6 @@ requires: `quantized_products` has run. ensures: no float copy of such a weight.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,18 +51,17 @@ def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
     if not is_quantized(graph):
         return False
-    makers = graph.producers()
-    return graph.rewrite(lambda node: _instead(graph, makers, node))
+    return graph.rewrite(lambda node: _instead(graph, node))
 
 
-def _instead(graph: TypedGraph, makers: Mapping[str, Node], node: Node) -> list[Node] | None:
+def _instead(graph: TypedGraph, node: Node) -> list[Node] | None:
     op: Any = node.op
     if op.domain or node.outputs[0] in graph.static or op.op_type not in ("MatMul", "Gemm", "Conv", "Gather"):
         return None
     if op.op_type == "Gather":
-        weight = _weight(graph, makers, node.inputs[0])
+        weight = _weight(graph, node.inputs[0])
         return _gathered(graph, node, weight) if weight is not None and not weight.turned else None
-    weight = _weight(graph, makers, node.inputs[1])
+    weight = _weight(graph, node.inputs[1])
     if weight is None:
         return None
     if op.op_type == "Conv":
@@ -71,16 +69,16 @@ def _instead(graph: TypedGraph, makers: Mapping[str, Node], node: Node) -> list[
     return _product(graph, node, weight)
 
 
-def _weight(graph: TypedGraph, makers: Mapping[str, Node], name: str) -> _Weight | None:
+def _weight(graph: TypedGraph, name: str) -> _Weight | None:
     """What `name` dequantises, or None."""
-    node = makers.get(name)
+    node = graph.producer(name)
     turned = False
     if node is not None and not node.op.domain and node.op.op_type == "Transpose":
         turned = graph.tensor(name).rank == 2
         perm = getattr(node.op, "perm", None)
         if not turned or (perm is not None and tuple(perm) != (1, 0)):
             return None
-        node = makers.get(node.inputs[0])
+        node = graph.producer(node.inputs[0])
     if node is None or node.op.domain or node.op.op_type != "DequantizeLinear":
         return None
     op: Any = node.op

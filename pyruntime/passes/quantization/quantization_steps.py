@@ -11,7 +11,6 @@ or 16 bits, with known parameters or one scale for the tensor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from pyruntime.kernels import Target
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.quantization_steps import STORED, Dequantize, Quantize
 from pyruntime.ops.registry import newest
+from pyruntime.passes.match import Matcher
 from pyruntime.passes.quantization.dequantized import Scaled, is_quantized, scaled, shaped
 
 __all__ = ["run"]
@@ -45,29 +45,24 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 def _join(graph: TypedGraph) -> bool:
     """Quantise the parts of a Concat instead of the whole: parts of the same scale are then bytes as they stand."""
-    makers, readers, wanted = graph.producers(), graph.consumers(), set(graph.outputs)
-    nodes: list[Node] = []
-    gone: set[int] = set()
+    match = Matcher(graph)
+    instead: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         after = scaled(graph, node, "QuantizeLinear")
-        concat = makers.get(node.inputs[0]) if after else None
-        if after is None or concat is None or after.axis is not None or concat.op.domain:
-            nodes.append(node)
+        concat = match.producer(node.inputs[0], "Concat") if after else None
+        if after is None or concat is None or after.axis is not None or not match.read_once(node.inputs[0]):
             continue
-        parts = [scaled(graph, makers.get(n), "DequantizeLinear") for n in concat.inputs]
+        parts = [scaled(graph, graph.producer(n), "DequantizeLinear") for n in concat.inputs]
         kind = graph.tensor(node.outputs[0])
-        fits = concat.op.op_type == "Concat" and len(readers[node.inputs[0]]) == 1 and node.inputs[0] not in wanted
-        if not fits or kind.dtype not in STORED or not all(p is not None and p.axis is None for p in parts):
-            nodes.append(node)
+        if kind.dtype not in STORED or not all(p is not None and p.axis is None for p in parts):
             continue
-        names = []
+        quantised: list[Node] = []
         for name in concat.inputs:
-            names.append(graph.add_value(f"{name}.bytes", TensorType(kind.dtype, graph.tensor(name).shape)))
-            nodes.append(Node(node.op, (name, *node.inputs[1:]), (names[-1],), node.name))
-        nodes.append(Node(concat.op, tuple(names), node.outputs, concat.name))
-        gone.add(id(concat))
-    graph.nodes = [n for n in nodes if id(n) not in gone]
-    return bool(gone)
+            part = graph.add_value(f"{name}.bytes", TensorType(kind.dtype, graph.tensor(name).shape))
+            quantised.append(Node(node.op, (name, *node.inputs[1:]), (part,), node.name))
+        names = tuple(n.outputs[0] for n in quantised)
+        instead |= {concat: [], node: [*quantised, Node(concat.op, names, node.outputs, concat.name)]}
+    return graph.substitute(instead)
 
 
 def _move(graph: TypedGraph) -> bool:
@@ -79,26 +74,26 @@ def _move(graph: TypedGraph) -> bool:
 
 
 def _move_one(graph: TypedGraph) -> bool:
-    makers, readers, wanted = graph.producers(), graph.consumers(), set(graph.outputs)
-    for i, node in enumerate(graph.nodes):
+    match = Matcher(graph)
+    for node in graph.nodes:
         after = scaled(graph, node, "QuantizeLinear")
-        move = makers.get(node.inputs[0]) if after else None
+        move = graph.producer(node.inputs[0]) if after else None
         if after is None or move is None or move.op.domain or any(move.outputs[1:]):
             continue
         before = scaled(graph, move, "DequantizeLinear")
         if before is not None and _is_undone(graph, before, after):
-            graph.nodes[i] = Node(newest("Identity"), (before.x,), node.outputs, node.name)
+            graph.update(node, newest("Identity"), (before.x,))
             return True
         if move.op.op_type not in _MOVES:
             continue
-        before = scaled(graph, makers.get(move.inputs[0]), "DequantizeLinear")
-        if before is None or len(readers[move.outputs[0]]) > 1 or move.outputs[0] in wanted:
+        before = scaled(graph, graph.producer(move.inputs[0]), "DequantizeLinear")
+        if before is None or not match.read_once(move.outputs[0]):
             continue
         if not _is_undone(graph, before, after) or not _takes(graph, move, graph.tensor(before.x)):
             continue
-        graph.nodes[i] = Node(move.op, (before.x, *move.inputs[1:]), node.outputs, move.name)
-        graph.remove([move])
-        return True
+        return graph.substitute(
+            {move: [], node: [Node(move.op, (before.x, *move.inputs[1:]), node.outputs, move.name)]}
+        )
     return False
 
 
@@ -119,39 +114,25 @@ def _takes(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
 
 
 def _steps(graph: TypedGraph, target: Target) -> bool:
-    readers = graph.consumers()
-    own: dict[tuple[str, int], str] = {}
-    nodes: list[Node] = []
-    changed = False
-    for node in graph.nodes:
-        node = _with_own_inputs(node, own)
-        back = scaled(graph, node, "DequantizeLinear")
-        if back is not None and graph.tensor(back.x).dtype in _SOURCES and node.outputs[0] not in graph.static:
-            made_nodes = _dequantized(graph, target, back, readers.get(node.outputs[0], []), own)
-        else:
-            there = scaled(graph, node, "QuantizeLinear")
-            made_nodes = _quantized(graph, target, there) if there is not None else None
-        changed = changed or made_nodes is not None
-        nodes += [node] if made_nodes is None else made_nodes
-    graph.nodes = nodes
-    return changed
+    return graph.rewrite(lambda node: _step(graph, target, node))
 
 
-def _with_own_inputs(node: Node, own: dict[tuple[str, int], str]) -> Node:
-    """The node, reading what was made for it."""
-    inputs = tuple(own.get((n, id(node)), n) for n in node.inputs)
-    return Node(node.op, inputs, node.outputs, node.name) if inputs != node.inputs else node
+def _step(graph: TypedGraph, target: Target, node: Node) -> list[Node] | None:
+    """The steps in the place of one operator."""
+    back = scaled(graph, node, "DequantizeLinear")
+    if back is not None and graph.tensor(back.x).dtype in _SOURCES and node.outputs[0] not in graph.static:
+        return _dequantized(graph, target, back)
+    there = scaled(graph, node, "QuantizeLinear")
+    return _quantized(graph, target, there) if there is not None else None
 
 
-def _dequantized(
-    graph: TypedGraph, target: Target, back: Scaled, readers: Sequence[Node], own: dict[tuple[str, int], str]
-) -> list[Node] | None:
-    """One Dequantize for each elementwise reader, and one for all others; `own` learns the names of the former."""
+def _dequantized(graph: TypedGraph, target: Target, back: Scaled) -> list[Node] | None:
+    """One Dequantize for each elementwise consumer, which then reads that, and one for all others."""
     parameters = _parameters(graph, target, back, graph.tensor(back.x).rank)
     if parameters is None:
         return None
     result = back.node.outputs[0]
-    kind = graph.tensor(result)
+    kind, readers = graph.tensor(result), graph.consumers(result)
     elementwise = [r for r in readers if isinstance(r.op, Elementwise) or r.op.op_type == "QuantizeLinear"]
     shared = len(elementwise) < len(readers) or result in graph.outputs or not readers
     names = [result] if shared or len(elementwise) == 1 else []
@@ -159,7 +140,7 @@ def _dequantized(
     if not names or shared:
         for reader in elementwise:
             name = graph.add_value(f"{result}.of", kind)
-            own[result, id(reader)] = name
+            graph.update(reader, inputs=[name if n == result else n for n in reader.inputs])
             nodes.append(Node(Dequantize(), (back.x, *parameters), (name,), back.node.name))
     return nodes
 

@@ -9,7 +9,7 @@ requires: types. ensures: no such product of bytes with known parameters of w.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,15 +28,14 @@ def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
     if not is_quantized(graph):
         return False
-    makers = graph.producers()
-    return graph.rewrite(lambda node: _instead(graph, makers, node))
+    return graph.rewrite(lambda node: _instead(graph, node))
 
 
-def _instead(graph: TypedGraph, makers: Mapping[str, Node], node: Node) -> list[Node] | None:
+def _instead(graph: TypedGraph, node: Node) -> list[Node] | None:
     op: Any = node.op
     if op.domain or op.op_type not in ("Conv", "MatMul", "Gemm") or node.outputs[0] in graph.static:
         return None
-    x, w = (scaled(graph, makers.get(n), "DequantizeLinear") for n in node.inputs[:2])
+    x, w = (scaled(graph, graph.producer(n), "DequantizeLinear") for n in node.inputs[:2])
     if x is None or w is None or x.axis is not None or value(graph, w.scale) is None:
         return None
     if any(graph.tensor(s.x).dtype not in BYTES for s in (x, w)):
@@ -44,7 +43,7 @@ def _instead(graph: TypedGraph, makers: Mapping[str, Node], node: Node) -> list[
     if op.op_type == "Gemm" and (op.alpha != 1.0 or op.beta != 1.0 or op.transA):
         return None
     y = graph.tensor(node.outputs[0])
-    build = _Build(graph, makers, node, y)
+    build = _Build(graph, node, y)
     if op.op_type == "Conv":
         return build.product(_convolution(op), x, w, 0, (-1, *(1,) * (y.rank - 2)))
     rank = graph.tensor(w.x).rank
@@ -66,7 +65,6 @@ class _Build:
     """Writes what stands for `node`, whose result is of type `y`."""
 
     graph: TypedGraph
-    makers: Mapping[str, Node]
     node: Node
     y: TensorType
     before: list[Node] = field(default_factory=list)
@@ -127,7 +125,7 @@ class _Build:
 
     def _exact_bias(self, bias: str, x: Scaled, weights: Any) -> str:
         """The int32 bias that `bias` dequantises, where its scale is that of the sums; or nothing."""
-        found = scaled(self.graph, self.makers.get(bias), "DequantizeLinear")
+        found = scaled(self.graph, self.graph.producer(bias), "DequantizeLinear")
         scale, given = (value(self.graph, n) if n else None for n in (found.scale if found else "", x.scale))
         if found is None or found.zero or scale is None or given is None or found.x not in self.graph.static:
             return ""
