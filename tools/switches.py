@@ -16,9 +16,9 @@ BEGIN = "<!-- Tables: written by `python -m tools.switches`, from docstrings; do
 def page() -> str:
     """The whole page: its prose as it is, and the tables."""
     prose, mark, _ = TARGET.read_text().partition(BEGIN)
-    passes = ((name, _summary(run.__module__)) for name, run in dict(PASSES).items())
+    passes = {one.name: _summary(one.run.__module__) for one in PASSES}
     tables = [
-        f"## Passes\n\n{_table('what it does', passes)}",
+        f"## Passes\n\n{_table('what it does', passes.items())}",
         f"## Kernel variants\n\n{_table('what it is', VARIANTS.items())}",
     ]
     return f"{prose}{mark}\n\n" + "\n\n".join(tables) + "\n"

@@ -24,8 +24,7 @@ from pyruntime.kernels import Target
 from pyruntime.kernels.selection.candidates import Kernels
 from pyruntime.ops.defects import planning
 from pyruntime.ops.host import HostValue
-from pyruntime.passes import optimize
-from pyruntime.passes.decoding import fuse_attention_product, grow_in_place
+from pyruntime.passes.pipeline import PASSES, PassRun, optimize
 
 __all__ = ["Compiled", "Compiler", "Computed", "Request", "Signature", "numbers_of", "sources_of"]
 
@@ -142,6 +141,7 @@ class Compiler:
         optimize: run the graph passes.
         sanitize: plan each value a memory of its own, too.
         ask: gets the source of each shader that a stage will probably have, as soon as it is known.
+        observe: called after each pass, with the graph as it is then.
     """
 
     def __init__(
@@ -151,9 +151,10 @@ class Compiler:
         optimize: bool = True,
         sanitize: bool = False,
         ask: Callable[[str], object] = lambda _: None,
+        observe: Callable[[PassRun, TypedGraph], object] | None = None,
     ) -> None:
         self.graph, self.target = graph, target
-        self._optimize, self._sanitize, self._ask = optimize, sanitize, ask
+        self._optimize, self._sanitize, self._ask, self._observe = optimize, sanitize, ask, observe
         self._kernels = Kernels()
 
     def compile(self, request: Request) -> Compiled:
@@ -184,17 +185,13 @@ class Compiler:
 
     def _rewrite(self, typed: _Typed, request: Request) -> None:
         """Run the passes."""
-        graph, target = typed.graph, self.target
-        if self._optimize:
-            optimize(graph, target)
+        graph = typed.graph
         if request.before is None and typed.boundary is None and not self._sanitize:
-            with planning("pass 'grow_in_place'"):
-                grow_in_place.run(graph, target, [n for n in typed.stay if n in request.free])
-            left = {s.output for s in graph.states.values()}
-            typed.stay = [n for n in typed.stay if n not in left]
-        if self._optimize:
-            with planning("pass 'fuse_attention_product'"):
-                fuse_attention_product.run(graph, target)
+            graph.free = tuple(n for n in typed.stay if n in request.free)
+        passes = PASSES if self._optimize else [one for one in PASSES if one.always]
+        optimize(graph, self.target, passes, self._observe)
+        left = {s.output for s in graph.states.values()}
+        typed.stay = [n for n in typed.stay if n not in left]
 
     def _lower(self, typed: _Typed, request: Request) -> Compiled:
         """Plan kernels, memory and commands."""

@@ -20,7 +20,6 @@ __all__ = ["VARIANTS"]
 
 VARIANTS: Mapping[str, str] = MappingProxyType(
     {
-        "grow_in_place": "caches on the GPU that grow in the memory they are in; without: each is copied to grow",
         "less_memory": "nodes in another order where activations then need less memory; without: in the model's",
         "shared_memory": "activations share memory; without: a buffer for each, so that dispatches may overlap",
         "read_only_constants": "kernels bind constants as memory that is only read; without: as all other memory",

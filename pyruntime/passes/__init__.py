@@ -1,4 +1,4 @@
-"""Graph passes: each a file with one function `run(graph, target) -> bool` that says whether it changed anything."""
+"""Graph passes: each is the `run` of one file, declared by `graph_pass`; `pipeline` has their order."""
 
 from pyruntime.passes.pipeline import optimize
 

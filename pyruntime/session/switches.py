@@ -16,7 +16,7 @@ def disabled_names(entry: str) -> frozenset[str]:
         InvalidArgument: a name that is neither a pass nor a kernel variant.
     """
     names = frozenset(filter(None, (name.strip() for name in entry.split(","))))
-    known = {name for name, _ in PASSES} | VARIANTS.keys()
+    known = {one.name for one in PASSES} | VARIANTS.keys()
     unknown = sorted(names - known)
     if unknown:
         raise InvalidArgument(

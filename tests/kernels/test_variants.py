@@ -15,7 +15,6 @@ from tests.kernels.variant_cases import CASES, runnable, target_of
 def test_cases__every_variant__has_one() -> None:
     plans = {
         "dynamic_dimensions",
-        "grow_in_place",
         "less_memory",
         "shared_memory",
         "read_only_constants",
@@ -37,7 +36,7 @@ def test_variant__switched_off__is_in_no_dispatch(name: str) -> None:
 
 def test_disabled_names__list__passes_and_variants() -> None:
     assert disabled_names("") == frozenset()
-    assert disabled_names("fuse_tail, matmul_split,") == {"fuse_tail", "matmul_split"}
+    assert disabled_names("fuse_epilogue, matmul_split,") == {"fuse_epilogue", "matmul_split"}
 
 
 def test_disabled_names__unknown__says_what_there_is() -> None:

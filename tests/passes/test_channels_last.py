@@ -78,7 +78,7 @@ def test_optimize__blocks_of_convnext__additions_are_in_the_products() -> None:
     graph = convnext()
     feeds = {"x": floats(1, 3, 24, 32)}
     before = evaluate(graph, feeds)
-    assert "channels_last" in optimize(graph, Target())
+    assert "channels_last" in [one.name for one in optimize(graph, Target()) if one.changed]
     assert "Add" not in cleaned(graph) and "Relu" not in cleaned(graph)
     np.testing.assert_allclose(evaluate(graph, feeds)[0], before[0], rtol=1e-4, atol=1e-5)
 

@@ -10,8 +10,7 @@ import pytest
 from pyruntime.ir import Node
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import op_class
-from pyruntime.passes.cleanup import common_subexpressions, drop_expand, unit_dims
-from pyruntime.passes.cleanup import simplify_shapes as settle
+from pyruntime.passes.cleanup import common_subexpressions, drop_expand, simplify_shapes, unit_dims
 from pyruntime.passes.decoding import pair_products
 from pyruntime.passes.fusion import fuse_elementwise
 from pyruntime.passes.layout import fuse_roll
@@ -121,7 +120,7 @@ def test_fuse_roll__slices_that_overlap_or_leave_a_gap__are_left_alone(second: i
     assert not apply(fuse_roll.run, graph)
 
 
-def test_settle__shape_computed_from_sizes__is_a_constant() -> None:
+def test_simplify_shapes__shape_computed_from_sizes__is_a_constant() -> None:
     constants = {"at": ints(0), "rest": ints(-1)}
     nodes = [
         node("Shape", ["x"], ["s"]),
@@ -130,11 +129,11 @@ def test_settle__shape_computed_from_sizes__is_a_constant() -> None:
         node("Reshape", ["x", "shape"], ["y"]),
     ]
     graph = graph_of(nodes, {"x": (2, 3, 4)}, ["y"], constants)
-    assert apply(settle.run, graph)
+    assert apply(simplify_shapes.run, graph)
     assert cleaned(graph) == ["Reshape"]
 
 
-def test_settle__nodes_that_change_nothing__go() -> None:
+def test_simplify_shapes__nodes_that_change_nothing__go() -> None:
     constants = {"s": ints(2, 3), "zero": ints(0), "end": ints(LAST)}
     nodes = [
         node("Identity", ["x"], ["a"]),
@@ -146,15 +145,15 @@ def test_settle__nodes_that_change_nothing__go() -> None:
         node("Relu", ["f"], ["y"]),
     ]
     graph = graph_of(nodes, {"x": (2, 3)}, ["y"], constants)
-    assert apply(settle.run, graph)
+    assert apply(simplify_shapes.run, graph)
     assert cleaned(graph) == ["Relu"]
 
 
-def test_settle__what_changes_something__stays() -> None:
+def test_simplify_shapes__what_changes_something__stays() -> None:
     constants = {"first": ints(-1), "end": ints(-LAST), "axis": ints(0), "step": ints(-1)}
     nodes = [node("Slice", ["x", "first", "end", "axis", "step"], ["a"]), node("Cast", ["a"], ["y"], to=10)]
     graph = graph_of(nodes, {"x": (3,)}, ["y"], constants)
-    assert not apply(settle.run, graph)
+    assert not apply(simplify_shapes.run, graph)
 
 
 def test_common_subexpressions__constants_of_equal_bytes__are_one() -> None:

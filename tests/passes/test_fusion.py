@@ -15,13 +15,13 @@ from pyruntime.passes.cleanup import dead_code
 from pyruntime.passes.fusion import (
     fuse_attention,
     fuse_elementwise,
+    fuse_epilogue,
     fuse_group_norm,
     fuse_norms,
     fuse_product_norm,
     fuse_skip_norm,
     merge_products,
 )
-from pyruntime.passes.fusion import fuse_epilogue as fuse_tail
 from tests.passes.support import apply, graph_of, ints, node, op_types
 
 RNG = np.random.default_rng(7)
@@ -68,7 +68,7 @@ def test_fuse_elementwise__clip_with_bounds__takes_them_as_numbers() -> None:
 
 
 @pytest.mark.parametrize("turned", [("Add", ["z", "c"], ["c", "z"]), ("Mul", ["half", "c"], ["c", "half"])])
-def test_fuse_tail__operands_of_sums_and_products_in_either_order__one_text(
+def test_fuse_epilogue__operands_of_sums_and_products_in_either_order__one_text(
     turned: tuple[str, list[str], list[str]],
 ) -> None:
     op_type, *orders = turned
@@ -77,14 +77,14 @@ def test_fuse_tail__operands_of_sums_and_products_in_either_order__one_text(
         nodes = [node("Conv", ["x", "w"], ["c"]), node(op_type, inputs, ["a"]), node("Relu", ["a"], ["y"])]
         constants = {"w": weights(3, 2, 1, 1), "half": scalar(0.5)}
         graph = graph_of(nodes, {"x": (1, 2, 5, 5), "z": (1, 3, 5, 5)}, ["y"], constants)
-        assert apply(fuse_elementwise.run, graph) and apply(fuse_tail.run, graph)
+        assert apply(fuse_elementwise.run, graph) and apply(fuse_epilogue.run, graph)
         op = graph.nodes[0].op
         assert isinstance(op, WithEpilogue)
         texts.append([d.kernel.wgsl() for d in op.lower(Target(), *(graph.tensor(n) for n in graph.nodes[0].inputs))])
     assert texts[0] == texts[1]
 
 
-def test_fuse_tail__conv_bias_relu_residual__is_one_node() -> None:
+def test_fuse_epilogue__conv_bias_relu_residual__is_one_node() -> None:
     nodes = [
         node("Conv", ["x", "w", "b"], ["c"], pads=(1, 1, 1, 1)),
         node("Add", ["c", "z"], ["a"]),
@@ -93,23 +93,23 @@ def test_fuse_tail__conv_bias_relu_residual__is_one_node() -> None:
     constants = {"w": weights(3, 2, 3, 3), "b": weights(3)}
     graph = graph_of(nodes, {"x": (1, 2, 5, 5), "z": (1, 3, 5, 5)}, ["y"], constants)
     assert apply(fuse_elementwise.run, graph)
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     assert op_types(graph) == ["WithEpilogue"]
 
 
-def test_fuse_tail__gemm__its_c_joins_the_chain() -> None:
+def test_fuse_epilogue__gemm__its_c_joins_the_chain() -> None:
     nodes = [node("Gemm", ["x", "w", "c"], ["g"]), node("Tanh", ["g"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6), "c": weights(6)})
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     assert op_types(graph) == ["WithEpilogue"]
     assert graph.nodes[0].inputs == ("x", "w", "c")
 
 
 @pytest.mark.parametrize(("chain", "stores"), [("Relu", 8), ("Tanh", 1), ("Sigmoid", 1), ("Erf", 1)])
-def test_fuse_tail__long_functions__are_there_once_and_not_for_each_result(chain: str, stores: int) -> None:
+def test_fuse_epilogue__long_functions__are_there_once_and_not_for_each_result(chain: str, stores: int) -> None:
     nodes = [node("MatMul", ["x", "w"], ["p"]), node(chain, ["p"], ["y"])]
     graph = graph_of(nodes, {"x": (192, 256)}, ["y"], {"w": weights(256, 1536)})
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     (fused,) = graph.nodes
     limits = Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024)
     target = Target(limits, vendor="nvidia", disabled=frozenset({"matmul_slices", "matmul_split", "fallback_kernels"}))
@@ -119,23 +119,23 @@ def test_fuse_tail__long_functions__are_there_once_and_not_for_each_result(chain
 
 
 @pytest.mark.parametrize("inputs", [["r", "g"], ["g", "r"]])
-def test_fuse_tail__gemm_without_c_on_either_side__keeps_the_order(inputs: list[str]) -> None:
+def test_fuse_epilogue__gemm_without_c_on_either_side__keeps_the_order(inputs: list[str]) -> None:
     nodes = [node("Gemm", ["x", "w"], ["g"]), node("Sub", inputs, ["y"])]
     graph = graph_of(nodes, {"x": (4, 3), "r": (4, 6)}, ["y"], {"w": weights(3, 6)})
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     assert op_types(graph) == ["WithEpilogue"]
 
 
 @pytest.mark.parametrize("attributes", [{"alpha": 0.5}, {"beta": 2.0}])
-def test_fuse_tail__scaled_gemm__stays(attributes: dict[str, float]) -> None:
+def test_fuse_epilogue__scaled_gemm__stays(attributes: dict[str, float]) -> None:
     nodes = [node("Gemm", ["x", "w", "c"], ["g"], **attributes), node("Tanh", ["g"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6), "c": weights(6)})
-    assert not apply(fuse_tail.run, graph)
+    assert not apply(fuse_epilogue.run, graph)
 
 
-def test_fuse_tail__product_read_twice__stays() -> None:
+def test_fuse_epilogue__product_read_twice__stays() -> None:
     nodes = [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["a"]), node("Concat", ["a", "p"], ["y"], axis=0)]
-    assert not apply(fuse_tail.run, graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6)}))
+    assert not apply(fuse_epilogue.run, graph_of(nodes, {"x": (4, 3)}, ["y"], {"w": weights(3, 6)}))
 
 
 def rms_norm(mean_axis: int = -1) -> list[Node]:
@@ -316,9 +316,9 @@ def test_fuse_attention__rank_three__batches_are_heads() -> None:
     assert apply(fuse_attention.run, graph)
 
 
-def test_fuse_tail__producer_whose_first_output_nobody_reads__stays() -> None:
+def test_fuse_epilogue__producer_whose_first_output_nobody_reads__stays() -> None:
     nodes = [node("Split", ["x"], ["unread", "a"], axis=0, num_outputs=2), node("Relu", ["a"], ["y"])]
-    assert not apply(fuse_tail.run, graph_of(nodes, {"x": (2, 3)}, ["y"]))
+    assert not apply(fuse_epilogue.run, graph_of(nodes, {"x": (2, 3)}, ["y"]))
 
 
 def residual_and_norm(norm: str = "LayerNormalization", **attributes: Any) -> list[Node]:
@@ -336,7 +336,7 @@ PRODUCT_NORM = {"w": weights(3, 8), "s": weights(8), "b": weights(8)}
 @pytest.mark.parametrize("outputs", [["y"], ["y", "a"]])
 def test_fuse_product_norm__product_residual_norm__is_one_node(norm: str, outputs: list[str]) -> None:
     graph = graph_of(residual_and_norm(norm), {"x": (2, 4, 3), "z": (2, 4, 8)}, outputs, PRODUCT_NORM)
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     assert apply(fuse_product_norm.run, graph)
     assert op_types(graph) == ["WithNorm"]
     assert graph.nodes[0].op.wants(1) == (len(outputs) == 2)  # type: ignore[attr-defined]
@@ -351,14 +351,14 @@ def test_fuse_product_norm__reshape_in_between__moves_behind(outputs: list[str])
     ]
     constants = PRODUCT_NORM | {"shape": np.array([2, 4, 8])}
     graph = graph_of(nodes, {"x": (8, 3), "z": (8, 8)}, outputs, constants)
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     assert apply(fuse_product_norm.run, graph)
     assert op_types(graph) == ["WithNorm", "Reshape", "Reshape"][: 3 if "r" in outputs or "a" in outputs else 2]
 
 
 def test_fuse_product_norm__other_axis_or_no_product__stays() -> None:
     graph = graph_of(residual_and_norm(axis=1), {"x": (2, 4, 3), "z": (2, 4, 8)}, ["y"], PRODUCT_NORM)
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     assert not apply(fuse_product_norm.run, graph)
     alone = [node("Add", ["x", "z"], ["a"]), node("LayerNormalization", ["a", "s", "b"], ["y"])]
     assert not apply(fuse_product_norm.run, graph_of(alone, {"x": (4, 8), "z": (4, 8)}, ["y"], PRODUCT_NORM))
@@ -367,7 +367,7 @@ def test_fuse_product_norm__other_axis_or_no_product__stays() -> None:
 def test_fuse_product_norm__scale_that_is_computed__stays() -> None:
     nodes = [*residual_and_norm()[:2], node("LayerNormalization", ["a", "t", "b"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 3), "z": (4, 8), "t": (8,)}, ["y"], PRODUCT_NORM)
-    assert apply(fuse_tail.run, graph)
+    assert apply(fuse_epilogue.run, graph)
     assert not apply(fuse_product_norm.run, graph)
 
 

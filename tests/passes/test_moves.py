@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pyruntime.ir import TypedGraph
-from pyruntime.passes.cleanup import simplify_shapes as settle
-from pyruntime.passes.cleanup import unit_dims
+from pyruntime.passes.cleanup import simplify_shapes, unit_dims
 from pyruntime.passes.layout import merge_transposes, move_rows, slices_to_transpose
 from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node
 
@@ -185,9 +184,9 @@ def test_move_rows__rows_put_together_of_small_pieces__are_moved_before(last: in
     assert apply(move_rows.run, graph) == moved
 
 
-def test_settle__pad_of_nothing__goes() -> None:
+def test_simplify_shapes__pad_of_nothing__goes() -> None:
     nodes = [node("Pad", ["x", "none"], ["a"]), node("Pad", ["a", "shift"], ["b"]), node("Relu", ["b"], ["y"])]
     constants = {"none": ints(0, 0, 0, 0), "shift": ints(0, 1, 0, -1)}
     graph = graph_of(nodes, {"x": (3, 4)}, ["y"], constants)
-    assert apply(settle.run, graph)
+    assert apply(simplify_shapes.run, graph)
     assert cleaned(graph) == ["Pad", "Relu"]

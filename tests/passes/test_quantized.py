@@ -7,13 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.ir import DType, Node
+from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.passes.cleanup import dead_code
-from pyruntime.passes.fusion import fuse_elementwise
-from pyruntime.passes.fusion import fuse_epilogue as fuse_tail
-from pyruntime.passes.quantization import merge_integer_products, packed_weights, quantization_steps, quantized_products
-from pyruntime.passes.quantization import weights_channels_last as taps_last
+from pyruntime.passes.fusion import fuse_elementwise, fuse_epilogue
+from pyruntime.passes.quantization import (
+    merge_integer_products,
+    move_quantization,
+    packed_weights,
+    quantization_steps,
+    quantized_products,
+    weights_channels_last,
+)
 from tests.passes.support import apply, graph_of, node, op_types
 
 RNG = np.random.default_rng(3)
@@ -79,10 +84,16 @@ def test_packed_weights__scales_no_packing_has__stay(scale: Any, attributes: dic
     assert not apply(packed_weights.run, graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS | {"s": scale}))
 
 
+def as_steps(graph: TypedGraph, target: Target) -> bool:
+    """Both passes that quantization goes through."""
+    moved = move_quantization.run(graph, target)
+    return quantization_steps.run(graph, target) or moved
+
+
 def test_quantization_steps__what_is_only_moved__stays_in_bytes() -> None:
     nodes = [*quantized("a"), node("Transpose", ["a"], ["t"]), node("QuantizeLinear", ["t", "step", "zero"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
-    assert apply(quantization_steps.run, graph)
+    assert apply(as_steps, graph)
     dead_code.run(graph, Target())
     assert op_types(graph) == ["Quantize", "Transpose"]
     assert graph.tensor("y").dtype is DType.UINT8
@@ -91,7 +102,7 @@ def test_quantization_steps__what_is_only_moved__stays_in_bytes() -> None:
 def test_quantization_steps__other_scale_behind_the_move__is_quantised_anew() -> None:
     nodes = [*quantized("a"), node("Transpose", ["a"], ["t"]), node("QuantizeLinear", ["t", "other", "zero"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS | {"other": np.array(0.1, np.float32)})
-    assert apply(quantization_steps.run, graph)
+    assert apply(as_steps, graph)
     assert op_types(graph).count("Quantize") == 2
 
 
@@ -101,20 +112,20 @@ def test_quantization_steps__parts_of_a_concat__are_joined_as_bytes() -> None:
     nodes.append(node("QuantizeLinear", ["t", "step", "zero"], ["y"]))
     constants = CONSTANTS | {"other": np.array(0.1, np.float32)}
     graph = graph_of(nodes, {"x": (4, 6), "x2": (4, 3)}, ["y"], constants)
-    assert apply(quantization_steps.run, graph)
+    assert apply(as_steps, graph)
     dead_code.run(graph, Target())
     assert op_types(graph) == ["Quantize", "Quantize", "Dequantize", "Identity", "Quantize", "Concat"]
 
 
 def test_quantization_steps__no_quantisation__nothing_to_do() -> None:
-    assert not apply(quantization_steps.run, graph_of([node("Relu", ["x"], ["y"])], {"x": (4, 6)}, ["y"]))
+    assert not apply(as_steps, graph_of([node("Relu", ["x"], ["y"])], {"x": (4, 6)}, ["y"]))
 
 
-def test_fuse_tail__product_of_bytes__ends_in_bytes() -> None:
+def test_fuse_epilogue__product_of_bytes__ends_in_bytes() -> None:
     nodes = [*quantized("a"), node("DequantizeLinear", ["w", "s"], ["b"], axis=1), node("MatMul", ["a", "b"], ["p"])]
     nodes += [node("Relu", ["p"], ["r"]), node("QuantizeLinear", ["r", "step", "zero"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
-    for one in (quantized_products, quantization_steps, dead_code, fuse_elementwise, fuse_tail):
+    for one in (quantized_products, quantization_steps, dead_code, fuse_elementwise, fuse_epilogue):
         assert apply(one.run, graph)
     assert op_types(graph) == ["Quantize", "WithEpilogue"]
 
@@ -159,11 +170,11 @@ def convolutions(kernel: int, *names: str) -> list[Node]:
     ]
 
 
-def test_taps_last__convolutions_of_one_constant_on_a_processor__read_it_turned_once() -> None:
+def test_weights_channels_last__convolutions_of_one_constant_on_a_processor__read_it_turned_once() -> None:
     graph = graph_of(
         convolutions(3, "w", "w"), {"x": (2, 5, 9, 8)}, ["y0", "y1"], {"w": number(6, 5, 3, 3), "zero": ZERO}
     )
-    assert apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
+    assert apply(lambda g, _: weights_channels_last.run(g, Target(vendor="google")), graph)
     assert op_types(graph) == ["Cast", "ChannelsLast", "ConvIntegerChannelsLast", "ConvIntegerChannelsLast"]
     turned = graph.tensor(graph.nodes[1].outputs[0])
     assert turned.shape == (6, 3, 3, 8)
@@ -174,24 +185,24 @@ def test_taps_last__convolutions_of_one_constant_on_a_processor__read_it_turned_
 @pytest.mark.parametrize(
     ("kernel", "vendor", "disabled"), [(1, "google", ()), (3, "nvidia", ()), (3, "google", "conv_int8_direct")]
 )
-def test_taps_last__pointwise_or_another_kernel__weights_stay(kernel: int, vendor: str, disabled: Any) -> None:
+def test_weights_channels_last__pointwise_or_other_kernel__stay(kernel: int, vendor: str, disabled: Any) -> None:
     constants = {"w": number(6, 5, kernel, kernel), "zero": ZERO}
     graph = graph_of(convolutions(kernel, "w"), {"x": (2, 5, 9, 8)}, ["y0"], constants)
     target = Target(vendor=vendor, disabled=frozenset({disabled} if disabled else ()))
-    assert not apply(lambda g, _: taps_last.run(g, target), graph)
+    assert not apply(lambda g, _: weights_channels_last.run(g, target), graph)
 
 
-def test_taps_last__weights_that_come_with_a_run__stay() -> None:
+def test_weights_channels_last__weights_that_come_with_a_run__stay() -> None:
     nodes = [*convolutions(3, "w"), node("Cast", ["v"], ["w"], to=DType.INT8.code)]
     graph = graph_of([nodes[0], nodes[2], nodes[1]], {"x": (2, 5, 9, 8), "v": (6, 5, 3, 3)}, ["y0"], {"zero": ZERO})
-    assert not apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
+    assert not apply(lambda g, _: weights_channels_last.run(g, Target(vendor="google")), graph)
 
 
-def test_taps_last__qlinear_conv__keeps_its_scales() -> None:
+def test_weights_channels_last__qlinear_conv__keeps_its_scales() -> None:
     constants = {"w": number(6, 5, 3, 3), "step": STEP, "zero": ZERO, "s": np.linspace(0.01, 0.02, 6, dtype=np.float32)}
     constants |= {"zeros": np.zeros(6, np.int8), "bias": RNG.integers(-99, 99, 6).astype(np.int32)}
     names = ["q", "step", "zero", "w", "s", "zeros", "step", "zero", "bias"]
     nodes = [node("QuantizeLinear", ["x", "step", "zero"], ["q"]), node("QLinearConv", names, ["y"])]
     graph = graph_of(nodes, {"x": (2, 5, 9, 8)}, ["y"], constants)
-    assert apply(lambda g, _: taps_last.run(g, Target(vendor="google")), graph)
+    assert apply(lambda g, _: weights_channels_last.run(g, Target(vendor="google")), graph)
     assert op_types(graph) == ["QuantizeLinear", "ChannelsLast", "QLinearConvChannelsLast"]

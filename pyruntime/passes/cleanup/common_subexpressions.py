@@ -1,8 +1,7 @@
 """Common subexpressions: equal operators on the same inputs are computed once.
 
-Exporters write the numbers an operator needs as constants of its own, so small constants of equal bytes are one here.
-requires: topological order.
-ensures: no two pure nodes with equal operator and inputs, unless an output is a graph output.
+Exporters give each operator constants that no other reads, so small constants of equal bytes become one, too. Nodes
+that make graph outputs stay.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run"]
 
@@ -17,9 +17,10 @@ SMALL = 256
 """Bytes up to which integers are compared; of floats only single ones are: weights may not be there yet."""
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge duplicates; True where there were any."""
-    _merge_constants(graph)
+    changed = _merge_constants(graph)
     first: dict[tuple[object, tuple[str, ...]], Node] = {}
     twins: list[Node] = []
     wanted = set(graph.outputs)
@@ -34,11 +35,12 @@ def run(graph: TypedGraph, target: Target) -> bool:
             for name, same in zip(node.outputs, twin.outputs, strict=True):
                 if name:
                     graph.replace_all_uses(name, same)
-    return graph.remove(twins)
+    return graph.remove(twins) or changed
 
 
-def _merge_constants(graph: TypedGraph) -> None:
-    """Let consumers of a small constant read the first one that has the same bytes."""
+def _merge_constants(graph: TypedGraph) -> bool:
+    """Let consumers of a small constant read the first one that has the same bytes; True where there were any."""
+    changed = False
     first: dict[tuple[object, ...], str] = {}
     written = [n.outputs[0] for n in graph.nodes if n.op.op_type == "Constant" and not n.op.domain]
     for name in (*graph.constants, *written):
@@ -47,5 +49,7 @@ def _merge_constants(graph: TypedGraph) -> None:
             continue
         if kind.nbytes <= SMALL and (kind.size == 1 or not kind.dtype.is_float):
             twin = first.setdefault((kind.dtype, kind.shape, kind.value().tobytes()), name)
-            if twin != name:
+            if twin != name and graph.reads(name):
                 graph.replace_all_uses(name, twin)
+                changed = True
+    return changed

@@ -1,10 +1,8 @@
-"""Dead code: nodes none of whose outputs anybody reads, and outputs that nobody reads of nodes that stay.
+"""Dead code: nodes whose outputs have no consumer, and outputs without consumers of nodes that stay.
 
 Exporters name outputs that an operator may leave out (statistics, masks, indices, caches); unnamed, they cost nothing.
-Operators in `WHOLE` keep theirs: BatchNormalization means something else with one output than with several, and passes
-that know what is a part of what follow Split by its outputs. So do operators that are not pyruntime's.
-
-requires: topological order. ensures: a node that stays has an output that is read or wanted.
+Operators in `WHOLE` keep theirs: BatchNormalization has another meaning with one output than with several, and passes
+follow Split by the order of its outputs. So do operators that are not pyruntime's.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from dataclasses import replace
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import Op
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["WHOLE", "run"]
 
@@ -21,6 +20,7 @@ WHOLE = frozenset({"BatchNormalization", "Split"})
 """Operators whose outputs stay named."""
 
 
+@graph_pass(ensures=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Remove dead nodes; True where there were any."""
     needed = set(graph.outputs)

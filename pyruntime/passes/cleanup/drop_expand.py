@@ -1,7 +1,7 @@
 """An elementwise operator reads what Expand was given where it broadcasts to the same shape itself.
 
 Add(x, Expand(y, shape of x)) = Add(x, y), as torch.nn.functional.normalize divides by its norms, and masks are added.
-requires: types. ensures: no such input, where the shapes say so whatever sizes are seen.
+Only where the shapes are equal for every size of a dynamic dimension.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.base import LATEST
 from pyruntime.passes.cleanup.simplify_shapes import same_shape
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
@@ -25,8 +26,9 @@ BROADCASTS = {
 """Operators to the first opset in which all of their inputs broadcast."""
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Rewrite every match; True where there was one."""
     match = Matcher(graph)
     changed = False
     for node in graph.nodes:

@@ -1,11 +1,12 @@
-"""Shapes as literals, and nodes that change nothing left out.
+"""Shapes become constants, and nodes that change nothing are left out.
 
-- The shape a Reshape or Expand is given, where operators compute it, becomes the constant it is for the sizes planned
-  (sizes that are open stay so). What computed it then reads no tensor any more, so that patterns see who really does.
-- Identity, Cast to the type that is there, Transpose in order, Concat of one, and Reshape, Expand, Slice and Pad that
-  give what they get: readers read their input.
+- The shape that a Reshape or Expand is given, where operators compute it, becomes the constant that it is for the sizes
+  planned (dynamic dimensions stay symbolic). What computed it then reads no tensor, so that patterns see the consumers
+  that remain.
+- Identity, Cast to the type of its input, Transpose in order, Concat of one tensor, and Reshape, Expand, Slice and Pad
+  that give their input: consumers read the input.
 
-requires: types. ensures: neither of these, but for graph outputs and values that follow from constants.
+Nodes that make graph outputs or static values stay.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Any
 from pyruntime.ir import Dim, DType, Node, TensorType, TypedGraph, ValueNeeded, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run", "same_shape"]
 
 
+@graph_pass(ensures=(Fact.SHAPES_SIMPLIFIED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every such node; True where there was one."""
     wanted = set(graph.outputs)

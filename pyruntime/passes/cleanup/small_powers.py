@@ -1,6 +1,8 @@
 """x^2 becomes x * x, and x^3 x * x * x: GELU by tanh and norms in single steps have them.
 
 A power of any exponent is sixty lines of a shader, which a product with an epilogue has once for each of its results.
+NaN, infinities and zeros stay the same; other results differ by rounding. Not for types of fewer bits than float32,
+whose square would be rounded in between.
 """
 
 from __future__ import annotations
@@ -8,17 +10,15 @@ from __future__ import annotations
 from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every Pow of float32 to a static 2 or 3; True where there was one.
-
-    Ensures: NaN, infinities and zeros as before; other results differ by rounding. Not for types of fewer bits, whose
-    square would be rounded in between.
-    """
+    """Rewrite every Pow of float32 to a static 2 or 3; True where there was one."""
     match = Matcher(graph)
     return graph.rewrite(lambda node: _products(graph, match, node))
 

@@ -1,9 +1,9 @@
-"""An addition between two reshapes that only add and take away dimensions of one goes without them.
+"""An addition between two reshapes that only add and remove dimensions of one goes without them.
 
-reshape(reshape(x, [1, ..]) + m, shape of x) = x + reshape(m), as windowed attention adds its mask. In front of a
-softmax of several pictures, reshape(reshape(x, [b, n, ..]) + m, [b * n, ..]) = x + reshape(expand(m)) with a mask m
-that is known before the run.
-requires: types. ensures: no such Add, Sub, Mul or Div of concrete sizes whose intermediate values nobody else reads.
+reshape(reshape(x, [1, ..]) + m, shape of x) = x + reshape(m), as windowed attention adds its mask. Before a softmax of
+several images, reshape(reshape(x, [b, n, ..]) + m, [b * n, ..]) = x + reshape(expand(m)) with a mask m that is known
+before the run. The same for Sub, Mul and Div. Not for dynamic dimensions, nor for intermediate values that are read
+elsewhere.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import numpy as np
 from pyruntime.ir import Array, DType, Node, TypedGraph, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Rewrite every match; True where there was one."""
     match = Matcher(graph)
     return graph.rewrite(lambda node: _rewritten(graph, match, node))
 

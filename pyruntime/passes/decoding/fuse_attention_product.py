@@ -1,7 +1,7 @@
-"""A product with packed weights of few rows, which attention made and nothing else reads, becomes one node with it.
+"""A skinny product with packed weights and the attention that makes its rows become one node.
 
-requires: `grow_in_place` has run. ensures: no GroupQueryAttention, MultiHeadAttention or Attention whose result is the
-few rows of a MatMulNBits, with a tail or not, and nothing else.
+The attention is a GroupQueryAttention, MultiHeadAttention or Attention that splits its keys across workgroups; the
+product reduces the partial results while it reads them. Only where nothing else reads the attention's result.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyruntime.kernels.products.candidates import SKINNY_ROWS
 from pyruntime.ops.fused.attention_product import AttentionProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
@@ -21,6 +22,7 @@ __all__ = ["run"]
 ATTENTIONS = ("GroupQueryAttention", "GroupQueryAttentionInPlace", "MultiHeadAttention", "Attention")
 
 
+@graph_pass(requires=(Fact.EPILOGUES_FUSED, Fact.CACHES_IN_PLACE))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
     if target.is_software or not target.allows("merging_skinny"):

@@ -1,8 +1,7 @@
 """RMS norms move into the products with packed weights that read them, where nothing else does.
 
-requires: `pair_products`, `fuse_tail` and `fuse_skip_norm` have run. ensures: no RMSNormalization over the last
-dimension, with a vector that is there before the run, whose result one or two products with packed weights read, as
-their rows, and nothing else.
+The norm is over the last dimension, scaled by a vector that is known before the run; one or two products read it as
+their rows, and each computes it.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pyruntime.ops.fused.paired_product import PairedProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.ops.normalization.layer_normalization import RMSNormalization
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run"]
 
@@ -23,6 +23,9 @@ MOST = 2
 """Products of one norm that each do its work, at most."""
 
 
+@graph_pass(
+    requires=(Fact.PRODUCTS_PAIRED, Fact.EPILOGUES_FUSED, Fact.SKIP_NORMS_FUSED), ensures=(Fact.NORMED_PRODUCTS_FUSED,)
+)
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
     before_run = {*graph.static, *graph.inputs}

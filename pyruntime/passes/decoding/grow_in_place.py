@@ -1,17 +1,18 @@
 """Caches that grow in the memory they are in: present = past with new rows, where both stay on the GPU.
 
-A past that a run brings on the GPU has room for more rows than count; how many is a size of the plan. Operators that
-append (`CacheOp.appends`) write their new rows into it, and those that read rows take them out of the larger tensor, in
-place where they can (`CacheOp.read_in_place`), else through FirstRows. An output that is an unchanged past stays there.
+A past that a run brings on the GPU has the capacity for more rows than count; how large it is, is a size of the plan.
+Operators that append (`CacheOp.appends`) write their new rows into it, and those that read rows take them out of the
+larger tensor, in place where they can (`CacheOp.read_in_place`), else through FirstRows. An output that is an unchanged
+past stays in its memory.
 
 A cache that does not grow (`CacheOp.rewrites`) is written over in its memory where the host knows which rows are, and
 how many count: `DeviceTensor.rewritten` copies it where rows that count would be written over.
-requires: the last pass; for caches that grow, open sizes. ensures: nothing. Changes the types of inputs that have room.
+
+The types of inputs with a larger capacity change. Caches grow only where their number of rows is a dynamic dimension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyruntime.ir import Node, Rows, State, TensorType, TypedGraph, hint, is_dim
 from pyruntime.kernels import Target
 from pyruntime.ops.caches import CacheOp, overwritten
 from pyruntime.ops.movement.append_rows import FirstRows
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["capacity", "run"]
 
@@ -31,12 +33,13 @@ def capacity(rows: int) -> int:
     return max(LEAST, 1 << (rows - 1).bit_length())
 
 
-def run(graph: TypedGraph, target: Target, outputs: Collection[str]) -> bool:
-    """Leave those of `outputs` that can be in the memory of inputs; `graph.states` tells which."""
-    if not target.allows("grow_in_place"):
+@graph_pass(ensures=(Fact.CACHES_IN_PLACE,), always=True)
+def run(graph: TypedGraph, target: Target) -> bool:
+    """Leave those of `graph.free` that can be in the memory of inputs; `graph.states` says which."""
+    if not graph.free:
         return False
-    made = _Rewriting(graph, target, outputs)
-    for name in outputs:
+    made = _Rewriting(graph, target)
+    for name in graph.free:
         made.forward(name)
     for node in graph.nodes:
         made.rewrite(node)
@@ -59,9 +62,9 @@ class _Roomy:
 class _Rewriting:
     """What becomes of one graph."""
 
-    def __init__(self, graph: TypedGraph, target: Target, outputs: Collection[str]) -> None:
+    def __init__(self, graph: TypedGraph, target: Target) -> None:
         self.graph, self.target = graph, target
-        self.open = set(outputs)
+        self.open = set(graph.free)
         self.rooms: dict[str, Any] = {}
         self.roomy: dict[str, _Roomy] = {}
 

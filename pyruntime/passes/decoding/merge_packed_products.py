@@ -1,9 +1,8 @@
 """Query, key and value projections with packed weights become one product, where GroupQueryAttention reads them.
 
 GroupQueryAttention(x Qᵀ, x Kᵀ, x Vᵀ) = GroupQueryAttention(x [Q K V]ᵀ), packed along the last dimension; biases too.
-The rows of the weights are set behind each other on the GPU, once; they stay packed. requires: types. ensures: no
-GroupQueryAttention whose query, key and value are products of one input by MatMulNBits alike but for N, without group
-index, each with a bias of constants (its own, or added) or none, that nobody else reads.
+The GPU concatenates the rows of the weights once; they stay packed. The products are MatMulNBits of one input that
+differ in N alone, without group index, each with a constant bias (its own, or added) or none; nothing else reads them.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.microsoft.attention.group_query_attention import GroupQueryAttention
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.quantization.joined_weights import rows_behind
 from pyruntime.passes.writer import joined
@@ -33,8 +33,9 @@ class _Projection:
     bias: str
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Merge every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Merge every match; True where there was one."""
     match = Matcher(graph)
     return graph.rewrite(lambda node: _merged(graph, match, node) if isinstance(node.op, GroupQueryAttention) else None)
 

@@ -1,8 +1,8 @@
-"""Two products with packed weights of one input, and the elementwise function that joins them, become one.
+"""Two products with packed weights of one input, and the elementwise function of both, become one node.
 
-f(x Gᵀ, x Uᵀ), as of SwiGLU and GeGLU: the rows of G and U are set in turn (on the GPU, once; they stay packed), so that
-the kernel has both results of a column at hand. requires: `fuse_elementwise` has run. ensures: no such function of two
-MatMulNBits alike, without bias and group index, whose products nobody else reads.
+f(x Gᵀ, x Uᵀ), as of SwiGLU and GeGLU: the GPU interleaves the rows of G and U once (they stay packed), so that an
+invocation has both results of a column. The products are equal MatMulNBits without bias and group index; nothing else
+reads them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from pyruntime.ops.fused.elementwise import FusedElementwise
 from pyruntime.ops.fused.paired_product import PairedProduct
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.quantization.joined_weights import rows_in_turn
 
 __all__ = ["run"]
 
 
+@graph_pass(requires=(Fact.ELEMENTWISE_FUSED,), ensures=(Fact.PRODUCTS_PAIRED,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
     if not any(isinstance(node.op, MatMulNBits) for node in graph.nodes):

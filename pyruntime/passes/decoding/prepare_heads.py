@@ -2,9 +2,8 @@
 
     q = rotary(norm(view of x)),   k = concat(past_k, rotary(norm(view of y))),   v = concat(past_v, view of z)
 
-become PreparedHeads, as many of these steps as there are, of what is independent of each other: three at most, whoever
-wrote it. Views are what transposes, reshapes, splits and slices make.
-requires: `fuse_rotary`, `fuse_norms` and `dead_code` have run. ensures: nothing.
+become PreparedHeads, as many of these steps as a model has. One node prepares up to three tensors that do not depend on
+each other. Views are what transposes, reshapes, splits and slices make.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pyruntime.kernels.attention.prepared_heads import MOST
 from pyruntime.kernels.ir.indexing import broadcast_strides, contiguous
 from pyruntime.ops.fused.prepared_heads import Part, PreparedHeads
 from pyruntime.ops.fused.rotary import FusedRotary
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, trace
 
@@ -62,8 +62,9 @@ class _Found:
         return same and (not self.weight or not other.weight or self.epsilon == other.epsilon)
 
 
+@graph_pass(requires=(Fact.NO_DEAD_NODES, Fact.NORMS_FUSED, Fact.ROTARY_FUSED), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every group; True where there was one. What it leaves dead is left to dead_code."""
+    """Replace every group; True where there was one."""
     groups = [g for g in _groups(graph, _all(graph)) if len(g) > 1 or g[0].steps > 1]
     for group in groups:
         graph.substitute({**{found.node: [] for found in group}, group[-1].node: [_joined(group)]})

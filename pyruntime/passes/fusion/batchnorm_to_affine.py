@@ -1,4 +1,4 @@
-"""BatchNormalization with constant statistics becomes y = x * a + b, which then joins the convolution before it.
+"""BatchNormalization with constant statistics becomes y = x * a + b, which the convolution before it absorbs later.
 
 a = scale / sqrt(var + epsilon), b = bias - mean * a: two vectors of C numbers; the convolution's weights stay as they
 are in the file, and need not enter Python's memory. Source: Ioffe and Szegedy, 2015.
@@ -13,10 +13,12 @@ import numpy as np
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run"]
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every inference-mode BatchNormalization of constant statistics; True where there was one."""
     return graph.rewrite(lambda node: _affine(graph, node))

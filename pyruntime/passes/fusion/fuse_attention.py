@@ -1,12 +1,11 @@
-"""Scores, scale, mask, softmax and values into one flash attention kernel.
+"""Scores, scale, mask, softmax and values become one flash attention kernel.
 
 Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S));
 S = scores [+ mask] [* or / a constant] in any order, or c * tanh(scores / c) [+ mask], the soft cap;
-scores = matmul(a * Q, b * K transposed) with constant a, b.
+scores = matmul(a * Q, b * K transposed) with constant a, b; float tensors, heads of at most 128 components.
 The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are
 repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are. Two masks become
 their sum, one node for all attentions that add them.
-requires: types. ensures: no such pattern of float tensors with heads of at most 128 components.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pyruntime.kernels.attention.description import HeadView
 from pyruntime.kernels.ir.indexing import broadcast_shapes
 from pyruntime.ops.fused.attention import FusedAttention
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, shared_heads, trace
 
@@ -37,6 +37,7 @@ class _Scores:
     cap: float
 
 
+@graph_pass(ensures=(Fact.ATTENTION_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every match; True where there was one."""
     if not target.allows("attention_flash"):

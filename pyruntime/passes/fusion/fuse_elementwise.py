@@ -1,9 +1,8 @@
-"""Elementwise chains and trees into one kernel.
+"""Elementwise chains and trees become one kernel.
 
-A producer joins its reader where nobody else reads it and it has the reader's shape, so nothing is computed twice; so
-does a product or sum of scalars or vectors that costs less than a dispatch.
-requires: topological order. ensures: no elementwise node reads only by another one of the same shape, within the
-device's binding limit.
+A producer is fused into its consumer where nothing else reads it and both have the same shape, so that nothing is
+computed twice; so is a product or sum of scalars or vectors that costs less than a dispatch. The kernel stays within
+the device's limit of bindings.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from pyruntime.kernels.ir.indexing import broadcast_shapes
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.elementwise import FusedElementwise, Number, Source, Step, fusible
 from pyruntime.ops.fused.quantization_steps import Quantize
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run"]
 
@@ -28,6 +28,7 @@ MAX_STEPS = 24
 """Steps of one kernel: longer ones compile slowly and gain nothing."""
 
 
+@graph_pass(ensures=(Fact.ELEMENTWISE_FUSED,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse what can be fused; True where anything was."""
     # Bytes made from a product's sums are the end of its kernel; then one such product joins what reads the bytes.

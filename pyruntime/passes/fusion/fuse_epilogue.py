@@ -1,9 +1,8 @@
-"""Bias, activation and residual into the kernel in front of them: convolutions, products, group normalisations.
+"""Bias, activation and residual join the kernel before them: convolutions, products, group normalizations.
 
-The chain may end in another type than the kernel's own: sums of bytes become floats, floats become bytes.
-
-requires: `fuse_elementwise` has run. ensures: no elementwise node of the product's shape reads a product that nobody
-else reads, unless an operand lies across it in a way kernels do not know (`kernels.ir.elementwise_epilogue.Access`).
+The chain may end in another type than the kernel's own: integer sums become floats, floats become integers of 8 bits.
+The elementwise node has the product's shape and is its only consumer; its operands lie across the product in a way that
+kernels know (`kernels.ir.elementwise_epilogue.Access`).
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pyruntime.ops.fused.elementwise import FusedElementwise, Source, Step
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run"]
 
@@ -37,6 +37,7 @@ _BIAS = {"Gemm": 2, "MatMulNBits": 5}
 """The input of a product that is added to it, where it has one."""
 
 
+@graph_pass(requires=(Fact.ELEMENTWISE_FUSED, Fact.PRODUCTS_PAIRED), ensures=(Fact.EPILOGUES_FUSED,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
     wanted = set(graph.outputs)

@@ -2,7 +2,7 @@
 
     Reshape [N, G, -1], InstanceNormalization with scale 1 and bias 0, Reshape back, Mul by [C, 1, ..], Add [C, 1, ..]
 
-Source: Wu and He, 2018. requires: types. ensures: no such pattern whose intermediate values nobody else reads.
+Only where nothing else reads the intermediate values. Source: Wu and He, 2018.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import numpy as np
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Replace every match; True where there was one."""
     match = Matcher(graph)
     fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:

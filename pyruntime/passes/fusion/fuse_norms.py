@@ -1,10 +1,10 @@
-"""Normalisations written out by exporters become LayerNormalization and RMSNormalization, one kernel each.
+"""Normalizations written out by exporters become LayerNormalization and RMSNormalization, one kernel each.
 
     RMS:    x * (1 / sqrt(mean(x^2) + e)) [* w]                          torch's nn.RMSNorm, llama
     layer:  d * w + b, d = (x - mean(x)) / sqrt(mean(d0^2) + e), d0 = x - mean(x)      torch 1, TensorFlow
 
-Means are over the last dimension; x^2 may be Pow or Mul, 1 / sqrt Reciprocal or Div.
-Source: Ba et al., 2016; Zhang and Sennrich, 2019. requires: types. ensures: no such pattern with constant w, b, e.
+Means are over the last dimension; x^2 may be Pow or Mul, 1 / sqrt Reciprocal or Div; w, b and e are constants.
+Source: Ba et al., 2016; Zhang and Sennrich, 2019.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import numpy as np
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
+@graph_pass(ensures=(Fact.NORMS_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Replace every match; True where there was one."""
     match = Matcher(graph)
     fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:

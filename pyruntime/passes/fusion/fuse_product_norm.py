@@ -1,9 +1,9 @@
-"""A matrix product with a tail and the normalisation of its rows become one node.
+"""A matrix product with an epilogue and the normalization of its rows become one node.
 
-The kernel that adds a product's shares of k then normalises too, so deep narrow products cost no dispatch more.
-requires: `fuse_tail` has run. ensures: no LayerNormalization or RMSNormalization over the last dimension, with constant
-scale and bias, behind a float32 product with a tail, a Reshape that keeps the rows between them or not; what else reads
-the product reads output 1.
+The kernel that reduces the partial sums of a split-K product normalizes too, so that deep narrow products cost no
+further dispatch. The norm is a LayerNormalization or RMSNormalization over the last dimension of a float32 product,
+with constant scale and bias; a Reshape that keeps the rows may lie between. Other consumers of the product read
+output 1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run"]
 
 
+@graph_pass(requires=(Fact.EPILOGUES_FUSED,), ensures=(Fact.PRODUCT_NORMS_FUSED,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
     fused: dict[Node, list[Node]] = {}

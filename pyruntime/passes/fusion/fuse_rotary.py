@@ -4,9 +4,8 @@
                                 rotate(x) = reshape(concat(-x[1::2], x[0::2]))      interleaved: gpt-j, cohere
     concat(a * cos - b * sin, b * cos + a * sin)    with a, b the halves of x, or interleaved, reshaped
 
-Behind either a concatenation with the rest of a head, where only its first components turn. Tables are any values that
-broadcast to x, constant or not.
-Source: Su et al., 2021. requires: types; `settle` has run. ensures: no such pattern of float tensors of rank 2 to 4.
+A concatenation with the rest of a head may follow either, where only its first components turn. Tables are any values
+that broadcast to x, constant or not; tensors are floats of rank 2 to 4. Source: Su et al., 2021.
 """
 
 from __future__ import annotations
@@ -17,14 +16,16 @@ from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention.description import HeadView
 from pyruntime.ops.fused.rotary import FusedRotary
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, trace
 
 __all__ = ["run"]
 
 
+@graph_pass(requires=(Fact.SHAPES_SIMPLIFIED,), ensures=(Fact.ROTARY_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Replace every match; True where there was one."""
     match = Matcher(graph)
     fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:

@@ -1,9 +1,8 @@
-"""An addition and the normalisation of its rows become one node; what else reads the sum reads its output 3.
+"""An addition and the normalization of its rows become one node; other consumers of the sum read its output 3.
 
-requires: `fuse_elementwise` and `fuse_product_norm` have run: additions behind a product are its tail by now.
-ensures: no LayerNormalization or RMSNormalization over the last dimension, with vectors that are there before the run,
-of a sum of two tensors, one of them of the sum's shape and the other of it, of its last dimensions, or a vector; or of
-three, one of them a vector.
+The norm is a LayerNormalization or RMSNormalization over the last dimension, with vectors that are known before the
+run. The sum is of two tensors, one of the sum's shape and the other of it, of its last dimensions, or a vector; or of
+three, one of them a vector. Additions that follow a product are its epilogue by now.
 """
 
 from __future__ import annotations
@@ -16,10 +15,12 @@ from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.elementwise import FusedElementwise
 from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
+from pyruntime.passes.graph_pass import Fact, graph_pass
 
 __all__ = ["run"]
 
 
+@graph_pass(requires=(Fact.ELEMENTWISE_FUSED, Fact.PRODUCT_NORMS_FUSED), ensures=(Fact.SKIP_NORMS_FUSED,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse every match; True where there was one."""
     before_run = {*graph.static, *graph.inputs}

@@ -1,9 +1,8 @@
 """Query, key and value projections: matrix products of one input by several constants become one product.
 
-[x A, x B, x C] = split(x [A B C]); biases are joined too. The split costs nothing where attention reads it as views, so
-only products that lead to reshapes into attention heads are merged, also where these are normalised: MatMul, and Gemm
-without factors, as optimisers write it between two reshapes. The weights are joined on the GPU, once.
-requires: types, no dead nodes. ensures: no two such products of one input.
+[x A, x B, x C] = split(x [A B C]); biases are merged too. The split costs nothing where attention reads it as views, so
+only products that lead to reshapes into attention heads are merged, also where these are normalized: MatMul, and Gemm
+without factors, as optimizers write it between two reshapes. The GPU concatenates the weights once.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.fusion.projections import apart, leads_to_heads, merge_groups
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import joined
 
@@ -40,6 +40,7 @@ class _Projection:
         return [self.product, *([self.addition] if self.addition is not None else [])]
 
 
+@graph_pass(requires=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every group; True where there was one."""
     match = Matcher(graph)

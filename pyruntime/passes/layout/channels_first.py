@@ -1,11 +1,9 @@
 """Elementwise operators between transpositions run with their channels first, where fewer bytes are moved then.
 
-Files that onnxruntime's optimiser wrote have convolutions, pools and norms over channels last (NhwcConv, QLinearConv,
+Files that onnxruntime's optimizer wrote have convolutions, pools and norms over channels last (NhwcConv, QLinearConv,
 GroupNorm), which are planned as those over channels first, between transpositions. What is between such operators
-(residuals, activations, steps of a quantisation) is elementwise: regions of it that are connected change their layout
+(residuals, activations, steps of a quantization) is elementwise: regions of it that are connected change their layout
 together, if the transpositions at their borders weigh less then.
-
-requires: types; `channels_last` has run. ensures: nothing about order but that of data.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.layout.layouts import Groups, saved_after, to_first, to_last, weight
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import Writer
@@ -33,6 +32,7 @@ class _Region:
     read: dict[str, None] = field(default_factory=dict)
 
 
+@graph_pass(requires=(Fact.CHANNELS_LAST,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Turn every region that is worth it; True where there was one."""
     match = Matcher(graph)

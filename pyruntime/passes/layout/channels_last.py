@@ -1,13 +1,10 @@
 """Convolutions between transpositions run with their channels last, where fewer bytes are moved then.
 
-Models that mix convolutions [N, C, H, W] with layers over the last dimension (ConvNeXt, SegFormer, PVT, Conformer) turn
-every value between the two. Some operators can do without: depthwise convolutions (`DepthwiseLast`), pointwise ones and
-those whose windows neither overlap nor leave gaps (matrix products, behind one movement), elementwise operators.
-Regions of such operators that are connected by values in one layout change it together, if the transpositions at their
-borders weigh less then.
-
-requires: types; static weights are computed when the graph is. ensures: nothing about order but that of data; what it
-leaves dead is left to dead_code.
+Models that mix convolutions [N, C, H, W] with layers over the last dimension (ConvNeXt, SegFormer, PVT, Conformer)
+transpose every value between the two. Some operators can do without: depthwise convolutions (`DepthwiseLast`),
+pointwise ones and those whose windows neither overlap nor leave gaps (matrix products, after one movement), elementwise
+operators. Regions of such operators that are connected by values in one layout change it together, if the
+transpositions at their borders weigh less then.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.layout.layouts import (
     Groups,
     Kind,
@@ -42,6 +40,7 @@ class _Region:
     made: set[str] = field(default_factory=set)
 
 
+@graph_pass(ensures=(Fact.CHANNELS_LAST,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Turn every region that is worth it; True where there was one."""
     if not any(turns(graph, node) for node in graph.nodes):

@@ -1,8 +1,8 @@
-"""Rolls written as concat(x[n:], x[:n]), and what moves their elements on, become one kernel.
+"""Rolls written as concat(x[n:], x[:n]), and the movements around them, become one kernel.
 
-Two slices of one value that are all of it in the other order are a roll along their dimension; rolls along several, a
-Reshape, Transpose and Reshape behind them (windows) or in front (windows put back) join it.
-Source: Liu et al., 2021 (Swin). requires: `settle` has run. ensures: no such pattern of concrete sizes.
+Two slices of one value that are all of it in the other order are a roll along their dimension. It absorbs rolls along
+other dimensions, and a Reshape, Transpose and Reshape after it (windows) or before it (windows put back), one of them
+each time the pass runs. Not for dynamic dimensions. Source: Liu et al., 2021 (Swin).
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from typing import Any
 from pyruntime.ir import Dim, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.fused.rolled_transpose import RolledTranspose
-from pyruntime.passes.cleanup import dead_code
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import trace
 
 __all__ = ["run"]
 
 
+@graph_pass(requires=(Fact.SHAPES_SIMPLIFIED,), ensures=(Fact.ROLLS_FUSED,), breaks=(Fact.NO_DEAD_NODES,), repeats=True)
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one."""
+    """Replace rolls, and join each with one node before or after it; True where there was one."""
     match = Matcher(graph)
     changed = graph.rewrite(lambda node: [roll] if (roll := _roll(graph, match, node)) else None)
     if changed:
-        # What read the slices reads them no more.
-        dead_code.run(graph, target)
-        while _join(graph):
-            pass
-    return changed
+        graph.remove([n for n in graph.nodes if n.op.op_type in ("Slice", "Split") and not _is_read(graph, n)])
+    return _join(graph) or changed
+
+
+def _is_read(graph: TypedGraph, node: Node) -> bool:
+    """True where the node has an output that is read or is the graph's."""
+    return any(name in graph.outputs or graph.reads(name) for name in node.outputs)
 
 
 def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:

@@ -1,9 +1,8 @@
 """Two transpositions with nothing but reshapes between them become one, of dimensions that both are made of.
 
 transpose(reshape(transpose(x, p)), q) = reshape(transpose(reshape(x), r)) wherever what p gives and what q takes are
-products of the same smaller dimensions, in order. Source: the unfolding of Mehta and Rastegari, 2022 (MobileViT).
-requires: passes that look for transpositions of heads have run. ensures: no such pattern of concrete sizes, where both
-move elements and nobody else reads what is between them.
+products of the same smaller dimensions, in order. Both move elements, nothing else reads what is between them, and no
+dimension is dynamic. Source: the unfolding of Mehta and Rastegari, 2022 (MobileViT).
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from itertools import pairwise
 from pyruntime.ir import Dim, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.movement.transpose import Transpose
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import rearranged
 
 __all__ = ["run"]
 
 
+@graph_pass(requires=(Fact.NO_DEAD_NODES, Fact.ATTENTION_FUSED))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every pair; True where there was one."""
     match = Matcher(graph)

@@ -1,12 +1,10 @@
-"""Rows that are moved behind a normalisation, or in front of one, are moved by the kernel that normalises them.
+"""Rows that are moved before or after a normalization are moved by the kernel that normalizes them.
 
-Reshape, Transpose, RolledTranspose and Slice that keep rows whole (windows and shifts of pictures whose channels come
+Reshape, Transpose, RolledTranspose and Slice that keep rows whole (windows and shifts of images whose channels come
 last) only say which row comes where: a table of row numbers. A norm writes its rows where the table says, and reads one
 of the two tensors that it adds from there, or, where rows are put together of pieces (patches that are merged), these.
-Its sum stays in order. Source: Liu et al., 2021 (Swin).
-requires: `fuse_roll`, `slices_to_transpose`, `fuse_product_norm`, `fuse_skip_norm` and `fuse_normed_products` have run.
-ensures: no such movement of concrete sizes, read once, in front of a normalisation over the last dimension or of the
-sum that it normalises; and none but a Slice behind one whose result nobody else reads.
+Its sum stays in order. Nothing else reads what is between the movements and the norm, and no dimension is dynamic; a
+Slice after the norm stays. Source: Liu et al., 2021 (Swin).
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.ops.movement.slice import Slice
 from pyruntime.ops.movement.transpose import Transpose
 from pyruntime.ops.normalization.skip_norm import SkipNorm
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import reshaped
 
@@ -34,6 +33,15 @@ LEAST = 16
 """Elements of a piece of a row, at least: tables stay small beside what they move."""
 
 
+@graph_pass(
+    requires=(
+        Fact.ROLLS_FUSED,
+        Fact.PATCHES_TRANSPOSED,
+        Fact.PRODUCT_NORMS_FUSED,
+        Fact.SKIP_NORMS_FUSED,
+        Fact.NORMED_PRODUCTS_FUSED,
+    )
+)
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
     return _Rows(graph, target).run()

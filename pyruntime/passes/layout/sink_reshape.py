@@ -1,7 +1,7 @@
-"""Reshapes move behind elementwise operators, so that these meet the product in front of the reshape.
+"""Reshapes move after elementwise operators, so that these meet the product before the reshape.
 
 f(reshape(x), z) = reshape(f(x, z')), where z' is z reshaped (a view, free), a scalar, or a vector along the unchanged
-last dimension. requires: topological order. ensures: nothing about order but that; dead reshapes are left to dead_code.
+last dimension.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise.elementwise import Elementwise
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.writer import reshaped
 
 __all__ = ["run"]
@@ -18,6 +19,7 @@ __all__ = ["run"]
 _PRODUCTS = (*(("", n) for n in ("Gemm", "MatMul", "Conv", "ConvTranspose")), ("pyruntime", "DepthwiseLast"))
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Move every reshape that stands between a product and an elementwise operator; True where there was one."""
     moved: set[str] = set()

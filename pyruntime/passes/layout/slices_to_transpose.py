@@ -1,8 +1,8 @@
 """A Concat of every n-th element from each start on becomes a transposition: patches that are merged, Focus.
 
 concat([x[i::n, j::m] for j, i in ...]) = reshape(transpose(reshape(x, [.., size / n, n, ..]))) where the slices are all
-of x, in the order of a mixed radix over their starts. Source: Liu et al., 2021 (Swin); YOLOv5.
-requires: passes that look for rotary embeddings have run. ensures: no such pattern of concrete sizes.
+of x, in the order of a mixed radix over their starts. Not for dynamic dimensions. Rotary embeddings have such slices,
+too, and are fused before. Source: Liu et al., 2021 (Swin); YOLOv5.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from pyruntime.ir import Node, TypedGraph, is_dim
 from pyruntime.kernels import Target
-from pyruntime.passes.cleanup import dead_code
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, trace
 from pyruntime.passes.writer import rearranged
@@ -24,14 +24,11 @@ MOST = 3
 """Axes along which slices take steps, at most."""
 
 
+@graph_pass(requires=(Fact.ROTARY_FUSED,), ensures=(Fact.PATCHES_TRANSPOSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
     match = Matcher(graph)
-    changed = graph.rewrite(lambda node: _rewritten(graph, match, node))
-    if changed:
-        # What the slices read they read no more.
-        dead_code.run(graph, target)
-    return changed
+    return graph.rewrite(lambda node: _rewritten(graph, match, node))
 
 
 def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:

@@ -1,7 +1,7 @@
 """A transposition between two reshapes, one of which merges leading dimensions that the other restores, goes without.
 
 reshape(transpose(reshape(x, [n, S, D]), (0, 2, 1)), [.., D, S]) = transpose(x, (.., last, next to last)), as torch's
-exporter writes the keys of scaled_dot_product_attention. requires: types. ensures: no such pattern.
+exporter writes the keys of scaled_dot_product_attention.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import Any
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import reshaped
 
 __all__ = ["run"]
 
 
+@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one. What it leaves dead is left to dead_code."""
+    """Rewrite every match; True where there was one."""
     match = Matcher(graph)
     return graph.rewrite(lambda node: _rewritten(graph, match, node))
 

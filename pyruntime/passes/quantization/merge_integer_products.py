@@ -1,9 +1,9 @@
-"""Query, key and value projections of bytes: products of one quantised input by several constants become one product.
+"""Quantized query, key and value projections: integer products of one input by several constants become one product.
 
     Cast(x A) (s a) + c, Cast(x B) (s b) + d  =  split(Cast(x [A B]) (s [a b]) + [c d]),  x A, x B: MatMulInteger
 
-As `merge_products`, for what onnxruntime's dynamic quantisation writes: s is the scale of x, a and b are those of the
-weights. requires: types. ensures: no two such products that lead to attention heads.
+As `merge_products`, for what onnxruntime's dynamic quantization writes: s is the scale of x, a and b are those of the
+weights.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.fusion.projections import apart, leads_to_heads, merge_groups
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.quantization.dequantized import value
 from pyruntime.passes.writer import joined
@@ -41,6 +42,7 @@ class _Projection:
         return self.nodes[0]
 
 
+@graph_pass(requires=(Fact.NO_DEAD_NODES,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Merge every group; True where there was one."""
     match = Matcher(graph)

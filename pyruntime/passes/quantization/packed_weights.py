@@ -1,4 +1,4 @@
-"""Weights of 8 bits and fewer stay packed: what dequantises them becomes part of the kernel that reads them.
+"""Weights of 8 bits and fewer stay packed: what dequantizes them becomes part of the kernel that reads them.
 
     MatMul(a, DequantizeLinear(w)), Gemm       MatMulNBits, of w's rows packed along k
     Conv(x, DequantizeLinear(w))               Int8Conv, scaled by output channel
@@ -6,7 +6,6 @@
 
 w: a constant of 2, 4 or 8 bits. Scales of products: one for all, one a column, or one for blocks along k of a multiple
 of 16; of convolutions: one for all, or one an output channel. A Transpose may lie between a matrix and its product.
-requires: `quantized_products` has run. ensures: no float copy of such a weight.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from pyruntime.ops.fused.int8_conv import Int8Conv
 from pyruntime.ops.fused.repack import PackRows, SpreadRows
 from pyruntime.ops.quantization.parameters import RANGES
 from pyruntime.ops.registry import newest, op_class
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.quantization.dequantized import derived, is_quantized, shaped, value
 
 __all__ = ["run"]
@@ -47,6 +47,7 @@ class _Weight:
     turned: bool = False
 
 
+@graph_pass(requires=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
     if not is_quantized(graph):

@@ -1,12 +1,8 @@
-"""Quantisation as elementwise steps, which join the kernels around them, and as nothing where bytes are only moved.
+"""Quantization becomes elementwise steps, which join the kernels around them.
 
-    QuantizeLinear(move(DequantizeLinear(x)))  =  move(x)    of one scale and zero point, for Reshape, MaxPool and such
-    QuantizeLinear(Concat(x, y))               =  Concat(QuantizeLinear(x), QuantizeLinear(y)), where these were bytes
-
-What remains becomes Quantize and Dequantize (`ops.fused.quantization_steps`); every elementwise reader has its own
-Dequantize, so that bytes are what is stored between kernels.
-requires: `quantized_products` has run. ensures: no QuantizeLinear or DequantizeLinear between float32 and integers of 8
-or 16 bits, with known parameters or one scale for the tensor.
+QuantizeLinear and DequantizeLinear between float32 and integers of 8 or 16 bits, with known parameters or one scale for
+the tensor, become Quantize and Dequantize (`ops.fused.quantization_steps`); every elementwise consumer has a
+separate Dequantize, so that integers are stored between kernels.
 """
 
 from __future__ import annotations
@@ -15,105 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import OrtError
-from pyruntime.ir import DType, Node, TensorType, TypedGraph, ValueNeeded
+from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.quantization_steps import STORED, Dequantize, Quantize
-from pyruntime.ops.registry import newest
-from pyruntime.passes.match import Matcher
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.quantization.dequantized import Scaled, is_quantized, scaled, shaped
 
 __all__ = ["run"]
 
-_SHAPES = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Expand", "Tile")
-_PICKS = ("MaxPool", "Slice", "Gather", "GatherElements", "GatherND", "DepthToSpace", "SpaceToDepth")
-_MOVES = frozenset((*_SHAPES, *_PICKS))
-"""Operators whose results are elements of their first input."""
-
 _SOURCES = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
 
 
+@graph_pass(requires=(Fact.INTEGER_PRODUCTS, Fact.QUANTIZATION_MOVED), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite all; True where anything was."""
     if not is_quantized(graph):
         return False
-    joined = _join(graph)
-    moved = _move(graph)
-    return _steps(graph, target) or moved or joined
-
-
-def _join(graph: TypedGraph) -> bool:
-    """Quantise the parts of a Concat instead of the whole: parts of the same scale are then bytes as they stand."""
-    match = Matcher(graph)
-    instead: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        after = scaled(graph, node, "QuantizeLinear")
-        concat = match.producer(node.inputs[0], "Concat") if after else None
-        if after is None or concat is None or after.axis is not None or not match.read_once(node.inputs[0]):
-            continue
-        parts = [scaled(graph, graph.producer(n), "DequantizeLinear") for n in concat.inputs]
-        kind = graph.tensor(node.outputs[0])
-        if kind.dtype not in STORED or not all(p is not None and p.axis is None for p in parts):
-            continue
-        quantised: list[Node] = []
-        for name in concat.inputs:
-            part = graph.add_value(f"{name}.bytes", TensorType(kind.dtype, graph.tensor(name).shape))
-            quantised.append(Node(node.op, (name, *node.inputs[1:]), (part,), node.name))
-        names = tuple(n.outputs[0] for n in quantised)
-        instead |= {concat: [], node: [*quantised, Node(concat.op, names, node.outputs, concat.name)]}
-    return graph.substitute(instead)
-
-
-def _move(graph: TypedGraph) -> bool:
-    """Take the quantisation off what is only moved."""
-    changed = False
-    while _move_one(graph):
-        changed = True
-    return changed
-
-
-def _move_one(graph: TypedGraph) -> bool:
-    match = Matcher(graph)
-    for node in graph.nodes:
-        after = scaled(graph, node, "QuantizeLinear")
-        move = graph.producer(node.inputs[0]) if after else None
-        if after is None or move is None or move.op.domain or any(move.outputs[1:]):
-            continue
-        before = scaled(graph, move, "DequantizeLinear")
-        if before is not None and _is_undone(graph, before, after):
-            graph.update(node, newest("Identity"), (before.x,))
-            return True
-        if move.op.op_type not in _MOVES:
-            continue
-        before = scaled(graph, graph.producer(move.inputs[0]), "DequantizeLinear")
-        if before is None or not match.read_once(move.outputs[0]):
-            continue
-        if not _is_undone(graph, before, after) or not _takes(graph, move, graph.tensor(before.x)):
-            continue
-        return graph.substitute(
-            {move: [], node: [Node(move.op, (before.x, *move.inputs[1:]), node.outputs, move.name)]}
-        )
-    return False
-
-
-def _is_undone(graph: TypedGraph, before: Scaled, after: Scaled) -> bool:
-    """True where `after` makes the bytes of what `before` made of them."""
-    kinds = graph.tensor(before.x).dtype, graph.tensor(after.node.outputs[0]).dtype
-    return kinds[0] is kinds[1] and kinds[0] in STORED and before.same(graph, after)
-
-
-def _takes(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
-    """True where the operator, of its version, takes bytes."""
-    op: Any = move.op
-    try:
-        op.infer(kind, *(graph.types[n] if n else None for n in move.inputs[1:]))
-    except (OrtError, ValueNeeded):
-        return False
-    return True
-
-
-def _steps(graph: TypedGraph, target: Target) -> bool:
     return graph.rewrite(lambda node: _step(graph, target, node))
 
 

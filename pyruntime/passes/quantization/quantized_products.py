@@ -1,10 +1,10 @@
-"""Products of dequantised operands become products of bytes, scaled on their way out.
+"""Products of dequantized operands become integer products, scaled on their way out.
 
     f(DequantizeLinear(x), DequantizeLinear(w)) + b  =  (f_integer(x, w) + b / s) s,  s = x_scale w_scale
 
-f is Conv, MatMul or Gemm; x has one scale, w one or one for each output channel or column. The sums are exact in int32,
-as in onnxruntime's own kernels; a bias that was quantised by s is added to them, any other after the scaling.
-requires: types. ensures: no such product of bytes with known parameters of w.
+f is Conv, MatMul or Gemm; x has one scale, w one or one for each output channel or column, known before the run. The
+sums are exact in int32, as in onnxruntime's own kernels; a bias that was quantized by s is added to them, any other
+after the scaling.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.products.integer_matmul import BYTES
 from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.quantization.dequantized import Scaled, is_quantized, scaled, shaped, value
 
 __all__ = ["run"]
 
 
+@graph_pass(ensures=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
     if not is_quantized(graph):

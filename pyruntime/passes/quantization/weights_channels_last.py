@@ -1,10 +1,9 @@
-"""Weights of convolutions of bytes with their channels last, where the kernel that reads them so is the cheapest.
+"""Weights of int8 convolutions have their channels last, where the kernel that reads them so is the cheapest.
 
-    ConvInteger(x, w), QLinearConv   =  the same of taps, of ChannelsLast(w), w a constant
+    ConvInteger(x, w), QLinearConv   =  the same over ChannelsLast(w), w a constant
 
-A word of such weights is four channels of a tap, which a processor takes apart once for four pixels. They are made
-once, where the session's constants are.
-requires: `quantized_products` has run. ensures: plain weights where another kernel is chosen.
+A word of such weights is four channels of a filter position, which software adapters unpack once for four pixels. They
+are made once, where the session's constants are.
 """
 
 from __future__ import annotations
@@ -16,11 +15,13 @@ from pyruntime.kernels import Target, inp, out
 from pyruntime.kernels.convolution.convolution import chosen_of_constant
 from pyruntime.ops.convolution.conv_integer import ConvInteger, QLinearConv
 from pyruntime.ops.fused.integer_conv_channels_last import ChannelsLast, channels_last_weights
+from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.quantization.dequantized import derived
 
 __all__ = ["run"]
 
 
+@graph_pass(requires=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every match; True where there was one."""
     made: dict[str, str] = {}
