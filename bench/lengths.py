@@ -1,8 +1,8 @@
-"""What lengths cost, against onnxruntime-web in the same browser. `python3 dev.py bench lengths [options]`.
+"""Time of new input lengths and of texts. `python3 dev.py bench lengths [options]`.
 
-Three tables: the first run at a new length over a repeated one; a run through a plan for many sizes over one through a
-plan for just that size; milliseconds per token of transformers.js, the first text of a page included, over those on
-onnxruntime-web. The environment names the browser and the packages: dev.py does.
+Three tables of ratios: the first run at a new length over a repeated one; a run of a plan for many sizes over one of a
+plan for just that size; a token of transformers.js on this project, the first text of a page included, over one on
+onnxruntime-web in the same browser. dev.py sets the environment variables that name the browser and the packages.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 writes the built site, onnxruntime-web, the pages and the models below OUT. `bench.html` there redirects to the page
 with everything it is asked: `bench.html?models=bert,vit&runs=30&repeats=3&post=1` runs and POSTs JSON to /result.
-Large files and weights travel packed: run `python3 refill.py .` in OUT before serving it, with `serve.py` there for one
+Large files and weights are compressed: run
+ `python3 refill.py .` in OUT before serving it, with `serve.py` there for one
 (it opens pages, too). What was POSTed becomes a file of bench/results/ with
 `python bench/report.py --save RESULT.json [--name NAME]`.
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Make a packed benchmark whole: NAME.stripped becomes NAME.onnx, of the original's very size and layout, and
-NAME.data.stripped NAME.data.
+"""Restore the weights of a packed benchmark: NAME.stripped becomes NAME.onnx, with the size and layout of the
+original, and NAME.data.stripped becomes NAME.data.
 
     python3 refill.py FOLDER [--keep]
 

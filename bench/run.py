@@ -1,7 +1,7 @@
-"""This project and onnxruntime-web on the same models, in one headless Chromium. `python3 dev.py bench [options]`.
+"""Compare with onnxruntime-web on the same models, in one headless Chromium. `python3 dev.py bench [options]`.
 
 Without options: the digits model and two light models of the onnx package. See bench/README.md for what is measured.
-The environment names the browser (PYRUNTIME_CHROMIUM) and onnxruntime-web's package (ONNXRUNTIME_WEB): dev.py does.
+dev.py sets the variables that name the browser (PYRUNTIME_CHROMIUM) and onnxruntime-web's package (ONNXRUNTIME_WEB).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Take the large random weights out of models, so that they can travel; bench/refill.py puts others in.
+"""Take the large random weights out of models, so that they are small to copy; bench/refill.py puts others in.
 
     python bench/strip.py MODEL.onnx... --out FOLDER
 

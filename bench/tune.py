@@ -1,7 +1,7 @@
-"""Every kernel that could run a model's products, measured in headless Chromium. `python3 dev.py tune [options]`.
+"""Measure every kernel that could run a model's products, in headless Chromium. `python3 dev.py tune [options]`.
 
-Prints what was chosen by cost and what is the fastest, and keeps the measurements in bench/results/tuning/. In a page
-`session.tune()` does the same and keeps the winners in that browser; `--profile DIR` has them kept in DIR.
+It prints what was chosen by cost and what is the fastest, and writes the measurements to bench/results/tuning/. In a
+page, `session.tune()` does the same and stores the winners in the browser; `--profile DIR` stores them in DIR.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands of dev.py, each the whole way from a clean checkout to its result."""
+"""The commands of dev.py. Each works in a clean checkout: it first makes what it needs."""
 
 from __future__ import annotations
 

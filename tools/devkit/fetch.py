@@ -1,4 +1,4 @@
-"""Downloads by URL and by npm package, each held against its pinned hash before anything uses it."""
+"""Downloads by URL and by npm package. Each is compared with its pinned hash before it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Firefox for the smoke test: one that is installed, else Debian's, about 300 MB, with a GPU made of software."""
+"""A Firefox for the smoke test: one that is installed, else Debian's (about 300 MB), with a software adapter."""
 
 from __future__ import annotations
 

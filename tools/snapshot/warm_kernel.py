@@ -1,6 +1,6 @@
 """In Pyodide: import what a kernel of JupyterLite, and a cell that has a session, import.
 
-The packages of /build/later.txt cannot be in the picture; what they import is. /build/modules.txt then names the files
+The packages of /build/later.txt cannot be in the snapshot; what they import is. /build/modules.txt then names the files
 of the wheels that a kernel imports, theirs too.
 """
 

@@ -1,4 +1,4 @@
-"""Work in a process of its own: what ends it, or takes too long, ends nothing else."""
+"""Work in a separate process: a crash or a time-out there ends nothing else."""
 
 from __future__ import annotations
 

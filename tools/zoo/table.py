@@ -1,7 +1,7 @@
-"""Its section of docs/MODELS.md, and whether the zoo is as its strict list says: python -m tools.zoo.table.
+"""Write the zoo's section of docs/MODELS.md, and compare the zoo with its known failures: python -m tools.zoo.table.
 
 failures.toml lists, with a reason each, what does not export, what onnxruntime does not run, and what differs here.
-What fails and is not listed fails the command, and so does what is listed and works.
+The command fails for a failure that is not listed, and for a listed model that works.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What tools do to a model's file: optimisers, quantisers, float16, simplifiers, other containers.
 
-`treatments` lists them. Each is a function of `Exported` that writes `target`, with the tool's own options. Runs where
-the tools are, and torch (some import it).
+`treatments` lists them. Each is a function of `Exported` that writes `target`, with the tool's options. It needs an
+environment with the tools and torch (some import it).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Treatments by name, and the models that they are for.
 
-They are tools' own code (`treating`): what a tool refuses is the tool's, what onnxruntime runs then is to run here.
+Each runs the tool's code (`treating`). A file that the tool refuses to make does not count; one that onnxruntime runs
+has to run here.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A name is a package or a pattern of PACKAGE/MODEL[+TREATMENT]. For each step of each run onnxruntime's CPU provider
 gives the reference, with its optimisations and without; the NumPy interpreter, which has its own states fed back, is
-compared with it; plans are made for a GPU and proved by the verifier. A file that rounds activations to steps may
-differ as a whole; then it is cut (cut.py), and all its parts have to agree. What was found of this state of the product
-is not found again; each model has a process of its own.
+compared with it; plans are made for a GPU and checked by the verifier. A file that rounds activations to steps may
+differ as a whole; then it is cut (cut.py), and all its parts have to agree. Results of this state of the product are
+not computed again. Each model runs in a separate process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The section of docs/MODELS.md on trained models, and whether they are as the strict list says.
+"""Write the section of docs/MODELS.md on trained models, and compare them with the known failures.
 
 python -m tools.zoo.trained.table. failures.toml lists, with a reason each, what onnxruntime does not run, what differs
-here, and what is not run in Chromium. What fails and is not listed fails the command, and so does what is listed and
+here, and what is not run in Chromium. The command fails for a failure that is not listed, and for a listed model that
 works.
 """
 
