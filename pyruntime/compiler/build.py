@@ -91,6 +91,7 @@ def _emitted(made: Segmentation, isolated: bool) -> Plan:
         emitter.patches,
         [emitter.state(s) for s in graph.states.values()],
         [emitter.unread(n) for n in graph.inputs if made.is_unread(n)],
+        [emitter.bounded(b) for b in graph.bounds],
     )
     if checked():
         verify(plan)

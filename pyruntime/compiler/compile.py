@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pyruntime.compiler.bounds import bounds_of
 from pyruntime.compiler.build import build_plan
 from pyruntime.compiler.constants import identities, part, split_static
 from pyruntime.compiler.lowering import Lowerings
 from pyruntime.compiler.plan import Plan
-from pyruntime.compiler.positions import Positions, positions_of
 from pyruntime.compiler.refusals import KNOWN_LIMIT
 from pyruntime.compiler.typing import Boundary, Guards, Typing
 from pyruntime.ir import Constant, Graph, HostTensor, Node, Sizes, TensorType, TypedGraph, ValueType, known
@@ -64,7 +64,6 @@ class Compiled:
         boundary, rest: why it ends, and the nodes after it.
         types, static, constants: what is known after it.
         bound: external tensors that a run brings.
-        positions: those that the host checks.
     """
 
     plan: Plan
@@ -78,7 +77,6 @@ class Compiled:
     static: set[str]
     constants: dict[str, Constant]
     bound: frozenset[str] = frozenset()
-    positions: list[Positions] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +119,6 @@ class _Typed:
     Attributes:
         graph: its nodes; `stay`: the outputs that are left on the device.
         rest, boundary: the nodes after it, and why it ends.
-        positions: those that the host checks.
     """
 
     typing: Typing
@@ -130,7 +127,6 @@ class _Typed:
     bound: frozenset[str]
     graph: TypedGraph
     stay: list[str]
-    positions: list[Positions]
 
 
 class Compiler:
@@ -181,7 +177,8 @@ class Compiler:
             rest, boundary = typing.run(before.rest if before else self.graph.nodes)
         bound = before.bound if before else frozenset(n for n in request.arrived if n in request.on_device)
         graph, stay = _graph(typing, rest, boundary, bound, constants, request)
-        return _Typed(typing, rest, boundary, bound, graph, stay, positions_of(graph))
+        graph.bounds = bounds_of(graph)
+        return _Typed(typing, rest, boundary, bound, graph, stay)
 
     def _rewrite(self, typed: _Typed, request: Request) -> None:
         """Run the passes."""
@@ -214,7 +211,6 @@ class Compiler:
             typing.static,
             graph.constants,
             typed.bound | request.on_device & set(stay),
-            typed.positions,
         )
 
     def _prologue(self, graph: TypedGraph, lowerings: Lowerings) -> list[Computed]:

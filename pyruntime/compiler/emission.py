@@ -8,6 +8,7 @@ from pyruntime.compiler.lifetimes import Step
 from pyruntime.compiler.memory import ALIGNMENT, Storage, round_up
 from pyruntime.compiler.plan import (
     Access,
+    Bounded,
     Command,
     GpuSegment,
     Kept,
@@ -23,6 +24,7 @@ from pyruntime.ir import (
     Constant,
     Dim,
     Expression,
+    InputBound,
     Rows,
     State,
     TensorType,
@@ -98,6 +100,11 @@ class Emitter:
         """An input of which only the type counts."""
         kind = self._graph.tensor(name)
         return Unread(name, _seen(kind), self._scaled(kind.shape))
+
+    def bounded(self, bound: InputBound) -> Bounded:
+        """Integers that an input has to be."""
+        least, most = (self._expression(n) if is_dim(n) else -1 for n in (bound.least, bound.most))
+        return Bounded(bound.input, hint(bound.least), hint(bound.most), (least, most), bound.texts)
 
     def state(self, state: State) -> Kept:
         """An output in the memory of an input."""

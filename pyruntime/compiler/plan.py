@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pyruntime.compiler.memory import MemoryReport
-from pyruntime.ir import Constant, Expression, Node, TensorType, ValueType, evaluate
+from pyruntime.errors import RuntimeException
+from pyruntime.ir import Constant, Expression, HostTensor, Node, TensorType, ValueType, check_integers, evaluate
 from pyruntime.kernels.ir.fallback import without_fallback
 from pyruntime.kernels.selection.candidates import Noted
 
 __all__ = [
     "Access",
     "Assignment",
+    "Bounded",
     "Command",
     "GpuSegment",
     "HostStep",
@@ -218,6 +220,37 @@ class Unread:
     scaled: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Integers that an input on the host has to be, as kernels clamp others.
+
+    Attributes:
+        input: its name; empty where no run is right.
+        least, most: for the sizes seen. expressions: numbers of both in `Plan.expressions`, -1 where they always hold.
+        texts: what the error says before the range, between it and the integer, and after its index.
+    """
+
+    input: str
+    least: int
+    most: int
+    expressions: tuple[int, int]
+    texts: tuple[str, str, str]
+
+    def check(self, values: Mapping[str, object], numbers: Sequence[int]) -> None:
+        """Raise RuntimeException where the input is in `values` and not what it has to be.
+
+        Args:
+            numbers: the values of the plan's expressions.
+        """
+        if not self.input:
+            raise RuntimeException(self.texts[0])
+        value = values.get(self.input)
+        if isinstance(value, HostTensor):
+            ends = zip((self.least, self.most), self.expressions, strict=True)
+            least, most = (numbers[n] if n >= 0 else end for end, n in ends)
+            check_integers(value.array(), least, most, self.texts)
+
+
 @dataclass(slots=True)
 class GpuSegment:
     """Uploads, dispatches in one pass and one submit, downloads; `numbers` are uploads that follow from sizes."""
@@ -275,6 +308,7 @@ class Plan:
         expressions: over these; what the run puts into `patches`, grids and shapes.
         kept: outputs in the memory of inputs.
         unread: inputs on the host that no step reads.
+        bounds: integers that inputs on the host have to be.
     """
 
     steps: list[GpuSegment | HostStep]
@@ -292,6 +326,7 @@ class Plan:
     patches: list[Patch] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
+    bounds: list[Bounded] = field(default_factory=list)
 
     def allocated(self, there: Collection[str]) -> int:
         """Bytes it takes besides weights; external tensors in `there` exist already."""

@@ -32,7 +32,7 @@ from pyruntime.compiler.plan import (
     Patch,
     Plan,
 )
-from pyruntime.compiler.saved_plan import Sections, read_kept, read_segment, read_transfer, read_unread
+from pyruntime.compiler.saved_plan import Sections, read_bounded, read_kept, read_segment, read_transfer, read_unread
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Constant, DType, RawSource, TensorType
 
@@ -254,6 +254,7 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
             [Patch(*p) for p in data["patches"]],
             list(map(read_kept, data["kept"])),
             list(map(read_unread, data["unread"])),
+            list(map(read_bounded, data["bounds"])),
         )
         if len(made.params) != nbytes:
             raise ValueError("its parameters are not within it")

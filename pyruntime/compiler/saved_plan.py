@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from pyruntime.compiler.memory import grouped, round_up
 from pyruntime.compiler.plan import (
     Access,
+    Bounded,
     Command,
     GpuSegment,
     HostStep,
@@ -24,7 +26,7 @@ from pyruntime.compiler.plan import (
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Constant, DType, RawSource, TensorType
 
-__all__ = ["Sections", "read_kept", "read_segment", "read_transfer", "read_unread"]
+__all__ = ["Sections", "read_bounded", "read_kept", "read_segment", "read_transfer", "read_unread"]
 
 _EXACT = 1 << 53
 _SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
@@ -131,6 +133,7 @@ class Sections:
                 }
                 for u in plan.unread
             ],
+            "bounds": [asdict(b) for b in plan.bounds],
             "numbers": [
                 {"transfer": _transfer(n.transfer), "elements": _exact(n.elements), "expressions": list(n.expressions)}
                 for n in segment.numbers
@@ -223,6 +226,13 @@ def read_unread(data: Mapping[str, _Json]) -> Unread:
     return Unread(
         data["name"], TensorType(DType.from_js_name(data["type"]), tuple(data["dims"])), tuple(data["scaled"])
     )
+
+
+def read_bounded(data: Mapping[str, _Json]) -> Bounded:
+    """Integers that an input has to be."""
+    least, most = data["expressions"]
+    before, between, after = data["texts"]
+    return Bounded(data["input"], data["least"], data["most"], (least, most), (before, between, after))
 
 
 def read_kept(data: Mapping[str, _Json]) -> Kept:

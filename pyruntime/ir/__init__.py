@@ -1,5 +1,6 @@
 """The intermediate representation: element types, value types, constants and the graph."""
 
+from pyruntime.ir.bounds import Bound, InputBound, check_integers
 from pyruntime.ir.constant import Constant, RawSource, are_open, has_dims
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredDim, DeclaredTensor, DeclaredType, Graph, HostKind, Node, Operator, ValueInfo
@@ -39,6 +40,7 @@ from pyruntime.ir.values import conform, declared_element, element_of, known, of
 __all__ = [
     "NUMBERS_ALONE",
     "Array",
+    "Bound",
     "Constant",
     "DType",
     "DeclaredDim",
@@ -51,6 +53,7 @@ __all__ = [
     "Graph",
     "HostKind",
     "HostTensor",
+    "InputBound",
     "Ints",
     "MapType",
     "Node",
@@ -71,6 +74,7 @@ __all__ = [
     "ValueNeeded",
     "ValueType",
     "are_open",
+    "check_integers",
     "conform",
     "declared_element",
     "divisor",

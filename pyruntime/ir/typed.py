@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyruntime.ir.bounds import InputBound
 from pyruntime.ir.constant import Constant
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import Node, Operator
@@ -67,6 +68,7 @@ class TypedGraph:
         computed: resident inputs that are constants, computed before: no dispatch writes their memory.
         free: outputs on the GPU that may stay in any memory there, that of an input too.
         states: outputs that stay in the memory of a resident input, and how.
+        bounds: integers that its inputs on the host have to be.
         sizes: what the dimensions that are no ints are made of; None where all are ints.
     """
 
@@ -81,6 +83,7 @@ class TypedGraph:
     states: dict[str, State] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
     free: tuple[str, ...] = ()
+    bounds: list[InputBound] = field(default_factory=list)
     _fresh: int = 0
     _producers: dict[str, Node] | None = field(default=None, repr=False)
     _consumers: dict[str, dict[Node, None]] = field(default_factory=dict, repr=False)

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
 from pyruntime.errors import InvalidGraph
-from pyruntime.ir import DType, TensorType, Unsupported, ValueType
+from pyruntime.ir import Bound, DType, TensorType, Unsupported, ValueType
 
 if TYPE_CHECKING:
     from pyruntime.kernels.ir.dispatch import Dispatch, Target
@@ -108,6 +108,10 @@ class Op:
     def alias(self, *inputs: Any) -> int | None:
         """The input whose bytes output 0 is (Reshape and similar), or None. Such a node costs nothing on the GPU."""
         return None
+
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        """The integers of its inputs that kernels clamp, and `evaluate` refuses, where these are outside."""
+        return ()
 
     @property
     def title(self) -> str:

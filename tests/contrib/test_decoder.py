@@ -53,7 +53,7 @@ def test_greedy__caches_fed_back__tokens_of_onnxruntime(prompts: list[list[int]]
 
 @pytest.mark.parametrize(("queries", "past", "kernel"), [(1, 7, "few_queries"), (1, 600, "merge"), (40, 0, "tiled")])
 def test_decoder__on_a_gpu__attention_is_there(queries: int, past: int, kernel: str) -> None:
-    made = decoder()
+    made = decoder(positions=1024)
     total = queries + past
     feed: dict[str, Any] = {n: np.zeros((1, made.groups, past, made.size), np.float32) for n in made.empty(1)}
     feed["input_ids"], feed["attention_mask"] = np.ones((1, queries), np.int64), np.ones((1, total), np.int64)

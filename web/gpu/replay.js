@@ -1,6 +1,7 @@
 // @ts-check
 /** Replay runs without Python: which feeds a recording is for, and the run itself. */
 
+import { canCheck, checkBounds } from './bounds.js';
 import { activity, play } from './player.js';
 import { filled } from './recording.js';
 import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
@@ -39,6 +40,7 @@ import { isLost } from './waiting.js';
  * @property {Place[]} uploads
  * @property {Place[]} downloads
  * @property {Omit<Seen, 'bits'>[]} unread inputs on the host of which only type and shape count
+ * @property {import('./bounds.js').Bound[]} bounds integers that inputs on the host have to be
  * @property {Slot[]} inputs tensors on the GPU
  * @property {Slot[]} outputs that stay there
  * @property {Kept[]} kept
@@ -78,7 +80,8 @@ const isSame = (some, others) => some.length === others.length && some.every((na
 const asItIs = { fits: fitsMemory, addCapacity, mayWrite };
 
 /**
- * The values of the dynamic dimensions with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does not.
+ * The values of the dynamic dimensions with which `replay` runs exactly these feeds and gives exactly these outputs; null where it does
+ * not. Throws a RuntimeException if integers are outside the bounds of what the model computes on.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {string[] | null} fetches null: all
@@ -88,6 +91,23 @@ const asItIs = { fits: fitsMemory, addCapacity, mayWrite };
  * @returns {number[] | null}
  */
 export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs) {
+  const values = sizesOf(replay, feeds, fetches, outputs, stay, fitting);
+  const expressions = replay.sizes?.expressions ?? [];
+  if (values) checkBounds(replay.bounds, feeds, (number) => evaluate(expressions[number], values));
+  return values;
+}
+
+/**
+ * As `matches` is, whatever the integers are.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {string[] | null} fetches
+ * @param {number} outputs
+ * @param {string[]} stay
+ * @param {Fitting} fitting
+ * @returns {number[] | null}
+ */
+function sizesOf(replay, feeds, fetches, outputs, stay, fitting) {
   const { live, uploads, unread, downloads, inputs, sizes } = replay;
   const given = [...uploads, ...unread, ...inputs];
   const staying = namesOf([...replay.outputs, ...replay.kept]);
@@ -96,7 +116,7 @@ export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs)
     && given.every(({ name, type }) => feeds[name]?.type === type)
     && inputs.every(({ name }) => feeds[name].remote) && [...uploads, ...unread].every(({ name }) => !feeds[name].remote)
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
-  if (!same || !hasValues(replay, feeds) || !fitting.fits(replay, feeds)) return null;
+  if (!same || !hasValues(replay, feeds) || !canCheck(replay.bounds, feeds) || !fitting.fits(replay, feeds)) return null;
   const dims = given.map(({ name }) => feeds[name].dims);
   if (sizes) {
     return bind(sizes, given, dims, (values) => (

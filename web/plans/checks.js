@@ -54,6 +54,18 @@ export function checkIntegers({ uploads, unread }, name) {
   if (!/^u?int(8|16|32|64)$/.test(input?.type)) refuse(`it is damaged: '${name}' is no input of integers`);
 }
 
+/** @param {any} bound @param {any} plan */
+export function checkBound(bound, plan) {
+  check.object(bound, 'a bound');
+  const { input, least, most, expressions, texts } = bound;
+  check.text(input, 'the input of a bound');
+  if (input !== '') checkIntegers(plan, input);
+  for (const end of [least, most]) check.integer(end, Number.MAX_SAFE_INTEGER, 'a bound', -Number.MAX_SAFE_INTEGER);
+  check.list(texts, 'a bound', (text) => check.text(text, 'a bound'), 3);
+  checkScaled(expressions, plan, 2);
+  if (texts.length !== 3 || expressions.length !== 2) refuse('it is damaged: a bound');
+}
+
 /** @param {any} expression @param {number} sizes @param {number} depth */
 export function checkExpression(expression, sizes, depth = 0) {
   if (depth > DEPTH) refuse('it is damaged: an expression is too deep');

@@ -4,7 +4,7 @@
  * offset and name is checked before anything is allocated.
  */
 
-import { check, checkDecoder, checkExpression, checkIntegers, checkOpen, checkScaled, checkType, refuse, Refused } from './checks.js';
+import { check, checkBound, checkDecoder, checkExpression, checkIntegers, checkOpen, checkScaled, checkType, refuse, Refused } from './checks.js';
 import { checkStaying } from './resident.js';
 import { sizeOf } from '../api/elements.js';
 import { reading } from '../net/reading.js';
@@ -36,6 +36,7 @@ export { Refused };
  * @property {[offset: number, nbytes: number]} params
  * @property {Transfer[]} uploads
  * @property {Omit<Transfer, 'bits' | 'region' | 'most'>[]} unread
+ * @property {import('../gpu/bounds.js').Bound[]} bounds
  * @property {Transfer[]} downloads
  * @property {Transfer[]} external
  * @property {import('./resident.js').SavedKept[]} kept
@@ -149,6 +150,7 @@ function checkPlan(header, plan, sizes, sections, limits) {
     check.list(dims, 'a shape', (d) => check.integer(d, 2 ** 40, 'a dimension'), 64);
     checkScaled(scaled, plan, dims.length);
   }, 1 << 16);
+  check.list(plan.bounds, 'bounds', (bound) => checkBound(bound, plan), 1 << 16);
   check.list(plan.numbers, 'numbers', ({ transfer, elements, expressions }) => {
     checkTransfer(header, plan, transfer);
     check.list(elements, 'elements', (n) => check.integer(n, 2 ** 53, 'an element', -(2 ** 53)));
@@ -260,7 +262,7 @@ function checkHeader(header, sections, limits) {
   check.list(header.computed, 'computed constants', (plan) => {
     checkPlan(header, plan, 0, sections, limits);
     const { external, uploads, downloads, numbers } = plan;
-    const others = [uploads, plan.unread, downloads, numbers, plan.kept];
+    const others = [uploads, plan.unread, plan.bounds, downloads, numbers, plan.kept];
     if (external.length !== 1 || others.some((some) => some?.length !== 0)) refuse('it is damaged: a computed constant');
   }, 1 << 16);
   if (!header.programs?.length) refuse('it has no program');

@@ -15,7 +15,7 @@ import { uploadConstants } from './weights.js';
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
 /** @typedef {import('../gpu/replay.js').Replay} Replay */
-/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
+/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'bounds' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
 
 /**
  * What a program is for, as `matches` of replay.js looks at it.
@@ -24,11 +24,11 @@ import { uploadConstants } from './weights.js';
  * @returns {Entry['seen']}
  */
 function seenOf({ plan, sizes, inputs, outputs, values }, sections) {
-  const { uploads, unread, downloads, kept, expressions, patches } = plan;
+  const { uploads, unread, bounds, downloads, kept, expressions, patches } = plan;
   const known = sizes && { ...sizes, expressions, patches, params: new Uint8Array(), buffer: null };
   const fixed = Object.entries(values).map(([name, [at, nbytes]]) => ({ name, bytes: sections.slice(at, at + nbytes) }));
   const [given, left] = [slotsOf(plan, inputs), slotsOf(plan, outputs)];
-  const seen = { uploads, unread, downloads, inputs: given, outputs: left, kept, values: fixed, sizes: known, live: true };
+  const seen = { uploads, unread, bounds, downloads, inputs: given, outputs: left, kept, values: fixed, sizes: known, live: true };
   return /** @type {any} */ (seen); // without memory
 }
 
@@ -253,6 +253,7 @@ export class Program {
       commands,
       uploads: plan.uploads.map(placed),
       unread: plan.unread,
+      bounds: plan.bounds,
       downloads: plan.downloads.map(placed),
       numbers: plan.numbers.map(({ transfer, elements, expressions: made }) => {
         const { buffer, offset, bits } = placed(transfer);

@@ -235,7 +235,12 @@ export class Speculation {
     const feeds = predicted(rules, last.feeds, last.staying);
     const upload = by.uploads.find(({ name }) => name === token);
     if (!feeds || !upload || !(isHidden(feeds) || inWorker()) || by.sizes?.values?.[token] !== undefined) return false;
-    const sizes = matches(by, feeds, requested.fetches, this.#known.outputs, requested.stay);
+    let sizes;
+    try {
+      sizes = matches(by, feeds, requested.fetches, this.#known.outputs, requested.stay);
+    } catch {
+      return false; // inputs are out of bounds; the requested run reports it
+    }
     const prepared = sizes && prepare(by, feeds, sizes, this.#tensors, this.#known.spares);
     if (!prepared) return false;
     const made = waits(by.device, prepared.writes) ? null : this.#choose(prepared);

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, M
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyruntime.compiler.plan import GpuSegment, HostStep, Kept, Numbers, Plan, Transfer, Unread
+from pyruntime.compiler.plan import Bounded, GpuSegment, HostStep, Kept, Numbers, Plan, Transfer, Unread
 from pyruntime.device.base import Device, Measured, Raw, Read, Slice, Write
 from pyruntime.device.execution.arenas import Arenas
 from pyruntime.device.execution.plan_memory import Compute, PlanMemory
@@ -41,7 +41,7 @@ class Replay:
     Attributes:
         recording: where runs bring buffers, with slots for them, numbered as `Plan.external`.
         inputs, outputs: tensors on the device that a run brings and makes. kept: outputs in the memory of inputs.
-        unread: inputs on the host of which only the type counts.
+        unread: inputs on the host of which only the type counts. bounds: integers that those on the host have to be.
     """
 
     recording: int
@@ -53,6 +53,7 @@ class Replay:
     outputs: tuple[Transfer, ...] = ()
     kept: tuple[Kept, ...] = ()
     unread: tuple[Unread, ...] = ()
+    bounds: tuple[Bounded, ...] = ()
 
 
 class Executable:
@@ -172,6 +173,7 @@ class Executable:
             tuple(t for t in bound if t.name not in fed),
             tuple(self.plan.kept),
             tuple(self.plan.unread),
+            tuple(self.plan.bounds),
         )
 
     def sized(self, sizes: Sequence[int]) -> Sized:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyruntime.compiler.plan import Kept, RunRows, Transfer
@@ -73,6 +73,7 @@ def described(replay: Replay, sizes: dict[str, Any] | None) -> Written:
     data = {
         "uploads": [{**shape(t), **at(place)} for t, place in replay.uploads],
         "downloads": [{**shape(t), **at(place)} for t, place in replay.downloads],
+        "bounds": [asdict(b) for b in replay.bounds],
         "unread": [seen(u.name, u.type, u.scaled) for u in replay.unread],
         "inputs": slots(replay.inputs),
         "outputs": slots(replay.outputs),

@@ -13,34 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, Bound
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map
 from pyruntime.ops.base import Op
 
-__all__ = ["Rotary", "Rotation", "check_positions", "heads_in", "rotate", "turn"]
+__all__ = ["Rotation", "check_positions", "heads_in", "position_bound", "rotate", "turn"]
 
 
-class Rotary(Op):
-    """An operator that reads caches of angles at positions. GPUs clamp these: what the host knows of them it checks."""
-
-    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
-        """The input that has positions, the rows of the caches, and how many rows are read from each position on.
-
-        None where no input has positions.
-        """
-        raise NotImplementedError(f"{self.op_type}.positions")
+def position_bound(input: int, rows: int, count: int = 1) -> Bound:
+    """The bound of input number `input`: from each of its positions on so many of the caches' rows are read."""
+    one = type(count) is int and count == 1
+    reason = "the rows of the caches" if one else "from which on the caches have rows for all tokens"
+    return Bound(input, 0, rows - count, "positions", reason, "give fewer tokens or larger caches")
 
 
 def check_positions(positions: Array, rows: int) -> None:
     """Raise RuntimeException where a position is none of the caches' rows."""
-    wrong = (positions < 0) | (positions >= rows)
-    if wrong.any():
-        where = tuple(np.argwhere(wrong)[0].tolist())
-        raise RuntimeException(
-            f"rotary embedding: expected positions in [0, {rows - 1}], the rows of the caches, "
-            f"got {positions[where]} at {list(where)} of the positions; give fewer tokens or larger caches"
-        )
+    position_bound(0, rows).check(positions)
 
 
 def heads_in(op: Op, shape: tuple[int, ...], heads: int | None) -> tuple[int, int, int, int]:

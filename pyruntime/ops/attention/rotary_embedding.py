@@ -4,19 +4,22 @@
 
 x: [B, H, S, D] or [B, S, H·D]. The first `rotary_embedding_dim` components of a head turn (0: all), the rest stay.
 Pairs are (j, j + half) or, interleaved, (2j, 2j + 1). The caches are [positions, half] read at position_ids [B, S], or
-[B, S, half] without. Computed in float32 and rounded once. GPUs clamp positions.
+[B, S, half] without. Computed in float32 and rounded once.
 """
 
 from __future__ import annotations
 
-from pyruntime.ir import Array, TensorType
+from collections.abc import Sequence
+from typing import Any
+
+from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.ops.attention.rotary import Rotary, Rotation, check_positions, heads_in
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.attention.rotary import Rotation, check_positions, heads_in, position_bound
+from pyruntime.ops.base import LATEST, Op, op
 
 
 @op("RotaryEmbedding", opsets=range(23, LATEST + 1))
-class RotaryEmbedding(Rotary):
+class RotaryEmbedding(Op):
     """`num_heads` is needed for inputs of rank 3."""
 
     interleaved: int = 0
@@ -43,9 +46,9 @@ class RotaryEmbedding(Rotary):
             self.fail(f"position_ids of shape {list(tokens)}", positions)
         return (TensorType(dtype, x.shape),)
 
-    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
-        cos = inputs[1]
-        return (3, cos.shape[0], 1) if cos is not None and len(inputs) > 3 and inputs[3] is not None else None
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        _, cos, _, positions = (*inputs, None)[:4]
+        return [] if positions is None else [position_bound(3, cos.shape[0])]
 
     def evaluate(self, x: Array, cos: Array, sin: Array, positions: Array | None = None) -> tuple[Array, ...]:
         if positions is not None:

@@ -41,10 +41,10 @@ def _instead(graph: TypedGraph, target: Target, node: Node, made: dict[str, str]
     given = [inp(i, graph.tensor(node.inputs[i])) if len(node.inputs) > i and node.inputs[i] else None for i in zeros]
     sums = out(0, TensorType(DType.INT32, y.shape))
     conv = op.describe(inp(0, x), inp(at, w), sums, (given[0], given[1]))
-    if conv.window.is_pointwise or chosen_of_constant(target, conv).kernel != "taps":
+    if conv.window.is_pointwise or chosen_of_constant(target, conv).kernel != "int8_direct":
         return None
     nodes: list[Node] = []
     if name not in made:
-        made[name] = derived(graph, f"{name}.taps", ChannelsLast(), name, nodes)
+        made[name] = derived(graph, f"{name}.channels_last", ChannelsLast(), name, nodes)
     inputs = (*node.inputs[:at], made[name], *node.inputs[at + 1 :])
     return [*nodes, Node(channels_last_weights(op, w.shape[1]), inputs, node.outputs, node.name)]

@@ -227,7 +227,7 @@ def _prepared(program: Program, wanted: _Round, names: list[str]) -> Stage:
 
 
 def _check(graph: Graph, stage: Stage, values: Mapping[str, HostTensor]) -> None:
-    """Raises EPFail where the plan needs more than what is stated."""
+    """Raises EPFail where the plan needs more than what is stated, RuntimeException where no run of it is right."""
     if stage.boundary is not None:
         nodes = ", ".join(n.label for n in stage.compiled.rest[:10])
         inputs = _origins(graph, stage.boundary.needed) if stage.boundary.node is None else []
@@ -235,6 +235,8 @@ def _check(graph: Graph, stage: Stage, values: Mapping[str, HostTensor]) -> None
         raise EPFail(
             f"planning waits for values that only a run brings: {nodes}; {step}create the session without a plan"
         )
+    for bounded in stage.compiled.plan.bounds:
+        bounded.check(values, ())
     looked = sorted(stage.compiled.guards.read.keys() - values.keys())
     if looked:
         raise EPFail(f"the plan depends on the values of {looked}; give them, as in --value {looked[0]}=...")

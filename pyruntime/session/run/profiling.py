@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.compiler.plan import Assignment, GpuSegment, HostStep, Plan
-from pyruntime.compiler.positions import of_run
 from pyruntime.device.base import Measured
-from pyruntime.ir import Node, TensorType, ValueType
+from pyruntime.ir import Node, TensorType, ValueType, evaluate, expression, is_dim
 from pyruntime.session.environment import CPU, WEBGPU
 
 __all__ = ["Recorder", "Timing", "Trace"]
@@ -68,7 +67,7 @@ class Recorder:
         for command, (begin, duration) in zip(step.commands, measured.spans, strict=True):
             owner: Assignment = plan.assignments[command.node]
             at, took = began + begin * 1e-9, duration * 1e-9
-            outputs = tuple(of_run(kind, sizes) for kind in owner.outputs)
+            outputs = tuple(_of_run(kind, sizes) for kind in owner.outputs)
             shown = (owner.name, owner.op_type, command.kernel, at, took, measured.clock, outputs, command.node)
             self.timings.append(Timing(*shown, command.flops, sum(r.nbytes for r in command.regions)))
 
@@ -150,3 +149,10 @@ class Trace:
         with open(name, "w", encoding="utf-8") as file:
             file.write("[\n" + ",\n".join(json.dumps(e) for e in self.events) + "\n]\n")
         return name
+
+
+def _of_run(kind: ValueType, sizes: Sequence[int]) -> ValueType:
+    """The type in a run of these open sizes."""
+    if not isinstance(kind, TensorType) or not any(map(is_dim, kind.shape)):
+        return kind
+    return kind.with_shape(*(evaluate(expression(d), sizes) for d in kind.shape))

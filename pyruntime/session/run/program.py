@@ -202,10 +202,10 @@ class Program:
 
         A tensor given is written itself where no run has it, this one or one that overlaps, and its device is there.
         """
-        for positions in stage.compiled.positions:
-            positions.check(run.values, sizes)
         executable = stage.executable
         numbers = executable.sized(sizes).numbers if sizes else ()
+        for bounded in executable.plan.bounds:
+            bounded.check(run.values, numbers)
         external = executable.plan.external
         await move_inputs(stage, run, sizes, numbers)
         made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}

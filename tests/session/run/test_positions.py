@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pyruntime.compiler.saved import read
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array
 from pyruntime.session import InferenceSession
+from pyruntime.session.aot.compile_ahead import compile_model
 from tests.session.doubles import on_device
 
 ROWS, HALF = 16, 4
@@ -145,4 +148,52 @@ def test_positions__of_grouped_queries__are_counted_from_the_keys() -> None:
         feed = {"q": row, "k": row, "v": row, "pk": cache, "pv": cache, **counts}
         source = model([op], feed, {})
         (found,) = told(source, feed)
-        assert found == "" if past == 15 else found.split(" at ")[0] == on_numpy(source, feed).split(" at ")[0]
+        assert found == "" if past == 15 else found == on_numpy(source, feed)
+
+
+@pytest.mark.parametrize(
+    ("past", "lengths", "total", "range_"),
+    [(8, [8], 8, "[0, 7]"), (8, [9], 9, "[0, 8]"), (8, [-1], 9, "[0, 8]"), (0, [1], 1, "[0, 0]")],
+)
+def test_lengths__of_more_keys_than_the_caches_have__are_refused_as_on_numpy(
+    past: int, lengths: list[int], total: int, range_: str
+) -> None:
+    names = ["q", "k", "v", "pk", "pv", "seqlens_k", "total"]
+    op = node("GroupQueryAttention", names, ["y", "", ""], domain=MICROSOFT, num_heads=1, kv_num_heads=1)
+    row, cache = np.ones((1, 1, 2 * HALF), np.float32), np.ones((1, 1, past, 2 * HALF), np.float32)
+    counts = {"seqlens_k": np.array(lengths, np.int32), "total": np.array(total, np.int32)}
+    feed = {"q": row, "k": row, "v": row, "pk": cache, "pv": cache, **counts}
+    source = model([op], feed, {})
+    (found,) = told(source, feed)
+    assert f"expected lengths in {range_}, the rows of present_key, got {lengths[0]} at [0]" in found
+    assert found == on_numpy(source, feed)
+
+
+def test_tokens__of_a_padded_prompt_longer_than_the_caches__are_refused_as_on_numpy() -> None:
+    names = ["q", "q", "q", "", "", "seqlens_k", "total", "cos", "sin"]
+    op = node("GroupQueryAttention", names, ["y", "", ""], domain=MICROSOFT, num_heads=1, kv_num_heads=1, do_rotary=1)
+    for tokens in (ROWS, ROWS + 1):
+        counts = {"seqlens_k": np.array([5], np.int32), "total": np.array(tokens, np.int32)}
+        feed = {"q": np.ones((1, tokens, 2 * HALF), np.float32), **counts}
+        source = model([op], feed, {})
+        (found,) = told(source, feed)
+        assert found == "" if tokens == ROWS else found == on_numpy(source, feed)
+
+
+def test_compile__of_positions__leaves_their_bounds_to_the_plan(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model([rotary(MICROSOFT)], {"x": X, "p": np.array([1])}, {}, open_tokens=True))
+    (program,) = read(compile_model(path, {"x": [(1, 3, 2 * HALF), (1, 7, 2 * HALF)]})).programs
+    (bounded,) = program.plan.bounds
+    tokens = program.plan.expressions[bounded.expressions[1]]
+    assert (bounded.input, bounded.least, bounded.most, bounded.expressions[0]) == ("p", 0, ROWS - 7, -1)
+    assert tokens == [[-1, [0]], [16, []]] or tokens == [[16, []], [-1, [0]]]
+
+
+def test_compile__of_constants_outside__is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    source = model([rotary("")], {"x": X}, {"p": positions(0, 1, 16)})
+    path.write_bytes(source)
+    with pytest.raises(RuntimeException) as caught:
+        compile_model(path)
+    assert str(caught.value) == on_numpy(source, {"x": X})

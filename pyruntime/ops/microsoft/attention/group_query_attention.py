@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from pyruntime.ir import Array, DType, TensorType, has_dims, known
+from pyruntime.ir import Array, Bound, DType, TensorType, has_dims, known
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.ops.attention.rotary import Rotary
+from pyruntime.ops.attention.rotary import position_bound
 from pyruntime.ops.base import Unsupported, attributes_of, op
 from pyruntime.ops.caches import Rewritten
 from pyruntime.ops.decomposed import Decomposed, Expansion, SometimesDecomposed
@@ -24,7 +25,7 @@ _KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
-class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
+class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
     """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
 
     query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.
@@ -141,12 +142,23 @@ class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
             if x is not None and x.dtype is not wanted:
                 self.fail(f"caches of {wanted.type_string}", x)
 
-    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
-        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
-        if not self.do_rotary or given.cos_cache is None:
-            return None
-        name = "seqlens_k" if given.position_ids is None else "position_ids"
-        return GroupQueryInputs._fields.index(name), given.cos_cache.shape[0], 1
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
+        present, fields = self.sizes(*inputs).present, GroupQueryInputs._fields
+        step = "give the number of keys that there are, less 1, or larger caches"
+        lengths = Bound(fields.index("seqlens_k"), 0, present - 1, "lengths", "the rows of present_key", step)
+        found = [] if self.sliding_window_cache else [lengths]
+        if given.query_seqlens is not None:
+            valid = fields.index("query_seqlens")
+            found.append(Bound(valid, 0, given.query.shape[1], "lengths", "the rows of query", "give fewer tokens"))
+        if self.do_rotary and given.cos_cache is not None:
+            name = "seqlens_k" if given.position_ids is None else "position_ids"
+            rows = given.cos_cache.shape[0]
+            found.append(position_bound(fields.index(name), rows))
+            if given.position_ids is None:
+                total, step = fields.index("total_sequence_length"), "give fewer tokens or larger caches"
+                found.append(Bound(total, 1, rows, "total_sequence_length", "the rows of cos_cache", step))
+        return found
 
     def instead(self, *inputs: Any) -> Decomposed | None:
         given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)
@@ -166,6 +178,8 @@ class GroupQueryAttention(GroupQueryForm, Rotary, SometimesDecomposed):
         types: list[Any] = [
             None if x is None else known(TensorType(DType.from_numpy(x.dtype), x.shape), x) for x in inputs
         ]
+        for bound in self.bounds(*types):
+            bound.check(inputs[bound.input])  # type: ignore[arg-type]
         return evaluate_group_query(self, self.sizes(*types), GroupQueryInputs(*inputs))  # type: ignore[arg-type]
 
     def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:

@@ -5,12 +5,15 @@ y1 = scale · (cos · x1 - sin · x2),  y2 = scale · (sin · x1 + cos · x2)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Bound, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.ops.attention.rotary import Rotary, Rotation, check_positions, heads_in
-from pyruntime.ops.base import op
+from pyruntime.ops.attention.rotary import Rotation, check_positions, heads_in, position_bound
+from pyruntime.ops.base import Op, op
 
 _STREAM = (
     "select(select(2u, 1u, j < params.second), 0u, j < params.first)",
@@ -20,7 +23,7 @@ _STREAM = (
 
 
 @op("MRotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
-class MRotaryEmbedding(Rotary):
+class MRotaryEmbedding(Op):
     """x: [B, S, H·D], with `num_heads`, or [B, H, S, D]; caches [positions, R / 2] of the type of x.
 
     position_ids: int64 [3, B, S], in time, rows and columns. `mrope_section`: how many of the R / 2 pairs turn by each
@@ -28,7 +31,7 @@ class MRotaryEmbedding(Rotary):
     by the column, as far as 3 times their numbers reach, all others by the time. The first R components of a head turn:
     `rotary_embedding_dim`, which needs `num_heads`, else all. Pairs are (j, j + R / 2) or, with `interleaved` 1,
     (2j, 2j + 1). `scale` (1) multiplies what turns, `is_packed_batching` has no effect, as in onnxruntime. Computed in
-    float32 and rounded once. GPUs clamp positions.
+    float32 and rounded once.
     """
 
     interleaved: int | None = None
@@ -68,9 +71,8 @@ class MRotaryEmbedding(Rotary):
             self.fail(f"position_ids of int64 {list(tokens)}", positions)
         return (TensorType(dtype, x.shape),)
 
-    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
-        assert inputs[2] is not None
-        return 1, inputs[2].shape[0], 1
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        return [position_bound(1, inputs[2].shape[0])]
 
     def _limits(self) -> tuple[int, int]:
         """Layout 0: where the second and the third group of pairs begin; 1: where turns by row and by column end."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Bound, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
-from pyruntime.ops.attention.rotary import Rotary, Rotation, check_positions, heads_in
-from pyruntime.ops.base import op
+from pyruntime.ops.attention.rotary import Rotation, heads_in, position_bound
+from pyruntime.ops.base import Op, op
 
 
 @op("RotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
-class RotaryEmbedding(Rotary):
+class RotaryEmbedding(Op):
     """x: [B, S, H·D] or [B, H, S, D]; caches [positions, R / 2] of the type of x.
 
     position_ids: int64 [B, S], or one number: the position of the first token, from which they count on. The first R
     components of a head turn: `rotary_embedding_dim`, for which x of rank 3 needs `num_heads`, else all of them, and D
     is then the caches' width twice. Pairs are (j, j + R / 2) or, `interleaved`, (2j, 2j + 1). `scale` has no effect, as
     in onnxruntime; `is_packed_batching` says that sequences are concatenated, which positions tell.
-    Computed in float32 and rounded once. GPUs clamp positions.
+    Computed in float32 and rounded once.
     """
 
     interleaved: int | None = None
@@ -49,17 +52,17 @@ class RotaryEmbedding(Rotary):
             self.fail(f"position_ids of one int64, or {list(tokens)}", positions)
         return (TensorType(dtype, x.shape),)
 
-    def positions(self, *inputs: TensorType | None) -> tuple[int, int, int] | None:
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
         x, positions, cosines = inputs[:3]
-        assert x is not None and positions is not None and cosines is not None
         length = self.rotation(x.shape, cosines.shape).length
-        return 1, cosines.shape[0], 1 if positions.shape == (x.shape[0], length) else length
+        return [position_bound(1, cosines.shape[0], 1 if positions.shape == (x.shape[0], length) else length)]
 
     def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
         how = self.rotation(x.shape, cosines.shape)
+        for bound in self.bounds(x, positions, cosines):
+            bound.check(positions)
         if positions.shape != (x.shape[0], how.length):
             positions = np.broadcast_to(positions.reshape(()) + np.arange(how.length), (x.shape[0], how.length))
-        check_positions(positions, cosines.shape[0])
         return (how.array(x, cosines[positions], sines[positions]),)
 
     def lower(
