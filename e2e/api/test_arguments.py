@@ -103,7 +103,7 @@ def test_run__wrong_arguments__are_named_and_the_next_run_is_right(script: Scrip
     assert y == [2, 0, 6, 0]
 
 
-def test_run__terminate__rejects_before_it_begins(script: Script) -> None:
+def test_run__terminate__is_read_when_the_run_is_asked_for(script: Script) -> None:
     found = script(
         """
         const session = await InferenceSession.create(decode(model));
@@ -111,9 +111,14 @@ def test_run__terminate__rejects_before_it_begins(script: Script) -> None:
         const said = await failure(() => session.run({ x }, { terminate: true }));
         const fetched = await failure(() => session.run({ x }, ['y'], { terminate: true }));
         const { y } = await session.run({ x }, { terminate: false });
+        const options = { terminate: false };
+        const running = session.run({ x }, options);
+        options.terminate = true; // what the options are when the run is asked for counts
+        const { y: same } = await running;
+        const later = await failure(() => session.run({ x }, options));
         await session.release();
-        return [said.name, said.message, fetched.name, [...y.data]];
+        return [said.name, said.message, fetched.name, [...y.data], [...same.data], later.name];
         """,
         model=models.double(),
     )
-    assert found == ["Fail", "the run was ended by its option `terminate`", "Fail", [2, 0, 6, 0]]
+    assert found == ["Fail", "the run was ended by its option `terminate`", "Fail", [2, 0, 6, 0], [2, 0, 6, 0], "Fail"]

@@ -88,6 +88,15 @@ h => h.programs[0].plan = null
 h => h.programs[0].computed = { x: 0 }
 h => h.programs = {}
 h => h.programs = []
+h => h.programs[0].plan.bounds = null
+h => h.programs[0].plan.bounds = [null]
+h => h.programs[0].plan.bounds = [bound({ input: 'image' })]
+h => h.programs[0].plan.bounds = [bound({ input: 'other' })]
+h => h.programs[0].plan.bounds = [bound({ least: '0' })]
+h => h.programs[0].plan.bounds = [bound({ expressions: [-1, 0] })]
+h => h.programs[0].plan.bounds = [bound({ expressions: [-1] })]
+h => h.programs[0].plan.bounds = [bound({ texts: ['', ''] })]
+h => h.programs[0].plan.bounds = [bound({ texts: ['', '', 1] })]
 h => h.programs[0].plan.unread = null
 h => h.programs[0].plan.unread = [{}]
 h => h.programs[0].plan.unread = [{ name: 'x', type: 'float32', dims: [1.5], scaled: [] }]
@@ -252,6 +261,7 @@ PARTS = """
 const local = { kept: 1, drop: 1, chunk: 1 };
 const turning = (turn) => ({ positions: null, rows: {}, local: { ...local, turns: [turn] } });
 const sizes = (change) => ({ ranges: [[1, 2]], grows: [false], guards: [], values: {}, waste: 1, ...change });
+const bound = (changed) => ({ input: '', least: 0, most: 1, expressions: [-1, -1], texts: ['', '', ''], ...changed });
 const numbers = (type, h) => ({
   transfer: { ...h.programs[0].plan.downloads[0], dims: [2], ...type }, elements: [1, 2], expressions: [-1, -1] });
 """

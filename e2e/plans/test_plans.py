@@ -190,7 +190,7 @@ def test_stated_value__that_value__runs_without_python_and_another_is_told(scrip
     found = script(
         run + "await session.release(); return { result, said };", model=path.read_bytes(), plan=plan, feeds=feeds
     )
-    why = "the plan is for other values of its inputs than sr = 8000"
+    why = "the plan is for sr = 16000, not for sr = 8000"
     assert found["said"][0] == f"pyruntime: {why}: the session goes on with Python"
     np.testing.assert_allclose(found["result"]["y"]["values"], np.exp(-x).ravel(), RTOL, ATOL)
 

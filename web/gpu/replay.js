@@ -134,9 +134,15 @@ function sizesOf(replay, feeds, fetches, outputs, stay, fitting) {
  */
 export function otherValues(replays, feeds) {
   if (!replays.every((replay) => replay.values?.length && !hasValues(replay, feeds))) return '';
+  const known = replays.map(({ values = [], uploads, unread }) => values.map(({ name, bytes }) => (
+    stated(name, { type: [...uploads, ...unread].find((seen) => seen.name === name)?.type ?? '', data: bytes }))).join('; '));
   const names = [...new Set(replays.flatMap(({ values = [] }) => namesOf(values)))];
-  const given = names.map((name) => `${name} = ${integersOf(feeds[name])?.join(', ') ?? 'other values'}`);
-  return `the plan is for other values of its inputs than ${given.join('; ')}`;
+  return `the plan is for ${[...new Set(known)].join(', or ')}, not for ${names.map((name) => stated(name, feeds[name])).join('; ')}`;
+}
+
+/** An input and its value. @param {string} name @param {{type: string, data?: unknown}} [value] */
+function stated(name, value) {
+  return `${name} = ${integersOf(value)?.join(', ') ?? 'other values'}`;
 }
 
 /**
