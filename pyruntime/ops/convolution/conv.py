@@ -26,7 +26,7 @@ from pyruntime.ops.convolution.sliding import (
     windows,
 )
 
-__all__ = ["Conv", "convolution", "convolved", "convolved_shape"]
+__all__ = ["Conv", "convolution", "convolved", "convolved_shape", "divided"]
 
 TILE = 1 << 21
 """Elements of the im2col matrix of a tile: 8 MB of float32, work enough for a product on several threads."""
@@ -55,7 +55,7 @@ def convolution(x: Array, w: Array, window: Window, group: int) -> Array:
 
 
 def convolved(
-    x: Array, w: Array, window: Window, group: int, read: Callable[[Array], Array]
+    x: Array, w: Array, window: Window, group: int, read: Callable[[Array], Array], parts: int = 1
 ) -> Iterator[tuple[tuple[slice, ...], Array]]:
     """`convolution` in tiles: where each lies in y, and its sums.
 
@@ -63,6 +63,7 @@ def convolved(
 
     Args:
         read: makes a part of x an array of w's type.
+        parts: products of each sum, w as it lies, that are added in w's type; the sums of several parts are float64.
     """
     maps, per_group = w.shape[0] // group, w.shape[1]
     if not window.pixels or not x.shape[0] or not w.shape[0]:
@@ -77,8 +78,10 @@ def convolved(
         seen, part = window.part(axis, rows)
         channels = slice(groups.start * per_group, groups.stop * per_group)
         source = padded(read(x[(images, channels, *(slice(None),) * axis, seen)]), part)
-        product = _by_position if per_group == 1 else _by_columns
-        tile = product(source, weights[groups], part)
+        if per_group == 1:
+            tile = _by_position(source, weights[groups], part)
+        else:
+            tile = _by_columns(source, weights[groups], part, parts)
         at = (images, slice(groups.start * maps, groups.stop * maps), *(slice(None),) * axis, rows)
         yield at, tile.reshape(tile.shape[0], -1, *part.output)
 
@@ -98,13 +101,25 @@ def _tiles(
                 yield slice(n, min(n + many, images)), slice(g, min(g + groups, group)), slice(r, min(r + rows, length))
 
 
-def _by_columns(seen: Array, weights: Array, window: Window) -> Array:
+def _by_columns(seen: Array, weights: Array, window: Window, parts: int) -> Array:
     """[N, group, M / group, pixels] by im2col and a matrix product."""
     group, maps, per_group = weights.shape[:3]
     depth = per_group * window.positions
     columns = windows(seen, window).reshape(seen.shape[0], group, depth, window.pixels)
-    y: Array = np.matmul(weights.reshape(group, maps, depth), columns)
+    flat = weights.reshape(group, maps, depth)
+    if parts == 1:
+        y: Array = np.matmul(flat, columns)
+        return y
+    y = np.zeros((seen.shape[0], group, maps, window.pixels))
+    for some in divided(depth, parts):
+        y += np.matmul(flat[:, :, some], columns[:, :, some])
     return y
+
+
+def divided(length: int, parts: int) -> list[slice]:
+    """As many slices of `length` elements, equal but for the last."""
+    each = max(1, -(-length // parts))
+    return [slice(at, at + each) for at in range(0, length, each)]
 
 
 def _by_position(seen: Array, weights: Array, window: Window) -> Array:

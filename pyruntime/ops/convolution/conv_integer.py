@@ -20,7 +20,7 @@ from pyruntime.kernels.convolution.convolution import convolve
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.convolution.conv import convolved, convolved_shape
+from pyruntime.ops.convolution.conv import convolved, convolved_shape, divided
 from pyruntime.ops.convolution.sliding import SlidingOp, volume
 from pyruntime.ops.quantization.requantize import finished
 
@@ -58,7 +58,7 @@ class _IntegerConv(SlidingOp):
         """conv(x - x_zero, w - w_zero) tile by tile: the slices of y that a tile has, and its sums as exact floats.
 
         The sums are float32 where that type holds every partial sum, also with `others` added; else float64, which
-        holds the sum of 2^53 / 2^16 products.
+        holds the sum of 2^53 / 2^16 products, of parts that float32 holds where there are few.
         """
         w = self.standard_weights(w)
         window = self.window(x.shape[2:], w.shape[2:])
@@ -68,13 +68,14 @@ class _IntegerConv(SlidingOp):
         zero = 0 if x_zero is None else int(x_zero.reshape(()))
         limits = np.iinfo(x.dtype)
         largest = max(limits.max - zero, zero - limits.min)
-        reach = largest * np.abs(weights).sum(axis=tuple(range(1, w.ndim))).max(initial=0) + others
-        wide = np.float32 if reach < 1 << 24 else np.float64
+        sizes = largest * np.abs(weights).reshape(w.shape[0], -1)
+        parts = _parts(sizes, others, MOST_PARTS if w.shape[1] > 1 else 1)
+        wide = np.float32 if parts else np.float64
 
         def read(part: Array) -> Array:
             return np.subtract(part, zero, dtype=wide, casting="unsafe")
 
-        return convolved(x, weights.astype(wide), window, self.group, read)
+        return convolved(x, weights.astype(wide), window, self.group, read, parts or 1)
 
     def describe(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
         """Describe the dispatches of y = conv(x - x_zero, w - w_zero) into int32 y; `zeros`: x_zero and w_zero."""
@@ -204,6 +205,24 @@ class QLinearConv(_IntegerConv):
         scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"
         expr = f"{y.dtype.compute}(clamp({scaled}, {low}, {high}))"
         return finished(target, convolve(target, conv), sums, out(0, y), "requantize", operands, expr)
+
+
+MOST_PARTS = 8
+"""Parts of a sum above which a product of float64 is as fast."""
+
+
+def _parts(sizes: Array, others: int, limit: int) -> int:
+    """How many parts of sums of products that are no larger than these, [M, K], float32 holds; 0 above `limit`.
+
+    Args:
+        others: what a sum of one part is added to in float32.
+    """
+    depth = sizes.shape[1]
+    for parts in range(1, min(limit, depth) + 1):
+        most = max((float(sizes[:, some].sum(axis=1).max(initial=0)) for some in divided(depth, parts)), default=0.0)
+        if most + (others if parts == 1 else 0) < 1 << 24:
+            return parts
+    return 0
 
 
 def _wrapped(sums: Array) -> Array:

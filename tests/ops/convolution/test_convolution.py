@@ -82,7 +82,7 @@ def test_conv__small_tiles__as_whole(size: int, rank: int, monkeypatch: pytest.M
         np.testing.assert_allclose(got, expected, *(SUMS if name == "Conv" else (0, 0)))
 
 
-@pytest.mark.parametrize("channels", [8, 57, 58, 700])
+@pytest.mark.parametrize("channels", [8, 57, 58, 300, 700])
 def test_conv_integer__largest_sums__exact_beyond_24_bits(channels: int) -> None:
     x, w = np.full((1, channels, 4, 4), 255, np.uint8), np.full((2, channels, 3, 3), -128, np.int8)
     x[0, 0, 0, 0] = 254
@@ -90,6 +90,13 @@ def test_conv_integer__largest_sums__exact_beyond_24_bits(channels: int) -> None
     expected = np.full((1, 2, 2, 2), -channels * 9 * 255 * 128)
     expected[:, :, 0, 0] += 128
     np.testing.assert_array_equal(y, expected)
+
+
+def test_conv_integer__largest_sums_of_one_channel__exact_beyond_24_bits() -> None:
+    x, w = np.full((1, 2, 24, 24), 255, np.uint8), np.full((2, 1, 24, 24), -128, np.int8)
+    x[0, 1, 3, 4] = 254
+    (y,) = run_op(_op("ConvInteger", 2, group=2), [x, w])
+    np.testing.assert_array_equal(y.ravel(), [-576 * 255 * 128, -576 * 255 * 128 + 128])
 
 
 def test_q_linear_conv__large_bias__added_exactly_before_it_is_scaled() -> None:
