@@ -83,7 +83,7 @@ class Server:
     """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own.
 
     `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good. `shared`
-    lets pages of other origins read what is here.
+    lets pages of other origins read what is here. `handler` answers the requests.
     """
 
     def __init__(
@@ -94,14 +94,15 @@ class Server:
         policy: str | None = CONTENT_SECURITY_POLICY,
         caching: str = "no-cache",
         shared: bool = False,
+        handler: type[Handler] = Handler,
     ) -> None:
         self.mounts = dict(mounts)
         options: dict[str, Any] = {"policy": policy, "caching": caching, "shared": shared}
-        handler = partial(Handler, mounts=self.mounts, **options)
+        answer = partial(handler, mounts=self.mounts, **options)
         try:
-            self.http = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+            self.http = http.server.ThreadingHTTPServer(("127.0.0.1", port), answer)
         except OSError:
-            self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+            self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), answer)
         self.http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}/"
 

@@ -19,14 +19,14 @@ from playwright.sync_api import sync_playwright
 from e2e.harness.browser import guarded_page, launch
 from e2e.harness.python import BrowserPython
 from tools.devkit.chromium import ensure_chromium
-from tools.devkit.server import Server
+from tools.devkit.server import Handler, Server
 from tools.devkit.shell import ROOT, python
 from tools.devkit.site import build_site
 from tools.zoo.check import Feeds, inputs_of, result_path
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
 
-__all__ = ["RUN", "compared", "run_in_browser"]
+__all__ = ["RUN", "browser_python", "compared", "run_in_browser"]
 
 RUN = """
 import os
@@ -54,8 +54,8 @@ host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement
 
 
 @contextmanager
-def browser_python() -> Iterator[BrowserPython]:
-    """Python in headless Chromium, with the site as it is built now."""
+def browser_python(handler: type[Handler] = Handler) -> Iterator[BrowserPython]:
+    """Python in headless Chromium, with the site as it is built now; `handler` answers its requests."""
     mounts = {
         "/zoo/": CACHE,
         "/": build_site(python()),
@@ -63,7 +63,7 @@ def browser_python() -> Iterator[BrowserPython]:
         "/harness/": ROOT / "e2e" / "harness",
     }
     with (
-        Server(mounts) as server,
+        Server(mounts, handler=handler) as server,
         sync_playwright() as playwright,
         launch(playwright, ensure_chromium(python())) as browser,
         guarded_page(browser, server.url) as (page, guard),

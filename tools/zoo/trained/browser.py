@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +21,38 @@ from playwright.sync_api import Error
 
 from e2e.harness import codec
 from e2e.harness.python import BrowserPython, BrowserPythonError
+from tools.devkit.server import Handler
 from tools.zoo.browser import browser_python
 from tools.zoo.check import Feeds
 from tools.zoo.definitions import CACHE
+from tools.zoo.trained import transfer
 from tools.zoo.trained.check import arguments, in_parts, judged, product, put, recorded, selected
-from tools.zoo.trained.compare import plain
 from tools.zoo.trained.cut import rounds
-from tools.zoo.trained.packages import Case
+from tools.zoo.trained.packages import FOLDER, Case
 from tools.zoo.trained.table import failures
+from tools.zoo.trained.transfer import packed, unpacked
 
-__all__ = ["main", "pending", "run"]
+__all__ = ["Receiver", "main", "pending", "run"]
 
-SECONDS, LARGE = 400, 900
-"""For one file, and for a large one."""
+VALUES = FOLDER / "values"
+"""Feeds and outputs on their way."""
+
+SECONDS, LARGE = 900, 2700
+"""For one run of `RUN`, and for one of a large file, on a machine that is busy."""
+
+BYTES = 1 << 28
+"""Of the feeds and outputs of parts that go at once: Python holds them several times in the browser's 4 GB."""
 
 RUN = """
 import os
+from pyodide.http import pyfetch
 os.environ["PYRUNTIME_VERIFY"] = "1"
 import pyruntime as ort
 options = ort.SessionOptions()
 options.add_session_config_entry("pyruntime.disable", "")
+fed = unpacked(io.BytesIO(await (await pyfetch(values)).bytes()))
 session = await ort.InferenceSession.create(model, options)
 made, same, told = [], True, None
-
-def listed(value):
-    if isinstance(value, dict):
-        return [value[key] for key in sorted(value)]
-    return [listed(entry) for entry in value] if isinstance(value, list) else value
 
 def bits(value):
     return value.tobytes() if hasattr(value, "tobytes") else repr(value)
@@ -57,38 +64,61 @@ try:
         for step in steps:
             feeds = dict(step)
             if outputs:
-                feeds |= {i: outputs[-1][names.index(o)] for i, o in back.items()}
+                feeds |= {i: outputs[-1][o] for i, o in back.items()}
             first = await session.run_async(None, feeds)
             again = await session.run_async(None, feeds)
             same = same and all(bits(a) == bits(b) for a, b in zip(first, again))
-            outputs.append(first)
+            outputs.append(dict(zip(names, first)))
             told = told or session.explain().to_dict()
-        made.append([[listed(y) for y in ys] for ys in outputs])
+        made.append(outputs)
     plans = [bool(stage.sizes) for stage in session._program.roots]
 finally:
     session.release()
+(await pyfetch(values, method="PUT", body=packed(made))).raise_for_status()
 host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement"] == "host"]
-[made, same, host, told["dispatches"], plans]
+[same, host, told["dispatches"], plans]
 """
+"""Follows the source of transfer.py."""
 
 CALL = """([source, data, limit]) => Promise.race([runPython(source, data), new Promise((_, reject) =>
     setTimeout(() => reject(new Error(`no answer within ${limit / 1000} s`)), limit))])"""
 
 
+class Receiver(Handler):
+    """Also takes files of values, by PUT."""
+
+    def do_PUT(self) -> None:  # noqa: N802 (the name that http.server calls)
+        """Write a file below `VALUES`; 403 for another place."""
+        target = Path(self.translate_path(self.path))
+        if not target.is_relative_to(VALUES):
+            self.send_error(HTTPStatus.FORBIDDEN)
+            return
+        target.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(HTTPStatus.NO_CONTENT)
+        self.end_headers()
+
+
 def outcome(in_browser: BrowserPython, case: Case, path: Path, fed: Sequence[Sequence[Feeds]], back: Any) -> Any:
-    """What `RUN` gives for a file, its outputs as arrays.
+    """What `RUN` gives for a file: its outputs as arrays, and its last expression.
 
     Raises:
         BrowserPythonError: Python's traceback.
     """
-    url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{path.relative_to(CACHE)}"
-    data = codec.encode({"model": url, "fed": [list(steps) for steps in fed], "back": dict(back)})
+    served = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/"
     limit = 1000 * (LARGE if case.model.large else SECONDS)
-    told = codec.decode(in_browser.page.evaluate(CALL, [textwrap.dedent(RUN), data, limit]))
-    if "error" in told:
-        raise BrowserPythonError(told["error"].strip().splitlines()[-1][:800])
-    made, *rest = told["value"]
-    return [[[plain(y) for y in ys] for ys in steps] for steps in made], *rest
+    source = Path(transfer.__file__).read_text() + textwrap.dedent(RUN)
+    VALUES.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=VALUES, suffix=".npz") as file:
+        values = Path(file.name)
+        values.write_bytes(packed(fed))
+        urls = {"model": f"{served}{path.relative_to(CACHE)}", "values": f"{served}{values.relative_to(CACHE)}"}
+        data = codec.encode({**urls, "back": dict(back)})
+        told = codec.decode(in_browser.page.evaluate(CALL, [source, data, limit]))
+        if "error" in told:
+            raise BrowserPythonError(told["error"].strip().splitlines()[-1][:800])
+        with values.open("rb") as answer:
+            made = unpacked(answer)
+    return [[list(step.values()) for step in steps] for steps in made], *told["value"]
 
 
 def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
@@ -100,11 +130,24 @@ def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
     found = {"browser_far": far, "browser_host": host, "browser_dispatches": dispatches, "browser_open": plans}
     found["browser_seconds"] = round(time.monotonic() - began, 1)
     if wrong and path.suffix == ".onnx" and rounds(path):
-        parts, fed, wanted = in_parts(case, path, feeds)
-        mine, again, *_ = outcome(in_browser, case, parts, [[fed]], {})
-        wrong, found["browser_parts"] = judged(Case(case.model), mine, [[[list(wanted.values())]]], [], list(wanted))
+        wrong, far, again = parts_in_browser(in_browser, case, path, feeds)
+        found["browser_parts"] = far
         same = same and again
     return {"browser": wrong or ("" if same else "a second run gives other bits"), **found}
+
+
+def parts_in_browser(
+    in_browser: BrowserPython, case: Case, path: Path, feeds: Sequence[Sequence[Feeds]]
+) -> tuple[str, float, bool]:
+    """What is wrong with a part, or nothing; the largest difference; whether each second run gives the same bits."""
+    far, same = 0.0, True
+    for parts, fed, wanted in in_parts(case, path, feeds, BYTES):
+        mine, again, *_ = outcome(in_browser, case, parts, [[fed]], {})
+        wrong, apart = judged(Case(case.model), mine, [[[list(wanted.values())]]], [], list(wanted))
+        far, same = max(far, apart), same and again
+        if wrong:
+            return wrong, far, same
+    return "", far, same
 
 
 def pending(names: Sequence[str], again: bool, now: str) -> list[tuple[Case, dict[str, Any]]]:
@@ -126,7 +169,7 @@ def main() -> int:
     now, end, wrong = product(), time.monotonic() + args.minutes * 60, 0
     todo = pending(args.names, args.again, now)
     while todo and time.monotonic() < end:
-        with browser_python() as in_browser:
+        with browser_python(Receiver) as in_browser:
             while todo and time.monotonic() < end:
                 case, known = todo.pop(0)
                 lost = False

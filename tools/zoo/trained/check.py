@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,13 @@ from tools.devkit.shell import ROOT, fingerprint
 from tools.zoo.apart import in_process
 from tools.zoo.check import Feeds, graph_of, host, planned
 from tools.zoo.compare import HALF, RELATIVE
-from tools.zoo.trained.compare import complaint_of, difference, plain, spread_of
-from tools.zoo.trained.cut import cut, rounds
+from tools.zoo.trained.compare import complaint_of, difference, spread_of
+from tools.zoo.trained.cut import cut, pieces, rounds
 from tools.zoo.trained.fetch import fetched, model_file
 from tools.zoo.trained.files import KIND, case_file
 from tools.zoo.trained.packages import FOLDER, Case, cases
 from tools.zoo.trained.recipes import steps_of
+from tools.zoo.trained.transfer import plain
 from tools.zoo.treated import compared, session_of
 
 __all__ = ["check", "in_parts", "judged", "main", "product", "put", "recorded", "wrong_of"]
@@ -141,13 +143,19 @@ def judged(
     return wrong, far
 
 
-def in_parts(case: Case, path: Path, feeds: Sequence[Sequence[Feeds]]) -> tuple[Path, Feeds, dict[str, Any]]:
-    """The file cut where it rounds, for the first step of the last size: its path, feeds and outputs by name."""
-    target = FOLDER / "cut" / f"{case.key}.onnx"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    data, fed, wanted = cut(path, feeds[-1][0], lambda model: session_of(model, False))
-    target.write_bytes(data)
-    return target, fed, wanted
+def in_parts(
+    case: Case, path: Path, feeds: Sequence[Sequence[Feeds]], limit: float = math.inf
+) -> Iterator[tuple[Path, Feeds, dict[str, Any]]]:
+    """The file cut where it rounds, for the first step of the last size: its path, feeds and outputs by name.
+
+    Where these take more than `limit` bytes, the cut file in pieces.
+    """
+    whole = cut(path, feeds[-1][0], lambda model: session_of(model, False))
+    for number, (data, fed, wanted) in enumerate(pieces(whole, limit)):
+        target = FOLDER / "cut" / f"{case.key}.{number}.onnx"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        yield target, fed, wanted
 
 
 def check(case: Case) -> dict[str, Any]:
@@ -183,7 +191,7 @@ def check(case: Case) -> dict[str, Any]:
         mine = interpreted(path, feeds, case)
         result["native"], result["native_far"] = judged(case, mine, witnesses, made["shipped"], names)
         if result["native"] and path.suffix == ".onnx" and rounds(path):
-            parts, fed, wanted = in_parts(case, path, feeds)
+            ((parts, fed, wanted),) = in_parts(case, path, feeds)
             ((mine_,),) = interpreted(parts, [[fed]], case)
             told = judged(Case(case.model), [[mine_]], [[[list(wanted.values())]]], [], list(wanted))
             result["native"], result["native_parts"] = told

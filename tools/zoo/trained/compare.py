@@ -9,16 +9,7 @@ import numpy as np
 
 from tools.zoo.compare import RELATIVE, complaint
 
-__all__ = ["complaint_of", "difference", "plain", "spread_of"]
-
-
-def plain(value: Any) -> np.ndarray[Any, Any]:
-    """An output as an array: of a sequence of maps, their values in the order of their keys."""
-    if isinstance(value, dict):
-        return np.array([value[key] for key in sorted(value)])
-    if isinstance(value, list | tuple):
-        return np.stack([plain(entry) for entry in value]) if len(value) else np.zeros(0, np.float32)
-    return np.asarray(value)
+__all__ = ["complaint_of", "difference", "spread_of"]
 
 
 def spread_of(witnesses: Sequence[Sequence[Sequence[Sequence[Any]]]]) -> list[float]:

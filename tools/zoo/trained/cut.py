@@ -6,7 +6,7 @@ amplifies that. Fed with onnxruntime's values, each part between two roundings i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import onnx
 
 from tools.zoo.check import Feeds
 
-__all__ = ["ROUNDS", "Cut", "cut", "rounds"]
+__all__ = ["ROUNDS", "Cut", "cut", "pieces", "rounds"]
 
 LSTM, STEPS = "DynamicQuantizeLSTM", 3
 """It rounds its own state: a cut model has its first steps, and what follows reads all that onnxruntime gave."""
@@ -70,6 +70,66 @@ def cut(path: Path, feeds: Feeds, session_of: Callable[[bytes], Any]) -> Cut:
     data: bytes = model.SerializeToString()
     fed = feeds | given
     return data, fed, _outputs(session_of(data), fed)
+
+
+def pieces(whole: Cut, limit: float) -> Iterator[Cut]:
+    """Yield models that make the outputs of `whole` in order, each with feeds and outputs of at most `limit` bytes.
+
+    An output that takes more with its feeds has a model to itself.
+    """
+    data, fed, wanted = whole
+    model = onnx.load_model_from_string(data)
+    producers = {name: i for i, node in enumerate(model.graph.node) for name in node.output}
+    names: list[str] = []
+    for name in wanted:
+        read = _read(model.graph, producers, [*names, name])[1]
+        size = sum(fed[n].nbytes for n in fed if n in read) + sum(wanted[n].nbytes for n in (*names, name))
+        if names and size > limit:
+            yield _piece(model, producers, whole, names)
+            names = []
+        names.append(name)
+    if names:
+        yield _piece(model, producers, whole, names)
+
+
+def _read(graph: onnx.GraphProto, producers: dict[str, int], names: Sequence[str]) -> tuple[set[int], set[str]]:
+    """The nodes that make `names`, by their number, and all names of values that are read on the way."""
+    nodes: set[int] = set()
+    read: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name in read:
+            continue
+        read.add(name)
+        if name in producers and producers[name] not in nodes:
+            nodes.add(producers[name])
+            todo.extend(_inputs(graph.node[producers[name]]))
+    return nodes, read
+
+
+def _inputs(node: onnx.NodeProto) -> Iterator[str]:
+    """What a node reads, its bodies included."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            yield from (name for inner in body.node for name in _inputs(inner))
+            yield from (value.name for value in body.output)
+
+
+def _piece(model: onnx.ModelProto, producers: dict[str, int], whole: Cut, names: Sequence[str]) -> Cut:
+    """The part of a cut model that makes `names`."""
+    nodes, read = _read(model.graph, producers, names)
+    graph = onnx.GraphProto(name=model.graph.name)
+    graph.node.extend(node for i, node in enumerate(model.graph.node) if i in nodes)
+    graph.output.extend(value for value in model.graph.output if value.name in names)
+    for kind in ("input", "initializer", "value_info"):
+        getattr(graph, kind).extend(entry for entry in getattr(model.graph, kind) if entry.name in read)
+    piece = onnx.ModelProto(
+        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions, graph=graph
+    )
+    fed = {name: x for name, x in whole[1].items() if name in read}
+    return piece.SerializeToString(), fed, {value.name: whole[2][value.name] for value in graph.output}
 
 
 def _outputs(session: Any, feeds: Feeds) -> dict[str, Any]:
