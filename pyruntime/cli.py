@@ -1,4 +1,4 @@
-"""The command line: `python -m pyruntime inspect | plan | shaders | ops | run | bench | compile MODEL`.
+"""The command line: `python -m pyruntime inspect | plan | passes | shaders | ops | run | bench | compile MODEL`.
 
 Plans are made for a device of WebGPU's default limits, so nothing here needs a GPU. `run` and `bench` compute
 with NumPy.
@@ -12,15 +12,19 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pyruntime.compiler.compile import Compiler, Request
 from pyruntime.compiler.saved import read
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import InvalidArgument, NoSuchFile, OrtError
-from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
+from pyruntime.ir import DeclaredTensor, DType, TensorType, TypedGraph, ValueInfo
+from pyruntime.passes.listing import listing
+from pyruntime.passes.pipeline import PassRun
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
 from pyruntime.session.api.feeds import from_user
@@ -52,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (
         ("inspect", "inputs, outputs, operators, parameters"),
         ("plan", "placement of each node, dispatches, memory"),
+        ("passes", "what each graph pass changes, and how long it takes"),
         ("shaders", "the WGSL of every kernel"),
         ("ops", "which operators run on the GPU, on the host, or not at all"),
         ("run", "run once and print the outputs"),
@@ -75,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input (default: random)"
             )
+        if name == "passes":
+            command.add_argument("--dump", metavar="FOLDER", help="write the graph after each pass that changes it")
         if name == "run":
             command.add_argument("--save", metavar="FILE.npz", help="write the outputs")
         if name == "bench":
@@ -230,6 +237,26 @@ def _plan(arguments: argparse.Namespace) -> tuple[Any, str]:
     return data, "\n".join(parts)
 
 
+def _passes(arguments: argparse.Namespace) -> tuple[Any, str]:
+    graph, dims = _session(arguments)._model.graph, _dims(arguments)
+    folder, runs = Path(arguments.dump) if arguments.dump else None, list[PassRun]()
+
+    def observe(run: PassRun, now: TypedGraph) -> None:
+        if folder is not None and (run.changed or not runs):
+            (folder / f"{len(runs):02}-{run.name}.txt").write_text(listing(now))
+        runs.append(run)
+
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        compiler = Compiler(graph, NullDevice().target, observe=observe)
+        compiler.compile(Request({v.name: _type(v, dims) for v in graph.inputs}, [v.name for v in graph.outputs]))
+    except OSError as error:
+        raise InvalidArgument(f"--dump {folder}: {error}") from None
+    rows = [(r.name, "yes" if r.changed else "", r.nodes, f"{1000 * r.seconds:.2f}") for r in runs]
+    return [asdict(r) for r in runs], text_table(("pass", "changed", "nodes", "ms"), rows)
+
+
 def _shaders(arguments: argparse.Namespace) -> tuple[Any, str]:
     _, stage = _planned(arguments)
     found: list[KernelUse] = [
@@ -360,6 +387,7 @@ def _plain(value: object) -> object:
 _COMMANDS: dict[str, Callable[[argparse.Namespace], tuple[Any, str]]] = {
     "inspect": _inspect,
     "plan": _plan,
+    "passes": _passes,
     "shaders": _shaders,
     "ops": _ops,
     "run": _run,

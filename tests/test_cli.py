@@ -52,6 +52,23 @@ def test_plan__kernel_that_needs_an_input_value__is_planned_with_one(
     assert [n["op_type"] for n in data["nodes"]] == ["Expand"]
 
 
+def test_passes__dump__has_the_graph_after_each_pass_that_changed_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = told(capsys, "passes", DIGITS, "--dump", str(tmp_path))
+    assert [r["name"] for r in data if r["changed"]] == ["fuse_epilogue"] and data[-1]["nodes"] == 10
+    first, fused = (path.read_text() for path in sorted(tmp_path.iterdir()))
+    assert first.count("Relu(") == 5 and first.startswith("input image: float[1,1,16,16]\n")
+    assert fused.splitlines()[1].startswith("relu1.out: float[1,16,16,16] = Conv")
+
+
+def test_passes__folder_that_is_a_file__is_a_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["passes", DIGITS, "--dump", str(file)]) == 1
+    assert "--dump" in capsys.readouterr().err
+
+
 def test_shaders__kernel__filters_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     every, some = told(capsys, "shaders", DIGITS), told(capsys, "shaders", DIGITS, "--kernel", "softmax")
     assert len(some) == 1 < len(every) and "@compute" in some[0]["wgsl"]
@@ -77,7 +94,7 @@ def test_bench__digits__has_a_row_for_each_operator(capsys: pytest.CaptureFixtur
     assert data["runs"] == 2 and {"Conv", "Gemm"} <= {r["name"] for r in data["rows"]}
 
 
-@pytest.mark.parametrize("command", ["inspect", "plan", "shaders", "ops", "run", "bench"])
+@pytest.mark.parametrize("command", ["inspect", "plan", "passes", "shaders", "ops", "run", "bench"])
 def test_commands__text__is_for_people(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, DIGITS]) == 0
     text = capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyruntime.ops.interpreter import execute
 from pyruntime.passes.cleanup import dead_code
 from tests.compiler.graphs import node, typed_graph
 
-__all__ = ["LAST", "Pass", "apply", "cleaned", "evaluate", "graph_of", "ints", "node", "op_types"]
+__all__ = ["LAST", "Pass", "apply", "cleaned", "copied", "evaluate", "graph_of", "ints", "node", "op_types"]
 
 LAST = 2**63 - 1
 """The end of a Slice that goes to the end."""
@@ -32,6 +33,23 @@ def graph_of(
     """A typed graph over float inputs of these shapes."""
     made = {n: Constant.from_array(np.asarray(a)) for n, a in (constants or {}).items()}
     return typed_graph(list(nodes), {n: TensorType(dtype, s) for n, s in inputs.items()}, list(outputs), made)
+
+
+def copied(graph: TypedGraph) -> TypedGraph:
+    """The same graph, to be changed."""
+    return replace(
+        graph,
+        _nodes=[Node(n.op, n.inputs, n.outputs, n.name) for n in graph.nodes],
+        types=dict(graph.types),
+        outputs=list(graph.outputs),
+        constants=dict(graph.constants),
+        static=set(graph.static),
+        states=dict(graph.states),
+        _producers=None,
+        _consumers={},
+        _positions=None,
+        _edits={},
+    )
 
 
 def evaluate(graph: TypedGraph, feeds: Mapping[str, Array]) -> list[Array]:

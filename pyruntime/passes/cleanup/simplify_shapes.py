@@ -21,7 +21,7 @@ from pyruntime.passes.graph_pass import Fact, graph_pass
 __all__ = ["run", "same_shape"]
 
 
-@graph_pass(ensures=(Fact.SHAPES_SIMPLIFIED,), breaks=(Fact.NO_DEAD_NODES,))
+@graph_pass(ensures=(Fact.SHAPES_CONSTANT,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Rewrite every such node; True where there was one."""
     wanted = set(graph.outputs)

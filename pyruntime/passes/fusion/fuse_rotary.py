@@ -23,7 +23,7 @@ from pyruntime.passes.views import View, trace
 __all__ = ["run"]
 
 
-@graph_pass(requires=(Fact.SHAPES_SIMPLIFIED,), ensures=(Fact.ROTARY_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
+@graph_pass(requires=(Fact.SHAPES_CONSTANT,), ensures=(Fact.ROTARY_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace every match; True where there was one."""
     match = Matcher(graph)

@@ -20,7 +20,7 @@ from pyruntime.passes.views import trace
 __all__ = ["run"]
 
 
-@graph_pass(requires=(Fact.SHAPES_SIMPLIFIED,), ensures=(Fact.ROLLS_FUSED,), breaks=(Fact.NO_DEAD_NODES,), repeats=True)
+@graph_pass(requires=(Fact.SHAPES_CONSTANT,), ensures=(Fact.ROLLS_FUSED,), breaks=(Fact.NO_DEAD_NODES,), repeats=True)
 def run(graph: TypedGraph, target: Target) -> bool:
     """Replace rolls, and join each with one node before or after it; True where there was one."""
     match = Matcher(graph)
