@@ -191,8 +191,8 @@ class TypedGraph:
                 outputs are then made by others, or have no consumer.
         """
         for node, news in instead.items():
-            placed = self._edits.get(node, (node,))
-            self._edits[node] = [new for old in placed for new in (news if old is node else (old,))]
+            placed = self._edits.get(node)
+            self._edits[node] = news if placed is None else [m for n in placed for m in (news if n is node else (n,))]
         if self._producers is not None:
             for node in instead:
                 self._detach(node)
@@ -298,8 +298,9 @@ class TypedGraph:
 def _placed(nodes: Iterable[Node], edits: Mapping[Node, Sequence[Node]]) -> Iterator[Node]:
     """`nodes`, with those that `edits` has in the place of one."""
     for node in nodes:
-        for new in edits.get(node, (node,)):
-            if new is node:
-                yield node
-            else:
-                yield from _placed((new,), edits)
+        news = edits.get(node)
+        if news is None:
+            yield node
+            continue
+        for new in news:
+            yield from (node,) if new is node else _placed((new,), edits)
