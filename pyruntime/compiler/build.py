@@ -49,7 +49,7 @@ def build_plan(
         segmentation = Segmentation(graph, target, set(resident_outputs))
         segmentation.add(ordered, idle)
         plan = _emitted(segmentation, isolated or not target.allows("shared_memory"))
-        return plan.settled() if prefetch.is_much else plan
+        return plan.without_fallback() if prefetch.is_much else plan
 
 
 def _emitted(made: Segmentation, isolated: bool) -> Plan:

@@ -59,7 +59,7 @@ class Compiled:
     Attributes:
         alone: the plan in memory of its own for each value, where the sanitizer asked for it.
         prologue: the constants that are computed.
-        sizes: those the plan leaves open.
+        sizes: those of dynamic dimensions.
         guards: fed values it depends on.
         boundary, rest: why it ends, and the nodes after it.
         types, static, constants: what is known after it.
@@ -89,9 +89,9 @@ class Request:
         on_device: which of both are, and stay, on the device.
         free: outputs that may stay in any memory there, that of an input too.
         values: what the host knows; a plan that looks at a value depends on it.
-        before: the stage in front of it; None for the first of a run.
-        carried: the buffers that the stage in front left on the device, by name.
-        sizes: those that are left open.
+        before: the previous stage; None for the first of a run.
+        carried: the buffers that the previous stage left on the device, by name.
+        sizes: those of dynamic dimensions.
         early: there is no run yet, which may bring values that decide.
     """
 

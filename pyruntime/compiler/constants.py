@@ -2,7 +2,7 @@
 
 A static value could be folded on the host, but then its inputs have to come into Python's memory: a transposed weight
 of 100 MB would cost twice that, in a browser out of 4 GB. Values above `HEAVY` bytes whose operators have kernels are
-computed once, by a plan of their own, and stay on the GPU.
+computed once, by a separate plan, and stay on the GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None 
     makers: list[Node] = []
     views: list[Node] = []
     plain: set[str] = set(graph.constants)
-    # While all static values were known, passes could write a node in front of what makes the ones it reads.
+    # While all static values were known, passes could write a node before the producers of those that it reads.
     graph.sort()
     for node in graph.nodes:
         kind = _kind(graph, node, heavy, lowerings)

@@ -43,7 +43,7 @@ class Emitter:
 
     Args:
         constants: values that are constants.
-        external: values in memory of their own, each with its number.
+        external: values in separate memory, each with its number.
         views: values that are the bytes of another one, with that.
         storage: where any other value is.
         read_only: kernels bind constants, those computed too, as memory that is only read.
@@ -85,7 +85,7 @@ class Emitter:
         )
 
     def _numbers(self, name: str) -> Numbers:
-        """Value `name`, which follows from open sizes."""
+        """Value `name`, which follows from dynamic dimensions."""
         values = self._graph.tensor(name).value().reshape(-1)
         found = tuple(self._expression(v) if is_dim(v) else -1 for v in values)
         return Numbers(self.transfer(name), tuple(map(hint, values)), found)
@@ -116,8 +116,8 @@ class Emitter:
             return Kept(state.output, _seen(kind), state.input, scaled, state.axis, first=first, end=end)
         if sizes is None or given is None:
             return Kept(state.output, _seen(kind), state.input, scaled)
-        room, before = sizes.index(state.room), self._scaled(given.shape)
-        return Kept(state.output, _seen(kind), state.input, scaled, state.axis, room, _seen(given), before)
+        capacity, before = sizes.index(state.capacity), self._scaled(given.shape)
+        return Kept(state.output, _seen(kind), state.input, scaled, state.axis, capacity, _seen(given), before)
 
     def _rows(self, rows: Rows) -> RunRows:
         number = self._expression(rows.offset) if is_dim(rows.offset) else -1

@@ -1,7 +1,7 @@
 """NonZero of ConstantOfShape, which exporters write for a range: all coordinates of a tensor, in row-major order.
 
 Row i is the range of dimension i, repeated over the others. Written so, its size follows from the shape, and plans for
-open sizes need not wait for it.
+dynamic dimensions need not wait for it.
 """
 
 from __future__ import annotations

@@ -85,19 +85,19 @@ def grouped(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
         sizes: bytes of each, descending.
     """
     groups: list[list[T]] = []
-    room = 0
+    free = 0
     for item, nbytes in zip(items, sizes, strict=True):
         size = round_up(nbytes)
-        if size > room:
+        if size > free:
             groups.append([])
-            room = max(_SHARED, size)
+            free = max(_SHARED, size)
         groups[-1].append(item)
-        room -= size
+        free -= size
     return groups
 
 
 def lower_bound(storages: Sequence[Storage]) -> int:
-    """The largest sum of bytes alive at one step."""
+    """The most bytes alive at one step."""
     events = sorted([(s.first, 1, s.nbytes) for s in storages] + [(s.last, 2, -s.nbytes) for s in storages])
     live = most = 0
     for _, _, change in events:
@@ -253,9 +253,9 @@ def _gap(others: Sequence[_Spot], arena: int, nbytes: int) -> int:
     for other, offset, stop in others:
         if other != arena:
             continue
-        room = offset - end
-        if room >= nbytes and (best < 0 or room < least):
-            least, best = room, end
+        free = offset - end
+        if free >= nbytes and (best < 0 or free < least):
+            least, best = free, end
         if stop > end:
             end = stop
     return best if best >= 0 else end

@@ -50,7 +50,7 @@ def less_memory(graph: TypedGraph, placed: Sequence[Placed]) -> list[Placed]:
 
 
 def _is_free(graph: TypedGraph, placed: Sequence[Placed]) -> bool:
-    """Whether any order does in which nodes stand behind what they read: all run on the GPU, none in place."""
+    """Whether any topological order will do: all nodes run on the GPU, none in place."""
     return not graph.states and not any(p.where == "host" or p.where == "forward" or _overwrites(p) for p in placed)
 
 
@@ -179,7 +179,7 @@ class _Clock:
         """Bytes by step; `place` has the step of each node."""
         first = np.where(self.makers >= 0, place[self.makers], 0)
         last = np.maximum.reduceat(place[self.flat], self.starts)
-        last[self.kept] = self.count  # read back behind the last step
+        last[self.kept] = self.count  # read back after the last step
         change = np.zeros(self.count + 2, np.int64)
         np.add.at(change, first, self.sizes)
         np.add.at(change, last + 1, -self.sizes)
@@ -262,7 +262,7 @@ class _Descent:
         """The order with these on the other side of `step`: right there, and as far from it as they may be.
 
         Args:
-            edges: of each node those that stay on that side of it. later: 1 where that is behind `step`, else 0.
+            edges: of each node those that stay on that side of it. later: 1 where that is after `step`, else 0.
         """
         if not moved:
             return

@@ -1,7 +1,7 @@
 """Placement: which nodes run, where, and why.
 
 The largest nodes are lowered first: their kernels take longest to compile, and what they have the smaller ones may
-share; of equal ones the first, and the others behind all of these, so that every kernel is soon asked for. Then nodes
+share; of equal ones the first, and the others after all of these, so that every kernel is requested soon. Then nodes
 are visited from the outputs backwards, and only what is needed runs: a Reshape binds no shape input, hence nothing that
 computes the shape remains.
 """
@@ -62,7 +62,7 @@ def place(
         lowerings: those of the stage's other graphs, for the same device.
 
     Returns:
-        The nodes that run, in order; and those that do not (folded, or nobody needs them), for reports.
+        The nodes that run, in order; and those that do not (folded, or without a consumer), for reports.
     """
     lowerings = lowerings or Lowerings(target, graph.sizes is None)
     every = _placed(graph, lowerings, tell)
@@ -84,11 +84,11 @@ def place(
     # Static values whose node is not in this graph (an earlier stage, the plan of heavy constants) are folded here.
     fold(graph, [n for n in (*graph.outputs, *(r for p in running for r in p.reads)) if n in graph.static])
     running.reverse()
-    return _settle_views(graph, running), idle[::-1]
+    return _resolve_views(graph, running), idle[::-1]
 
 
 def fold(graph: TypedGraph, names: Iterable[str]) -> None:
-    """Make constants of static tensor values; what follows from open sizes is written when they are there."""
+    """Make constants of static tensor values; those that follow from dynamic dimensions are written for each run."""
     for name in names:
         kind = graph.types[name]
         if name not in graph.constants and isinstance(kind, TensorType) and not has_dims(kind):
@@ -175,13 +175,13 @@ def _place(graph: TypedGraph, node: Node, lowerings: Lowerings, key: Hashable = 
 
 
 def _fills(given: ValueType | None, result: ValueType) -> bool:
-    """True where a view has all of the result, whatever open sizes are: they may be equal by chance alone."""
+    """True where a view has all of the result, for every size of dynamic dimensions: those seen may just be equal."""
     if not isinstance(given, TensorType) or not isinstance(result, TensorType):
         return True
     return upper(given.nbytes) >= upper(result.nbytes)
 
 
-def _settle_views(graph: TypedGraph, running: list[Placed]) -> list[Placed]:
+def _resolve_views(graph: TypedGraph, running: list[Placed]) -> list[Placed]:
     """A view whose source only the host has and whose value only the host wants is taken on the host, at no cost.
 
     Not where the host lacks another of its inputs, which a view on the GPU does not read.

@@ -145,7 +145,7 @@ class Kept:
         type, scaled: as a Transfer has them; the rows along `axis` are the first of those in memory.
         input: the external tensor whose memory it is.
         axis: -1 where the memory holds no more than the tensor.
-        room: number in `Plan.sizes` of the rows there are in memory.
+        capacity: number in `Plan.sizes` of the rows that the memory has.
         given, given_scaled: type of the input with the rows that count.
         first, end: where rows of the input are written over: they begin at the least of `first`, and those before the
             most of `end` count then.
@@ -156,7 +156,7 @@ class Kept:
     input: str
     scaled: tuple[int, ...] = ()
     axis: int = -1
-    room: int = -1
+    capacity: int = -1
     given: TensorType | None = None
     given_scaled: tuple[int, ...] = ()
     first: RunRows | None = None
@@ -346,7 +346,7 @@ class Plan:
             struct.pack_into(code, data, patch.offset, value)
         return bytes(data)
 
-    def settled(self) -> Plan:
+    def without_fallback(self) -> Plan:
         """The plan without fallback kernels (`kernels.ir.fallback`), as plans of much work are."""
         texts = [*map(without_fallback, self.shaders)]
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}

@@ -1,8 +1,8 @@
 """Shaders that a plan will have, known while its nodes are placed: their pipelines compile while planning goes on.
 
-A kernel's text depends on which of its operands are one memory, which is certain when all lifetimes are known. What a
+A kernel's source depends on which of its operands share memory, which is certain when all lifetimes are known. What a
 dispatch may overwrite is what no later node reads. Where another order is taken afterwards, or memory is not shared as
-foreseen, a pipeline was made in vain.
+predicted, a pipeline was made in vain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Prefetch:
     """Requests pipelines while nodes are placed: compiling them takes longer than what is left of planning.
 
     Args:
-        resident: values that stay in memory of their own.
+        resident: values that stay in separate memory.
         read_only: kernels bind constants as memory that is only read.
         ask: gets the source of each shader that the plan will probably have.
     """
@@ -60,7 +60,7 @@ class _Predicted:
 
     Args:
         graph: what is planned.
-        resident: values that stay in memory of their own.
+        resident: values that stay in separate memory.
         read_only: kernels bind constants as memory that is only read.
     """
 
@@ -84,7 +84,7 @@ class _Predicted:
             read.update(values)
 
     def _readers(self) -> dict[str, float]:
-        """For each value the place of the last node that reads it; behind all nodes for outputs."""
+        """For each value the place of the last node that reads it; after all nodes for outputs."""
         last: dict[str, float] = {}
         for at, node in enumerate(self._graph.nodes):
             outputs = [n for n in node.outputs if n]
@@ -123,7 +123,7 @@ class _Predicted:
         """For each operand the first that has its memory; None where one is copied first, as they cannot share.
 
         Args:
-            later: values that are read behind this dispatch. constants: operands that are only read by any.
+            later: values that are read after this dispatch. constants: operands that are only read by any.
         """
         values = list(values)
         for read, written in dispatch.inplace:
@@ -138,7 +138,7 @@ class _Predicted:
         return shared
 
     def _overwrites(self, dispatch: Dispatch, values: list[Hashable], read: int, written: int) -> bool:
-        """Whether operand `written` takes the memory of operand `read`, which nobody reads later."""
+        """Whether operand `written` takes the memory of operand `read`, which no later node reads."""
         source, result = values[read], values[written]
         sizes = [self._nbytes(dispatch, values, at) for at in (read, written)]
         if {source, result} & self._own or sizes[0] != sizes[1]:

@@ -10,7 +10,7 @@ from pyruntime.errors import EPFail
 from pyruntime.ir import TensorType, ValueType, lower
 from pyruntime.ops.base import Op
 
-__all__ = ["KNOWN_LIMIT", "TooEarly", "refuse_guesses", "refuse_host"]
+__all__ = ["KNOWN_LIMIT", "TooEarly", "refuse_host", "refuse_too_early"]
 
 KNOWN_LIMIT = 1024
 """Elements: fed tensors up to this size may be looked at while planning."""
@@ -20,7 +20,7 @@ class TooEarly(Exception):
     """A plan made before the first run ends, or puts a node on the host, for want of a value the run will bring."""
 
 
-def refuse_guesses(steps: Sequence[HostStep], boundary: Boundary | None, fed: Mapping[str, ValueType]) -> None:
+def refuse_too_early(steps: Sequence[HostStep], boundary: Boundary | None, fed: Mapping[str, ValueType]) -> None:
     """Raises TooEarly where a plan made before the first run hangs on a value that the run will bring."""
     small = {n for n, t in fed.items() if isinstance(t, TensorType) and lower(t.size) <= KNOWN_LIMIT}
     if boundary is not None and boundary.node is None and small & set(boundary.needed):

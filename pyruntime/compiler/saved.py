@@ -74,7 +74,7 @@ class SavedProgram:
     Attributes:
         sizes: what it leaves open, as web/gpu/sizes.js has it but for expressions, patches and params; None: nothing.
         computed: external tensors of the plan that are computed once: name, and number in `Saved.computed`.
-        inputs: external tensors that runs bring on the GPU. outputs: those that stay there, in memory of their own.
+        inputs: external tensors that runs bring on the GPU. outputs: those that stay there, in separate memory.
         values: raw_data of inputs on the host that the plan is for, and no other, by name.
     """
 
@@ -97,9 +97,9 @@ class Saved:
         options: of the session that it takes the place of.
         inputs, outputs: as `ValueMetadata` of web/pyruntime.d.ts.
         computed: plans that make constants, each one external tensor.
-        inside: constants are in the file, not beside it.
+        inside: constants are in the file, not in the model's.
         files: those that the model keeps weights in; the plan was made of them, too.
-        decoder: what a text's writer has to know of a decoder, as `generate/facts.py` has it; None: nobody asked.
+        decoder: what a text's writer has to know of a decoder, as `generate/facts.py` has it; None: not asked for.
     """
 
     package: str
@@ -176,7 +176,7 @@ def read(data: bytes, source: RawSource | None = None, files: Sequence[RawSource
     """The compiled model in a file.
 
     Args:
-        source: the model file that constants beside the plan are read from. files: those of `Saved.files`, likewise.
+        source: the model file that has the constants outside of the plan. files: those of `Saved.files`, likewise.
 
     Raises:
         InvalidArgument: it is no plan, is damaged, or is of another version.
@@ -293,7 +293,7 @@ class _Inline:
 
 
 class _Absent:
-    """A file of the model, where nobody gave it."""
+    """A file of the model that the caller did not give."""
 
     def read(self, offset: int, length: int) -> bytes:
         raise InvalidArgument("the weights are in the model's files; give these to read them")

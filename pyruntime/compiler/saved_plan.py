@@ -179,7 +179,7 @@ def _kept(k: Kept) -> dict[str, _Json]:
         "scaled": list(k.scaled),
         "input": k.input,
         "axis": k.axis,
-        "capacity": k.room,
+        "capacity": k.capacity,
         "given": {"dims": list(map(int, k.given.shape)), "scaled": list(k.given_scaled)} if k.given else None,
         "first": _rows(k.first),
         "end": _rows(k.end),

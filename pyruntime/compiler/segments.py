@@ -34,7 +34,7 @@ class Segmentation:
 
     Attributes:
         segments: GPU segments and host steps in order.
-        constants: values that are constants; external: values in memory of their own, each with its number.
+        constants: values that are constants; external: values in separate memory, each with its number.
         views: values that are the bytes of another one, with that.
         time: steps so far.
     """

@@ -215,7 +215,7 @@ class Typing:
         return Knowledge.FED if is_fed else Knowledge.RUN
 
     def _pins(self, op: Op, inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> bool:
-        """True where NumPy needs the numbers of open sizes to compute this, or has Reals: the GPU does without."""
+        """True where NumPy needs the numbers of dynamic dimensions to compute this, or has Reals; the GPU does not."""
         # The value of every input is computed here: what that asks is remembered, what the trial asks is not.
         if self.sizes is None or not sum(map(has_dims, inputs)):
             return False

@@ -24,7 +24,7 @@ from pyruntime.kernels.wgsl.module import Module
 __all__ = ["PlanError", "checked", "complaints", "verify"]
 
 _UNIT = 16
-"""Bytes that kernels move at once: what is left of the last unit belongs to the value in front of it."""
+"""Bytes that kernels move at once: what is left of the last unit belongs to the value before it."""
 
 
 class PlanError(Defect):

@@ -31,13 +31,13 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An output that is left in the memory of an input: the input itself, that with rows behind it or others over it.
+    """An output that stays in the memory of an input: the input itself, with rows after it, or with others over it.
 
     Attributes:
         output: the name the model has for it, whose type has the rows that count.
         input: the resident input whose memory it is.
-        axis: along which there is room for more rows; -1: the memory is the tensor.
-        room: rows there are in memory.
+        axis: along which the memory can have more rows; -1: the memory is the tensor.
+        capacity: rows that the memory has.
         given: the type of the input with the rows that count.
         first, end: rows along `axis` from `first` on are written over, and those before `end` count then.
     """
@@ -45,7 +45,7 @@ class State:
     output: str
     input: str
     axis: int = -1
-    room: Any = 0
+    capacity: Any = 0
     given: TensorType | None = None
     first: Rows | None = None
     end: Rows | None = None

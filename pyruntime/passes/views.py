@@ -1,4 +1,4 @@
-"""Views: what Transpose, Reshape, Split, Slice, Gather and kin do to addresses, so that readers can do without them.
+"""Views: what Transpose, Reshape, Split, Slice, Gather and similar do to addresses, so that consumers can skip them.
 
 Multiplication by a constant is seen through too, since readers have a factor anyway.
 

@@ -155,7 +155,7 @@ def test_decoder__one_token__takes_at_most_seven_dispatches_a_layer(
 
 
 @pytest.mark.parametrize("past", [700, 900])
-def test_decoder__keys_dealt_out__product_behind_attention_joins_what_it_left(past: int) -> None:
+def test_decoder__split_kv__product_after_attention_reduces_the_partial_results(past: int) -> None:
     layers = 3
     joined, apart = (kernels(layers, False, "", 10, past, frozenset(off)) for off in ((), ("merging_skinny",)))
     assert len(joined) == len(apart) - layers
@@ -163,7 +163,7 @@ def test_decoder__keys_dealt_out__product_behind_attention_joins_what_it_left(pa
     assert [sum("attention_merge" in name for name in names) for names in (joined, apart)] == [0, layers]
 
 
-def test_decoder__keys_dealt_out_to_many__are_joined_by_a_dispatch_of_their_own() -> None:
+def test_decoder__split_kv_over_many__has_a_dispatch_that_reduces() -> None:
     names = kernels(1, False, "", 10, 3000)
     assert any("attention_merge" in name for name in names) and not any("joined" in name for name in names)
 

@@ -133,7 +133,7 @@ def test_settled__kernels_that_differ_in_their_fallback_alone__are_one_shader() 
     commands = [Command(shader, (), None, (1, 1, 1), "matmul", 0) for shader in (1, 0, 2, 1)]
     memory = MemoryReport(0, 0, 0, 0, (), 0)
     plan = Plan([GpuSegment(commands=commands)], ["other", *texts], [], [], b"", memory, [], {})
-    settled = plan.settled()
+    settled = plan.without_fallback()
     assert settled.shaders == ["other", without_fallback(texts[0])]
     assert [c.shader for c in settled.commands] == [1, 0, 1, 1]
     assert [c.shader for c in plan.commands] == [1, 0, 2, 1]

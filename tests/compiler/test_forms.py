@@ -1,4 +1,4 @@
-"""Operators whose own input is the residual behind them: plans are proved, all kernels with an epilogue are hit."""
+"""Operators whose own input is the residual after them: plans are proved, all kernels with an epilogue are hit."""
 
 from __future__ import annotations
 

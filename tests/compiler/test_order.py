@@ -34,7 +34,7 @@ def ordered(graph: TypedGraph) -> tuple[list[Placed], list[Placed]]:
 
 
 def respects_reads(placed: list[Placed], there: set[str]) -> bool:
-    """Whether every node comes behind those that make what it reads."""
+    """Whether every node comes after those that make what it reads."""
     made = set(there)
     for p in placed:
         if not made.issuperset(p.reads):

@@ -30,7 +30,7 @@ def test_place__nodes_of_several_sizes__the_largest_are_told_first() -> None:
     assert [p.node for p in running] == nodes and not idle
 
 
-def test_place__equal_nodes__one_is_told_for_all_and_the_others_behind_all_kinds() -> None:
+def test_place__equal_nodes__one_is_told_for_all_and_the_others_after_all_kinds() -> None:
     """The shaders of every kind are asked for before what is known already is gone through."""
     chain = ["x", "a", "b", "c"]
     nodes = [node("Relu", [given], [made]) for given, made in itertools.pairwise(chain)]

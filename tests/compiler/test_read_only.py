@@ -130,10 +130,10 @@ def test_plan__switched_off__is_the_same_but_for_what_shaders_declare() -> None:
 
 @given(random_graph())
 @settings(max_examples=60, deadline=None)
-def test_any_graph__shaders_foreseen__declare_what_the_plan_has(graph: TypedGraph) -> None:
+def test_any_graph__shaders_predicted__declare_what_the_plan_has(graph: TypedGraph) -> None:
     """One input is a constant, so that texts of kernels depend on which operand it is.
 
-    Nodes that nobody reads are gone, as in every graph that is planned: they would count as readers.
+    Nodes without consumers are removed, as in every graph that is planned: they would count as readers.
     """
     dead_code.run(graph, Target())
     asked: list[str] = []
@@ -146,7 +146,9 @@ def test_any_graph__shaders_foreseen__declare_what_the_plan_has(graph: TypedGrap
     constants = {n for n in plan.views if plan.root(n) == "x1"} | {"x1"}
     for value, way in accesses(plan):
         assert (way == "read") == (value in constants)
-    if {both_ways(text) for text in asked} == {both_ways(text) for text in plan.shaders}:  # who shares was foreseen
+    if {both_ways(text) for text in asked} == {
+        both_ways(text) for text in plan.shaders
+    }:  # what shares memory is as predicted
         assert set(plan.shaders) <= set(asked)
 
 

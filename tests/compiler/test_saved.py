@@ -111,7 +111,7 @@ def test_read__digits__is_the_plan_that_was_made() -> None:
 
 
 def split_digits(folder: Path) -> Path:
-    """The digits model with its weights in a file beside it."""
+    """The digits model with its weights in another file."""
     path = folder / "split.onnx"
     model = onnx.load(DIGITS)
     onnx.save_model(
@@ -189,7 +189,7 @@ def broken_plans() -> list[tuple[str, bytes]]:
     made = [
         (f"first {n} bytes", plan[:n]) for n in (0, 1, 7, 8, 20, 55, 56, 57, *range(100, len(plan), len(plan) // 30))
     ]
-    made += [("bytes behind it", plan + b"\0"), ("version 0", plan[:8] + bytes(4) + plan[12:])]
+    made += [("bytes after it", plan + b"\0"), ("version 0", plan[:8] + bytes(4) + plan[12:])]
     made += [(f"version {v}", plan[:8] + struct.pack("<I", v) + plan[12:]) for v in (1, 255, 2**32 - 1)]
     for field in range(8, 24, 4):
         made += [

@@ -26,7 +26,7 @@ NARROW, WIDE = ProductProblem(784, 128, 256), ProductProblem(784, 256, 128)
 
 
 def products(*activations: str) -> bytes:
-    """x: [784, 128] -> y: products of 256 and of 128 columns by turns, an activation behind each."""
+    """x: [784, 128] -> y: products of 256 and of 128 columns alternating, an activation after each."""
     w, x = Writer(1), "x"
     for i, activation in enumerate(activations):
         last = i == len(activations) - 1
@@ -63,11 +63,11 @@ def test_preferred__nearly_as_cheap__the_one_that_is_there() -> None:
 
 def test_preferred__dearer__where_all_dispatches_together_take_hardly_longer() -> None:
     dear, most = a_choice(10.0, 10.0 * (1 + SHARED)), a_choice(10.0, 10.1 * (1 + SHARED), problem="q")
-    alone, beside = Kernels(), Kernels()
-    for kernels, times in ((alone, 1), (beside, 100)):
+    alone, shared = Kernels(), Kernels()
+    for kernels, times in ((alone, 1), (shared, 100)):
         assert kernels.preferred(a_choice(99.0, 10.0, problem="large", chosen="k1"), "Relu", times) == "k1"
-    assert (alone.preferred(dear, "Relu"), beside.preferred(dear, "Relu")) == ("k0", "k1")
-    assert beside.preferred(most, "Relu") == "k0"
+    assert (alone.preferred(dear, "Relu"), shared.preferred(dear, "Relu")) == ("k0", "k1")
+    assert shared.preferred(most, "Relu") == "k0"
 
 
 def test_preferred__many_dearer_ones__no_longer_than_their_share_together() -> None:
@@ -113,7 +113,7 @@ def test_preferred__asked_again__the_same_and_counted_once() -> None:
     assert kernels.preferred(a_choice(10.0, 11.2, problem="q"), "Relu") == "k1"
 
 
-def test_kernels__behind_those_of_another_plan__they_are_there() -> None:
+def test_kernels__after_those_of_another_plan__exist() -> None:
     first = Kernels()
     first.preferred(a_choice(10.0, 10.1), "Relu")
     assert Kernels(first).preferred(a_choice(10.1, 10.0, chosen="k1"), "Relu") == "k0"

@@ -93,7 +93,7 @@ def test_windows__norms_behind__read_rows_where_windows_have_them() -> None:
 
 def test_windows__cropped__slices_are_part_of_the_norm() -> None:
     counts = kernels(WindowModel(Windows(padded=2), 2))
-    # Two layers: what is in front of the windows is padded, and then rolled or turned.
+    # Two layers: what is before the windows is padded, and then rolled or turned.
     assert [counts[name] for name in MOVES] == [1, 1, 0, 0, 2, 0]
 
 

@@ -1,4 +1,4 @@
-"""Kernels that a device's workgroups have no room for are not sent to it."""
+"""Kernels that need more workgroup memory than a device has are not sent to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of convolutions and layers over the last dimension by turns, with transpositions between them."""
+"""Graphs that alternate convolutions and layers over the last dimension, with transpositions between them."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _depthwise(g: Graph) -> None:
     axes = shape[2:]
     kernel, pads = [g.b.integer(1, 3) for _ in axes], [g.b.integer(0, 1) for _ in axes * 2]
     strides, dilations = [g.b.pick(1, 2) for _ in axes], [g.b.pick(1, 2) for _ in axes]
-    room = [n + a + b for n, a, b in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)]
+    padded = [n + a + b for n, a, b in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)]
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    made = [(r - e) // s + 1 for r, e, s in zip(room, reach, strides, strict=True)]
+    made = [(r - e) // s + 1 for r, e, s in zip(padded, reach, strides, strict=True)]
     if min(made) < 1:
         return
     attributes = {"group": shape[1], "pads": pads, "strides": strides, "dilations": dilations}

@@ -22,7 +22,7 @@ from pyruntime.onnx.reader import read_model
 from pyruntime.session.run.program import Program
 from tests.fuzz.build import Build, Family, Sample
 
-__all__ = ["plan_campaign", "plan_complaint", "quick_sample", "targets"]
+__all__ = ["plan_campaign", "plan_complaint", "random_sample", "targets"]
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ def _undrawn(strategy: object) -> None:
     raise TypeError(f"{strategy} is not drawn here")
 
 
-def quick_sample(family: Family, seed: int) -> Sample:
+def random_sample(family: Family, seed: int) -> Sample:
     """The sample of this seed."""
     build = QuickBuild(_undrawn, random=random.Random(seed))
     family(build)
@@ -117,7 +117,7 @@ def plan_campaign(
         if time.monotonic() > end or number >= most or len(reports) >= 10:
             return number, reports
         own = 1_000_003 * seed + number
-        sample = quick_sample(families[number % len(families)], own)
+        sample = random_sample(families[number % len(families)], own)
         if wrong := plan_complaint(sample, targets(own)):
             reports.append(f"seed {own}: {wrong}\n{sample!r}")
             say(reports[-1])

@@ -1,4 +1,4 @@
-"""Graphs where fusion and the reuse of memory meet: an operator's own input behind it, diamonds, views, fan-out.
+"""Graphs where fusion and the reuse of memory meet: an operator's own input after it, diamonds, views, fan-out.
 
 Operators are those of `tests.forms`, at small odd sizes and at sizes over a tile.
 """

@@ -1,4 +1,4 @@
-"""Passes keep what random graphs compute: node by node on NumPy, before them and behind each that changes something."""
+"""Passes keep what random graphs compute: node by node on NumPy, before them and after each that changes something."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.compiler.graphs import typed_graph
 from tests.fuzz.build import Family, Sample
 from tests.fuzz.graphs import graphs
 from tests.fuzz.layouts import layouts
-from tests.fuzz.plans import quick_sample, targets
+from tests.fuzz.plans import random_sample, targets
 from tests.fuzz.reuse import reuse
 from tests.passes.support import evaluate
 
@@ -55,7 +55,7 @@ def agree(graph: TypedGraph, feeds: Mapping[str, Array], wanted: list[Array], wh
 def test_passes__random_graphs__keep_what_they_compute(family: Family) -> None:
     seen: set[str] = set()
     for seed in range(SAMPLES):
-        sample = quick_sample(family, seed)
+        sample = random_sample(family, seed)
         graph = typed(sample)
         if graph is None:
             continue

@@ -89,7 +89,7 @@ def op_types(graph: TypedGraph) -> list[str]:
 
 
 def cleaned(graph: TypedGraph) -> list[str]:
-    """Operators in order, without nodes that nobody reads any more."""
+    """Operators in order, without nodes that have no consumer."""
     dead_code.run(graph, Target())
     return op_types(graph)
 

@@ -316,7 +316,7 @@ def test_fuse_attention__rank_three__batches_are_heads() -> None:
     assert apply(fuse_attention.run, graph)
 
 
-def test_fuse_epilogue__producer_whose_first_output_nobody_reads__stays() -> None:
+def test_fuse_epilogue__producer_whose_first_output_is_not_read__stays() -> None:
     nodes = [node("Split", ["x"], ["unread", "a"], axis=0, num_outputs=2), node("Relu", ["a"], ["y"])]
     assert not apply(fuse_epilogue.run, graph_of(nodes, {"x": (2, 3)}, ["y"]))
 
@@ -343,7 +343,7 @@ def test_fuse_product_norm__product_residual_norm__is_one_node(norm: str, output
 
 
 @pytest.mark.parametrize("outputs", [["y"], ["y", "r"], ["y", "a"]])
-def test_fuse_product_norm__reshape_in_between__moves_behind(outputs: list[str]) -> None:
+def test_fuse_product_norm__reshape_in_between__moves_after(outputs: list[str]) -> None:
     nodes = residual_and_norm()
     nodes[2:] = [
         node("Reshape", ["a", "shape"], ["r"]),

@@ -14,7 +14,7 @@ from tests.passes.support import LAST, apply, cleaned, graph_of, ints, node
 
 
 def masked(wide: tuple[int, ...], m: Any, known: bool = True) -> TypedGraph:
-    """Scores of windows of two pictures and a mask, added in the shape `wide`, in front of a softmax."""
+    """Scores of windows of two images and a mask, added in the shape `wide`, before a softmax."""
     constants = {"up": ints(*wide), "down": ints(8, 2, 5, 5), **({"m": m} if known else {})}
     nodes = [
         node("Reshape", ["x", "up"], ["a"]),

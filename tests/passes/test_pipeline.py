@@ -16,7 +16,7 @@ from pyruntime.passes.pipeline import PASSES, PassRun, optimize
 from tests.fuzz.build import Family
 from tests.fuzz.graphs import graphs
 from tests.fuzz.layouts import layouts
-from tests.fuzz.plans import quick_sample, targets
+from tests.fuzz.plans import random_sample, targets
 from tests.fuzz.reuse import reuse
 from tests.fuzz.test_passes import typed
 from tests.passes.support import copied, graph_of, node, op_types
@@ -59,7 +59,7 @@ def test_passes__names__are_those_of_one_module_each() -> None:
 @pytest.mark.parametrize("family", [layouts, graphs, reuse], ids=lambda f: f.__name__)
 def test_passes__random_graphs__find_what_they_require_and_leave_what_they_ensure(family: Family) -> None:
     for seed in range(SAMPLES):
-        graph, target = typed(quick_sample(family, seed)), targets(seed)[seed % 3]
+        graph, target = typed(random_sample(family, seed)), targets(seed)[seed % 3]
         if graph is None:
             continue
         with np.errstate(all="ignore"):

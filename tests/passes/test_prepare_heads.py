@@ -153,7 +153,7 @@ def test_prepare_heads__a_norm_that_others_read__stays() -> None:
     assert all(p.weight < 0 for p in op.parts)
 
 
-def test_prepare_heads__readers_between_the_parts__come_behind() -> None:
+def test_prepare_heads__readers_between_the_parts__come_after() -> None:
     layer = Layer()
     q = layer.turned(layer.heads("q"))
     early = layer.add("Exp", [q])

@@ -40,7 +40,7 @@ def quantized(name: str) -> list[Node]:
 CONSTANTS = {"step": STEP, "zero": ZERO, "w": number(6, 5), "s": np.linspace(0.01, 0.02, 5, dtype=np.float32)}
 
 
-def test_quantized_products__matmul_of_dequantised__is_a_product_of_bytes() -> None:
+def test_quantized_products__matmul_of_dequantized__is_an_integer_product() -> None:
     nodes = [*quantized("a"), node("DequantizeLinear", ["w", "s"], ["b"], axis=1), node("MatMul", ["a", "b"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
     assert apply(quantized_products.run, graph)
@@ -99,7 +99,7 @@ def test_quantization_steps__what_is_only_moved__stays_in_bytes() -> None:
     assert graph.tensor("y").dtype is DType.UINT8
 
 
-def test_quantization_steps__other_scale_behind_the_move__is_quantised_anew() -> None:
+def test_quantization_steps__other_scale_after_the_move__is_quantized_anew() -> None:
     nodes = [*quantized("a"), node("Transpose", ["a"], ["t"]), node("QuantizeLinear", ["t", "other", "zero"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS | {"other": np.array(0.1, np.float32)})
     assert apply(as_steps, graph)
@@ -121,7 +121,7 @@ def test_quantization_steps__no_quantisation__nothing_to_do() -> None:
     assert not apply(as_steps, graph_of([node("Relu", ["x"], ["y"])], {"x": (4, 6)}, ["y"]))
 
 
-def test_fuse_epilogue__product_of_bytes__ends_in_bytes() -> None:
+def test_fuse_epilogue__integer_product__is_quantized_by_its_kernel() -> None:
     nodes = [*quantized("a"), node("DequantizeLinear", ["w", "s"], ["b"], axis=1), node("MatMul", ["a", "b"], ["p"])]
     nodes += [node("Relu", ["p"], ["r"]), node("QuantizeLinear", ["r", "step", "zero"], ["y"])]
     graph = graph_of(nodes, {"x": (4, 6)}, ["y"], CONSTANTS)
@@ -162,7 +162,7 @@ def test_merge_integer_products__one_alone__stays() -> None:
 
 
 def convolutions(kernel: int, *names: str) -> list[Node]:
-    """ConvInteger of bytes made of x, by each of the weights named."""
+    """ConvInteger of x, quantized, by each of the weights named."""
     made = [node("Cast", ["x"], ["q"], to=DType.UINT8.code)]
     return [
         *made,

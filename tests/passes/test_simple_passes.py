@@ -28,7 +28,7 @@ def test_dead_code__everything_read__changes_nothing() -> None:
     assert not apply(dead_code.run, graph)
 
 
-def test_dead_code__named_outputs_nobody_reads__lose_their_names() -> None:
+def test_dead_code__named_outputs_without_consumers__lose_their_names() -> None:
     nodes = [
         node("LSTM", ["x", "w", "r"], ["a", "h", "c"], hidden_size=2),
         node("Squeeze", ["h"], ["y"]),
@@ -43,7 +43,7 @@ def test_dead_code__named_outputs_nobody_reads__lose_their_names() -> None:
     assert not apply(dead_code.run, graph)
 
 
-def test_dead_code__attention_whose_scores_nobody_reads__is_one_that_does_not_make_them() -> None:
+def test_dead_code__attention_whose_scores_are_not_read__does_not_make_them() -> None:
     nodes = [node("Attention", ["q", "q", "q"], ["y", "k", "v", "scores"], q_num_heads=2, kv_num_heads=2)]
     graph = graph_of(nodes, {"q": (1, 4, 8)}, ["y"])
     assert apply(dead_code.run, graph)
@@ -99,7 +99,7 @@ def test_batchnorm__computed_statistics__stays() -> None:
     assert not apply(batchnorm_to_affine.run, graph)
 
 
-def test_sink_reshape__between_product_and_residual__moves_behind() -> None:
+def test_sink_reshape__between_product_and_residual__moves_after() -> None:
     nodes = [
         node("MatMul", ["x", "w"], ["p"]),
         node("Reshape", ["p", "s"], ["r"]),

@@ -82,7 +82,7 @@ def described(replay: Replay, sizes: dict[str, Any] | None) -> Written:
                 **shape(k),
                 "input": k.input,
                 "axis": k.axis,
-                "capacity": k.room,
+                "capacity": k.capacity,
                 "first": _rows(k.first),
                 "end": _rows(k.end),
             }

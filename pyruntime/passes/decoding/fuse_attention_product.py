@@ -43,7 +43,7 @@ def _attends(node: Node) -> bool:
 
 
 def _multiplies(graph: TypedGraph, node: Node, rows: str) -> bool:
-    """True where `rows` are the few rows of a product with packed weights, and nothing else of `node`."""
+    """True where `rows` are the rows of a skinny product with packed weights, and nothing else of `node`."""
     op: Any = node.op
     base = op.base if isinstance(op, WithEpilogue) else op
     if not isinstance(base, MatMulNBits) or node.inputs[0] != rows or node.inputs.count(rows) != 1:

@@ -25,11 +25,11 @@ from pyruntime.passes.graph_pass import Fact, graph_pass
 __all__ = ["capacity", "run"]
 
 LEAST = 256
-"""Rows there is room for at least."""
+"""Rows of the smallest capacity."""
 
 
 def capacity(rows: int) -> int:
-    """Rows there is room for in new memory for so many: doubling, so that copies are few."""
+    """The capacity of new memory for so many rows: a power of two, so that copies are rare."""
     return max(LEAST, 1 << (rows - 1).bit_length())
 
 
@@ -51,8 +51,8 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 @dataclass(slots=True)
-class _Roomy:
-    """A value of whose rows there are more in memory: the name it has there, its own type, and the axis."""
+class _Larger:
+    """A value whose memory has more rows: the name of the tensor with all of them, the value's own type, the axis."""
 
     name: str
     kind: TensorType
@@ -65,11 +65,11 @@ class _Rewriting:
     def __init__(self, graph: TypedGraph, target: Target) -> None:
         self.graph, self.target = graph, target
         self.open = set(graph.free)
-        self.rooms: dict[str, Any] = {}
-        self.roomy: dict[str, _Roomy] = {}
+        self.capacities: dict[str, Any] = {}
+        self.larger: dict[str, _Larger] = {}
 
     def _source(self, name: str) -> str:
-        """The value that `name` is, behind copies of it."""
+        """The value that `name` is a copy of, or `name`."""
         while (node := self.graph.producer(name)) is not None and node.op.op_type == "Identity":
             name = node.inputs[0]
         return name
@@ -111,7 +111,7 @@ class _Rewriting:
             graph.update(node, op.rewrite_in_place(*types), inputs)
 
     def _readers(self, name: str) -> list[tuple[Node, int]]:
-        """Who reads a value, copies of it included, and as which input."""
+        """The nodes that read a value or a copy of it, and as which input."""
         found = []
         for node in self.graph.nodes:
             for i, given in enumerate(node.inputs):
@@ -120,7 +120,7 @@ class _Rewriting:
         return found
 
     def _read(self, name: str) -> Rows | None:
-        """How many rows of a value are read, where all its readers say the same."""
+        """How many rows of a value are read, where all its consumers say the same."""
         said = set[Rows | None]()
         for node, index in self._readers(name):
             op, counted = node.op, None
@@ -164,7 +164,7 @@ class _Rewriting:
             if output >= len(node.outputs) or not node.outputs[output]:
                 continue
             past, present = self._source(node.inputs[given]), self._kept(node.outputs[output])
-            if present is None or not self._has_room(past, node.outputs[output], axis) or past in claims.values():
+            if present is None or not self._can_grow(past, node.outputs[output], axis) or past in claims.values():
                 return
             claims[output] = past
         if not claims:
@@ -174,16 +174,16 @@ class _Rewriting:
         for output, past in claims.items():
             given, axis = grown[output]
             name, kind = node.outputs[output], self.graph.tensor(node.outputs[output])
-            room = self._room(kind.shape[axis])
+            rows = self._capacity(kind.shape[axis])
             before = self.graph.tensor(past)
-            inputs[given], outputs[output] = past, self.graph.fresh(f"{name}@room")
-            self.roomy[past] = _Roomy(past, before, axis)
-            self.roomy[name] = _Roomy(outputs[output], kind, axis)
+            inputs[given], outputs[output] = past, self.graph.fresh(f"{name}@capacity")
+            self.larger[past] = _Larger(past, before, axis)
+            self.larger[name] = _Larger(outputs[output], kind, axis)
             for value in (past, outputs[output]):
-                self.graph.types[value] = _resized(before, axis, room, value)
+                self.graph.types[value] = _resized(before, axis, rows, value)
             present = self._kept(name)
             assert present is not None
-            self.graph.states[outputs[output]] = State(present, past, axis, room, before)
+            self.graph.states[outputs[output]] = State(present, past, axis, rows, before)
             self.graph.outputs[self.graph.outputs.index(present)] = outputs[output]
             self.open.discard(present)
         self.graph.update(node, changed, inputs, outputs)
@@ -192,10 +192,10 @@ class _Rewriting:
         """The output that value `name` is."""
         return next((o for o in self.open if self._source(o) == name), None)
 
-    def _has_room(self, past: str, present: str, axis: int) -> bool:
-        """True for a resident input with an open number of rows, where the device takes the larger tensor too."""
+    def _can_grow(self, past: str, present: str, axis: int) -> bool:
+        """True for a resident input with a dynamic number of rows, where the device takes the larger tensor, too."""
         graph = self.graph
-        if past not in graph.resident or past in self.roomy or past in graph.outputs:
+        if past not in graph.resident or past in self.larger or past in graph.outputs:
             return False
         before, after = graph.tensor(past), graph.tensor(present)
         if not is_dim(before.shape[axis]) or not is_dim(after.shape[axis]) or before.dtype is not after.dtype:
@@ -204,29 +204,29 @@ class _Rewriting:
         limits = self.target.limits
         return largest <= min(limits.binding_bytes, limits.buffer_bytes)
 
-    def _room(self, rows: Any) -> Any:
-        """The size that says how many rows there are in memory where `rows` count."""
+    def _capacity(self, rows: Any) -> Any:
+        """The size that is the capacity of the memory where `rows` count."""
         sizes, key = self.graph.sizes, repr(rows)
         assert sizes is not None
-        if key not in self.rooms:
+        if key not in self.capacities:
             low, most = max(2, lower(rows)), capacity(upper(rows))
-            self.rooms[key] = sizes.add(f"room for {rows}", capacity(hint(rows)), low, most, True)
-        return self.rooms[key]
+            self.capacities[key] = sizes.add(f"capacity for {rows}", capacity(hint(rows)), low, most, True)
+        return self.capacities[key]
 
     def finish(self) -> None:
-        """Let readers of values with room read these; those that cannot get the rows that count."""
+        """Let consumers of a value that grew read the larger tensor; those that cannot, get the rows that count."""
         for node in self.graph.nodes:
             keeps = set(overwritten(node.op).values())
             for i, name in enumerate(node.inputs):
-                if i not in keeps and name in self.roomy:
-                    self._read_larger(node, i, self.roomy[name])
+                if i not in keeps and name in self.larger:
+                    self._read_larger(node, i, self.larger[name])
 
-    def _read_larger(self, node: Node, index: int, value: _Roomy) -> None:
+    def _read_larger(self, node: Node, index: int, value: _Larger) -> None:
         """Let input `index` of a node be the larger tensor, or the rows of it that count."""
-        graph, room = self.graph, self.graph.tensor(value.name)
+        graph, whole = self.graph, self.graph.tensor(value.name)
         op, changed = node.op, None
         if isinstance(op, CacheOp):
-            changed = op.read_in_place(index, value.kind, value.axis, room.shape[value.axis])
+            changed = op.read_in_place(index, value.kind, value.axis, whole.shape[value.axis])
         name = value.name
         if changed is None:
             name = f"{value.name}@rows"

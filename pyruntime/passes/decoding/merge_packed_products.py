@@ -18,7 +18,7 @@ from pyruntime.ops.microsoft.attention.group_query_attention import GroupQueryAt
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
-from pyruntime.passes.quantization.joined_weights import rows_behind
+from pyruntime.passes.quantization.joined_weights import rows_concatenated
 from pyruntime.passes.writer import joined
 
 __all__ = ["run"]
@@ -53,7 +53,7 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
     rows = [graph.tensor(n).shape[:-1] for n in node.inputs[:3]]
     if any(r != rows[0] for r in rows):
         return None
-    together = rows_behind(graph, sides, counts)
+    together = rows_concatenated(graph, sides, counts)
     if together is None:
         return None
     nodes, weights = together
@@ -92,6 +92,6 @@ def _projection(graph: TypedGraph, match: Matcher, name: str) -> _Projection | N
 
 
 def _bias(graph: TypedGraph, parts: Sequence[_Projection], dtype: DType) -> Node:
-    """The biases behind each other; zeros where there is none."""
+    """The biases, concatenated; zeros where there is none."""
     names = [p.bias or graph.add_constant(np.zeros(p.op.N, dtype.numpy), dtype, "zeros") for p in parts]
     return joined(graph, names, 0)

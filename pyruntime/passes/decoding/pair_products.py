@@ -18,7 +18,7 @@ from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
 from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.match import Matcher
-from pyruntime.passes.quantization.joined_weights import rows_in_turn
+from pyruntime.passes.quantization.joined_weights import rows_interleaved
 
 __all__ = ["run"]
 
@@ -54,7 +54,7 @@ def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | No
     sides = [(*n.inputs, "", "", "")[:6] for n in (gate, values)]
     if sides[0][0] != sides[1][0] or any(s[4] or s[5] for s in sides) or bool(sides[0][3]) != bool(sides[1][3]):
         return None
-    joined = rows_in_turn(graph, [s[1:4] for s in sides], gate.op.N)
+    joined = rows_interleaved(graph, [s[1:4] for s in sides], gate.op.N)
     if joined is None:
         return None
     nodes, weights = joined

@@ -165,12 +165,12 @@ def _groups(graph: TypedGraph, found: Sequence[_Found]) -> list[list[_Found]]:
     """What one dispatch makes: neighbours that do not depend on each other."""
     groups: list[list[_Found]] = []
     numbers = {f.node: i for i, f in enumerate(found)}
-    behind: dict[str, int] = {}  # value to the ones it depends on, as bits
+    depends: dict[str, int] = {}  # value to the numbers of those it depends on, as bits
     open_bits = 0
     for node in graph.nodes:
         bits = 0
         for name in node.inputs:
-            bits |= behind.get(name, 0)
+            bits |= depends.get(name, 0)
         number = numbers.get(node)
         if number is not None:
             one = found[number]
@@ -183,7 +183,7 @@ def _groups(graph: TypedGraph, found: Sequence[_Found]) -> list[list[_Found]]:
                 open_bits = 0
             open_bits |= 1 << number
             bits |= 1 << number
-        behind.update(dict.fromkeys(node.outputs, bits))
+        depends.update(dict.fromkeys(node.outputs, bits))
     return groups
 
 

@@ -201,27 +201,27 @@ def _sum(graph: TypedGraph, first: str, second: str, sums: dict[frozenset[str], 
 def _result(
     graph: TypedGraph, match: Matcher, node: Node, shape: tuple[int, int, int, int]
 ) -> tuple[Node, HeadView, tuple[int, ...]]:
-    """Where the result may be written: straight to the layout that transposes and reshapes behind it make."""
+    """Where the result may be written: at once in the layout that the transposes and reshapes after it make."""
     last = node
     kind = graph.tensor(node.outputs[0])
     heads = _as_heads(View.whole("", kind))
     order: tuple[int, ...] = (0, 1, 2, 3)
     while True:
-        behind = match.only_consumer(last.outputs[0], "Transpose", "Reshape")
-        if behind is None:
+        after = match.only_consumer(last.outputs[0], "Transpose", "Reshape")
+        if after is None:
             break
-        made = graph.tensor(behind.outputs[0])
-        if behind.op.op_type == "Transpose" and order == (0, 1, 2, 3) and made.rank == 4:
-            perm = behind.op.permutation(4)  # type: ignore[attr-defined]
+        made = graph.tensor(after.outputs[0])
+        if after.op.op_type == "Transpose" and order == (0, 1, 2, 3) and made.rank == 4:
+            perm = after.op.permutation(4)  # type: ignore[attr-defined]
             if len(graph.tensor(last.outputs[0]).shape) != 4 or graph.tensor(last.outputs[0]).shape != shape:
                 break
             order = tuple(perm.index(d) for d in range(4))
             whole = View.whole("", made)
             heads = whole.transposed(order)
-        elif behind.op.op_type == "Reshape":
-            if order == (0, 1, 2, 3) and made.shape != shape and match.only_consumer(behind.outputs[0], "Transpose"):
+        elif after.op.op_type == "Reshape":
+            if order == (0, 1, 2, 3) and made.shape != shape and match.only_consumer(after.outputs[0], "Transpose"):
                 break
         else:
             break
-        last = behind
+        last = after
     return last, _head_view(heads), graph.tensor(last.outputs[0]).shape

@@ -31,14 +31,18 @@ MAX_STEPS = 24
 @graph_pass(ensures=(Fact.ELEMENTWISE_FUSED,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Fuse what can be fused; True where anything was."""
-    # Bytes made from a product's sums are the end of its kernel; then one such product joins what reads the bytes.
+    # A quantization of sums ends the kernel of their product first; then one such product joins its consumer.
     fused = _fuse(graph, target, lambda chain, end: False)
     ends = any(isinstance(n.op, FusedElementwise) and isinstance(n.op.steps[-1].op, Quantize) for n in graph.nodes)
     return (ends and _fuse(graph, target, lambda chain, end: not chain.sums)) or fused
 
 
 def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], bool]) -> bool:
-    """Fuse; `joins` says of a chain and a producer of bytes from a product's sums whether the latter may be joined."""
+    """Fuse what can be fused.
+
+    Args:
+        joins: whether a chain may take a producer that quantizes the sums of an integer product.
+    """
     wanted = set(graph.outputs)
     chains: dict[str, _Chain] = {}
     fused: dict[Node, tuple[Node, ...]] = {}
@@ -84,10 +88,10 @@ def _is_light(graph: TypedGraph, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A node that stands for the elementwise nodes `members`, and reads `sums` of products of bytes.
+    """A node that stands for the elementwise nodes `members`, and reads `sums` of integer products.
 
-    Of two such products, each of which ends in bytes, one is the reader's own and the other keeps its end: what lies in
-    memory between them is bytes.
+    Of two such products, each quantized, one becomes part of its consumer and the other stays: between them, memory
+    holds quantized values.
     """
 
     node: Node
@@ -96,7 +100,7 @@ class _Chain:
 
     @property
     def ends_sums(self) -> bool:
-        """True where sums become bytes."""
+        """True where sums are quantized."""
         return bool(self.sums) and isinstance(_steps(self.node)[-1].op, Quantize)
 
 

@@ -56,7 +56,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | None:
-    """`base` with `node` as its tail, or None."""
+    """`base` with `node` as its epilogue, or None."""
     op: Any = base.op
     kind = (op.domain, op.op_type)
     if kind not in (*_ROWS, *_CHANNELS):
@@ -98,7 +98,7 @@ def _bound(graph: TypedGraph, base: Node, inputs: list[str]) -> int:
 
 
 def _result_first(chain: FusedElementwise, node: Node, result: str, others: list[str]) -> FusedElementwise:
-    """The chain with `result` as input 0 and `others` behind it."""
+    """The chain with `result` as input 0, followed by `others`."""
     order = [result, *others]
 
     def number(i: Source) -> Source:
@@ -126,7 +126,7 @@ def _without_bias(base: Node) -> tuple[Any, list[str], str] | None:
 def _add_first(
     chain: FusedElementwise, node: Node, result: str, others: list[str], added: str
 ) -> tuple[FusedElementwise, list[str]]:
-    """The chain behind an addition of `added` to the result."""
+    """The chain after an addition of `added` to the result."""
     add: Any = newest("Add")
     others = list(dict.fromkeys([added, *others]))
     order = [result, *others]

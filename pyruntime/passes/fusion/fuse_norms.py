@@ -105,11 +105,11 @@ def _with_weights(
     kind = graph.tensor(x)
     last, weight, bias = node, "", ""
     for op_type in ("Mul", "Add") if centred else ("Mul",):
-        behind = match.only_consumer(last.outputs[0], op_type)
-        vector = match.other(behind, last.outputs[0]) if behind else ""
-        if behind is None or vector not in graph.static or graph.tensor(vector).shape != kind.shape[-1:]:
+        after = match.only_consumer(last.outputs[0], op_type)
+        vector = match.other(after, last.outputs[0]) if after else ""
+        if after is None or vector not in graph.static or graph.tensor(vector).shape != kind.shape[-1:]:
             break
-        last = behind
+        last = after
         weight, bias = (vector, bias) if op_type == "Mul" else (weight, vector)
     if not weight:
         weight = graph.add_constant(np.ones(kind.shape[-1:], kind.dtype.numpy), kind.dtype, f"{x}.ones")

@@ -67,14 +67,14 @@ def _fused(graph: TypedGraph, node: Node, norm: Node, between: Node | None, kept
     form: Any = replace(norm.op, present=(True,))  # type: ignore[type-var]
     op = WithNorm(base=base, count=len(node.inputs), norm=form, present=(True, kept))
     normal = norm.outputs[0]
-    behind: list[Node] = []
+    after: list[Node] = []
     if between is not None:
         kind = graph.tensor(node.outputs[0])
         inner = graph.add_value(f"{normal}.before_reshape", TensorType(graph.tensor(normal).dtype, kind.shape))
-        behind = [Node(between.op, (inner, *between.inputs[1:]), (normal,), between.name)]
+        after = [Node(between.op, (inner, *between.inputs[1:]), (normal,), between.name)]
         normal = inner
     outputs = (normal, node.outputs[0] if kept else "")
-    return [Node(op, (*node.inputs, *filter(None, norm.inputs[1:])), outputs, node.name), *behind]
+    return [Node(op, (*node.inputs, *filter(None, norm.inputs[1:])), outputs, node.name), *after]
 
 
 def _fits(graph: TypedGraph, product: str, norm: Node) -> bool:

@@ -79,7 +79,7 @@ def _rotated(graph: TypedGraph, match: Matcher, name: str) -> tuple[View, View, 
 
 
 def _joined(graph: TypedGraph, match: Matcher, name: str) -> tuple[list[str], bool] | None:
-    """The two values that `name` is along its last dimension: one behind the other, or taking turns."""
+    """The two values that `name` is along its last dimension: sequentially, or interleaved."""
     node = match.producer(name, "Concat", "Reshape")
     interleaved = False
     if node is not None and node.op.op_type == "Reshape":
@@ -187,13 +187,13 @@ def _with_rest(graph: TypedGraph, match: Matcher, node: Node, turn: _Turn) -> tu
     if any(d not in (1, full) for d, full in zip(padded[:-1], y.shape[:-1], strict=True)):
         return None
     last = node
-    behind = match.only_consumer(node.outputs[0], "Concat")
-    if behind is not None and len(behind.inputs) == 2 and behind.inputs[0] == node.outputs[0]:
-        rest, whole = _trace(graph, match, behind.inputs[1]), graph.tensor(behind.outputs[0])
+    after = match.only_consumer(node.outputs[0], "Concat")
+    if after is not None and len(after.inputs) == 2 and after.inputs[0] == node.outputs[0]:
+        rest, whole = _trace(graph, match, after.inputs[1]), graph.tensor(after.outputs[0])
         heads = View(view.source, whole.shape, view.base, view.strides)
-        is_last = behind.op.axis % y.rank == y.rank - 1  # type: ignore[attr-defined]
+        is_last = after.op.axis % y.rank == y.rank - 1  # type: ignore[attr-defined]
         if rest is not None and is_last and heads.sliced(y.rank - 1, turning, rest.shape[-1]) == rest:
-            last, view = behind, heads
+            last, view = after, heads
     shape = (1,) * (4 - y.rank) + view.shape
     a, b, c, d = (0,) * (4 - y.rank) + view.strides
     op = FusedRotary(

@@ -18,10 +18,10 @@ Projection = TypeVar("Projection")
 
 def leads_to_heads(match: Matcher, result: str) -> bool:
     """True where a Reshape and a Transpose follow; a factor before it, or a norm between them, or neither."""
-    behind = match.only_consumer(result, "Mul", "Div", "Reshape")
-    if behind is not None and behind.op.op_type != "Reshape":
-        behind = match.only_consumer(behind.outputs[0], "Reshape") if match.with_scalar(behind) else None
-    heads = match.only_consumer(behind.outputs[0], "Transpose", "RMSNormalization") if behind is not None else None
+    after = match.only_consumer(result, "Mul", "Div", "Reshape")
+    if after is not None and after.op.op_type != "Reshape":
+        after = match.only_consumer(after.outputs[0], "Reshape") if match.with_scalar(after) else None
+    heads = match.only_consumer(after.outputs[0], "Transpose", "RMSNormalization") if after is not None else None
     if heads is not None and heads.op.op_type == "RMSNormalization":
         heads = match.only_consumer(heads.outputs[0], "Transpose")
     return heads is not None

@@ -61,7 +61,7 @@ def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
 
 
 def _join(graph: TypedGraph) -> bool:
-    """Join each roll with one node behind it or in front of it; True where any was."""
+    """Join each roll with one node after or before it; True where any was."""
     match = Matcher(graph)
     instead: dict[Node, list[Node]] = {}
     for node in graph.nodes:
@@ -78,44 +78,44 @@ def _join(graph: TypedGraph) -> bool:
 def _neighbours(graph: TypedGraph, match: Matcher, node: Node) -> list[tuple[Node, Node | None]]:
     found: list[tuple[Node, Node | None]] = []
     if match.read_once(node.outputs[0]):
-        (behind,) = graph.consumers(node.outputs[0])
-        if behind.inputs[0] == node.outputs[0]:
-            found.append((behind, _with_behind(graph, node, behind)))
+        (after,) = graph.consumers(node.outputs[0])
+        if after.inputs[0] == node.outputs[0]:
+            found.append((after, _with_after(graph, node, after)))
     before = graph.producer(node.inputs[0])
     if before is not None and match.read_once(node.inputs[0]) and node.inputs[0] not in graph.static:
         found.append((before, _with_before(graph, node, before)))
     return found
 
 
-def _with_behind(graph: TypedGraph, node: Node, behind: Node) -> Node | None:
+def _with_after(graph: TypedGraph, node: Node, after: Node) -> Node | None:
     """The roll and what follows it."""
-    op, next_op = node.op, behind.op
+    op, next_op = node.op, after.op
     assert isinstance(op, RolledTranspose)
-    name = behind.name or node.name
+    name = after.name or node.name
     turns = op.perm != tuple(range(len(op.perm)))
     if isinstance(next_op, RolledTranspose):
         plain = next_op.perm == tuple(range(len(next_op.perm)))
         if turns or any(op.after) or not plain or next_op.middle != op.shape or any(next_op.after):
             return None
         sizes = zip(op.before, next_op.before, op.shape, strict=True)
-        return Node(replace(op, before=tuple((a + b) % n for a, b, n in sizes)), node.inputs, behind.outputs, name)
-    if next_op.domain or any(op.after) or behind.outputs[0] in graph.static:
+        return Node(replace(op, before=tuple((a + b) % n for a, b, n in sizes)), node.inputs, after.outputs, name)
+    if next_op.domain or any(op.after) or after.outputs[0] in graph.static:
         return None
-    shape = graph.tensor(behind.outputs[0]).shape
+    shape = graph.tensor(after.outputs[0]).shape
     if next_op.op_type == "Reshape":
         middle = op.middle if turns else shape
         perm = op.perm if turns else tuple(range(len(shape)))
         made = replace(op, middle=middle, perm=perm, shape=shape, after=(0,) * len(shape))
-        return Node(made, node.inputs, behind.outputs, name)
+        return Node(made, node.inputs, after.outputs, name)
     if next_op.op_type == "Transpose" and not turns:
         perm = tuple(next_op.permutation(len(shape)))  # type: ignore[attr-defined]
         made = replace(op, perm=perm, shape=shape, after=(0,) * len(shape))
-        return Node(made, node.inputs, behind.outputs, name)
+        return Node(made, node.inputs, after.outputs, name)
     return None
 
 
 def _with_before(graph: TypedGraph, node: Node, before: Node) -> Node | None:
-    """A Reshape or Transpose in front of the roll, which then is one behind the transposition."""
+    """A Reshape or Transpose and the roll after it, which then comes after the transposition."""
     op = node.op
     assert isinstance(op, RolledTranspose)
     if before.op.domain or before.op.op_type not in ("Reshape", "Transpose"):

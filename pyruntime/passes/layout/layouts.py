@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 MOVEMENT = 1 << 18
-"""Bytes that cost what the dispatch of a movement costs beside its bytes."""
+"""Bytes that cost as much as the dispatch of a movement without its bytes."""
 
 
 class Groups:
@@ -57,7 +57,7 @@ class Groups:
 class Kind(Enum):
     """How a node does without channels first.
 
-    DEPTHWISE: by its own kernel. POINTWISE: as a product. PATCHES: as a product behind one movement of its input.
+    DEPTHWISE: by its own kernel. POINTWISE: as a product. PATCHES: as a product after one movement of its input.
     ELEMENTWISE: as it is. SINK: it reduces all spatial dimensions, so that its result has no layout.
     """
 

@@ -71,7 +71,7 @@ def _common(first: Sequence[int], second: Sequence[int]) -> list[int] | None:
 
 
 def _ends(shape: Sequence[int]) -> list[int]:
-    """Elements of each dimension and those behind it."""
+    """Elements of each dimension and those after it."""
     made: list[int] = []
     for size in reversed(shape):
         made.append(size * (made[-1] if made else 1))

@@ -30,7 +30,7 @@ from pyruntime.passes.writer import reshaped
 __all__ = ["run"]
 
 LEAST = 16
-"""Elements of a piece of a row, at least: tables stay small beside what they move."""
+"""Elements of a piece of a row, at least: tables stay small next to what they move."""
 
 
 @graph_pass(
@@ -81,7 +81,7 @@ class _Rows:
         for at in (0, 3):
             if not inputs[at] or op.shape or self.graph.tensor(inputs[at]).size != math.prod(shape):
                 continue
-            chain = self.before(inputs[at])
+            chain = self.movements_before(inputs[at])
             if not chain or not self.fits(normal, 1):
                 continue
             source = chain[0].inputs[0]
@@ -93,31 +93,31 @@ class _Rows:
         return None
 
     def writes_moved(self, node: Node) -> list[Node] | None:
-        """The norm where it writes its rows as they are after they are moved, behind it the Reshape of these."""
-        chain = self.behind(node.outputs[0])
+        """The norm where it writes its rows where they are moved to, and the Reshape of its result."""
+        chain = self.movements_after(node.outputs[0])
         # The kernel that adds a product's shares reads these in the place of both of its factors.
         if not chain or not self.fits(node, 0 if isinstance(node.op, WithNorm) else 1):
             return None
         y, last = self.graph.tensor(node.outputs[0]), chain[-1].outputs[0]
         self.gone.update(chain)
         table = self.table(chain, y.shape[-1], True)
-        name, behind = last, list[Node]()
+        name, after = last, list[Node]()
         if self.graph.tensor(last).shape != y.shape:
             name = self.graph.add_value(f"{node.outputs[0]}.moved", y)
-            behind = [reshaped(self.graph, name, last, self.graph.tensor(last).shape, chain[-1].name)]
+            after = [reshaped(self.graph, name, last, self.graph.tensor(last).shape, chain[-1].name)]
         outputs = (name, *node.outputs[1:])
         if isinstance(node.op, WithNorm):
-            return [Node(replace(node.op, moves=True), (*node.inputs, table), outputs, node.name), *behind]
+            return [Node(replace(node.op, moves=True), (*node.inputs, table), outputs, node.name), *after]
         normal = _as_skip_norm(node)
         inputs = (*[*normal.inputs, "", "", "", ""][:6], table)
-        return [Node(normal.op, inputs, outputs, normal.name), *behind]
+        return [Node(normal.op, inputs, outputs, normal.name), *after]
 
     def fits(self, node: Node, more: int) -> bool:
         """True where the device binds so many tensors in one kernel."""
         return sum(map(bool, (*node.inputs, *node.outputs))) + more <= self.target.limits.storage_buffers
 
-    def behind(self, name: str) -> list[Node]:
-        """What moves the rows of `name` and nobody else reads, the last of which moves elements."""
+    def movements_after(self, name: str) -> list[Node]:
+        """The only consumers, in sequence, that move the rows of `name`; the last of them moves elements."""
         chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
         while self.match.read_once(name):
             (node,) = self.graph.consumers(name)
@@ -131,8 +131,8 @@ class _Rows:
             chain.pop()
         return chain
 
-    def before(self, name: str) -> list[Node]:
-        """What made `name` by moving rows, or pieces of them, for nobody else; the first of which moves elements."""
+    def movements_before(self, name: str) -> list[Node]:
+        """The nodes that made `name` alone by moving rows or pieces of them; the first of them moves elements."""
         chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
         full = unit
         while self.match.read_once(name) and name not in self.graph.static:

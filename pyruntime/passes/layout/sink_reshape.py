@@ -52,7 +52,7 @@ def _moved(graph: TypedGraph, node: Node, moved: set[str]) -> list[Node] | None:
 
 
 def _before(graph: TypedGraph, name: str, y: TensorType, moved: set[str]) -> str | None:
-    """The value in front of a reshape that makes `name`, where a product or an operator that moved made it."""
+    """The input of a reshape that makes `name`, where a product or an operator that moved made it."""
     node = graph.producer(name)
     if node is None or node.op.op_type != "Reshape" or node.op.domain or name in graph.static:
         return None

@@ -47,7 +47,7 @@ class Rewriter(Writer):
             self.made.append(Node(newest("Transpose", perm=perm), (self.last[name],), (name,), f"{node.name}.first"))
 
     def _wanted_first(self, name: str) -> bool:
-        """Whether somebody reads `name` as the model has it."""
+        """Whether a consumer reads `name` in the model's layout."""
         graph, match = self.graph, self.match
         outside = [r for r in graph.consumers(name) if r not in self.kinds]
         return name in match.wanted or not all(turned_back(graph, match, r, name) for r in outside)
@@ -60,16 +60,16 @@ class Rewriter(Writer):
         result = node.outputs[0]
         if node.op.op_type == "Transpose":
             self.made.append(self._reshape(self.last[source], result, self.graph.tensor(result).shape))
-        else:  # the transpositions behind a Reshape are views of the same
+        else:  # the transpositions after a Reshape are views of the same
             self.last[result] = self.last[source]
         return True
 
     def _depthwise(self, node: Node) -> None:
         op: Any = node.op
         w = self.graph.tensor(node.inputs[1])
-        taps = self._weights(node.inputs[1], (*range(1, w.rank), 0), (*w.shape[2:], w.shape[0]))
+        filters = self._weights(node.inputs[1], (*range(1, w.rank), 0), (*w.shape[2:], w.shape[0]))
         made = DepthwiseLast(pads=op.pads, strides=op.strides, dilations=op.dilations, auto_pad=op.auto_pad)
-        inputs = (self._in_last(node.inputs[0]), taps, *node.inputs[2:])
+        inputs = (self._in_last(node.inputs[0]), filters, *node.inputs[2:])
         self.made.append(Node(made, inputs, (self._named(node.outputs[0]),), node.name))
 
     def _product(self, node: Node) -> None:
@@ -93,13 +93,13 @@ class Rewriter(Writer):
         cut = [d for pair in zip(y.shape[2:], w.shape[2:], strict=True) for d in pair]
         if name in self.last or turned_from(graph, self.match, name) is not None:
             source, shape = self._in_last(name), (x.shape[0], *cut, x.shape[1])
-            outs, taps, channels = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2), 2 * spatial + 1
+            outs, inside, channels = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2), 2 * spatial + 1
         else:
             source, shape = name, (x.shape[0], x.shape[1], *cut)
-            outs, taps, channels = range(2, 2 * spatial + 1, 2), range(3, 2 * spatial + 2, 2), 1
+            outs, inside, channels = range(2, 2 * spatial + 1, 2), range(3, 2 * spatial + 2, 2), 1
         apart = self._value(f"{name}.cut", x.dtype, shape)
         self.made.append(self._reshape(source, apart, shape))
-        perm = (0, *outs, *taps, channels)
+        perm = (0, *outs, *inside, channels)
         moved = self._value(f"{name}.moved", x.dtype, tuple(shape[p] for p in perm))
         self.made.append(Node(newest("Transpose", perm=perm), (apart,), (moved,), f"{node.name}.patches"))
         result = self._value(f"{name}.patches", x.dtype, (x.shape[0], *y.shape[2:], math.prod(w.shape[1:])))
@@ -141,7 +141,7 @@ class Rewriter(Writer):
         kind = self.graph.tensor(name)
         shape = tuple(kind.shape[p] for p in to_last(kind.rank))
         source = turned_from(self.graph, self.match, name)
-        if source in self.last:  # it is turned itself, so that it may not be there as the model has it
+        if source in self.last:  # it has its channels last itself, and may not exist in the model's layout
             source = None
         if source is not None and self.graph.tensor(source).shape == shape:
             self.last[name] = source

@@ -1,4 +1,4 @@
-"""What passes ask of DequantizeLinear and QuantizeLinear: parameters known while planning, in the form kernels take."""
+"""The parameters of DequantizeLinear and QuantizeLinear that are known while planning, in the form kernels take."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def shaped(graph: TypedGraph, name: str, shape: tuple[int, ...], dtype: DType) -
 
 
 def derived(graph: TypedGraph, hint: str, op: Any, source: str, nodes: list[Node]) -> str:
-    """A value that follows from constants: computed when somebody asks, or by the GPU once."""
+    """A value that follows from constants: computed on demand, or by the GPU once."""
     kind = graph.tensor(source)
     (result,) = op.infer(kind)
     name = graph.add_value(hint, result, lambda: op.evaluate_typed((kind,), kind.value())[0])

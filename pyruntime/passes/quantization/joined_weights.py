@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.passes.writer import joined, reshaped
 
-__all__ = ["rows_behind", "rows_in_turn"]
+__all__ = ["rows_concatenated", "rows_interleaved"]
 
 Joined = tuple[list[Node], list[str]]
 """The nodes that join, and the names of weights, scales and, where there are some, zero points."""
 
 
-def rows_in_turn(graph: TypedGraph, sides: Sequence[Sequence[str]], rows: int) -> Joined | None:
+def rows_interleaved(graph: TypedGraph, sides: Sequence[Sequence[str]], rows: int) -> Joined | None:
     """Weights, scales and zero points of products of `rows` columns each: row 0 of each, then row 1, and so on."""
-    return _all(graph, sides, lambda names: _joined(graph, names, rows, in_turn=True))
+    return _all(graph, sides, lambda names: _joined(graph, names, rows, interleaved=True))
 
 
-def rows_behind(graph: TypedGraph, sides: Sequence[Sequence[str]], counts: Sequence[int]) -> Joined | None:
-    """The same with all rows of one behind those of the other; `counts` of them."""
-    return _all(graph, sides, lambda names: _joined(graph, names, counts, in_turn=False))
+def rows_concatenated(graph: TypedGraph, sides: Sequence[Sequence[str]], counts: Sequence[int]) -> Joined | None:
+    """The same with all rows of the first, then those of the next; `counts` of each."""
+    return _all(graph, sides, lambda names: _joined(graph, names, counts, interleaved=False))
 
 
 def _all(
@@ -40,7 +40,7 @@ def _all(
     return nodes, weights
 
 
-def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], in_turn: bool) -> Joined | None:
+def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], interleaved: bool) -> Joined | None:
     """One static tensor of several, whose elements are the rows of all; None where they are not static, or not alike.
 
     Its shape is not that of the rows: operators with packed weights ask for their number of elements alone.
@@ -62,7 +62,7 @@ def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], 
         rows_first.append(name)
     if len({graph.tensor(n).shape[1:] for n in rows_first}) > 1:
         return None
-    nodes.append(joined(graph, rows_first, 1 if in_turn else 0))
+    nodes.append(joined(graph, rows_first, 1 if interleaved else 0))
     return nodes, list(nodes[-1].outputs)
 
 

@@ -19,12 +19,12 @@ async def move_inputs(stage: Stage, run: Run, sizes: Sequence[int], numbers: Seq
     Args:
         sizes: values of the plan's dynamic sizes. numbers: the values of its expressions for these.
     """
-    kept = {k.input: k for k in stage.executable.plan.kept if k.room >= 0}
+    kept = {k.input: k for k in stage.executable.plan.kept if k.capacity >= 0}
     moves = dict[str, Move]()
     for name, tensor in list(run.tensors.items()):
         state = kept.get(name)
         if state is not None:
-            grown = tensor.grown(state.sized(numbers), state.axis, sizes[state.room])
+            grown = tensor.grown(state.sized(numbers), state.axis, sizes[state.capacity])
             if isinstance(grown, Move):
                 moves[name] = grown
             else:
@@ -39,7 +39,7 @@ async def move_inputs(stage: Stage, run: Run, sizes: Sequence[int], numbers: Seq
             source = await source.rewritten(min(first, default=0), max(end, default=0))
             run.tensors[state.input] = run.tensors[state.name] = source
         else:
-            run.tensors[state.name] = source if state.room >= 0 else source.again()
+            run.tensors[state.name] = source if state.capacity >= 0 else source.again()
 
 
 def _rows(rows: RunRows, values: Mapping[str, HostValue], numbers: Sequence[int]) -> list[int]:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from pyruntime.compiler.compile import Compiled, Compiler, Computed, Request, numbers_of, sources_of
 from pyruntime.compiler.plan import Plan
-from pyruntime.compiler.refusals import TooEarly, refuse_guesses, refuse_host
+from pyruntime.compiler.refusals import TooEarly, refuse_host, refuse_too_early
 from pyruntime.device.base import Device
 from pyruntime.device.execution.arenas import Arenas
 from pyruntime.device.execution.executable import Executable, shares_arenas
@@ -208,7 +208,7 @@ class Planner:
         """The stage on the device: constants computed, memory allocated, pipelines compiled."""
         plan, cache = compiled.plan, self.cache
         if request.early:
-            refuse_guesses(plan.host_steps, compiled.boundary, request.arrived)
+            refuse_too_early(plan.host_steps, compiled.boundary, request.arrived)
         if self._refuse_host:
             refuse_host(plan.assignments, compiled.boundary)
         for step in plan.host_steps:

@@ -119,11 +119,11 @@ class Stage:
         assert self.sizes is not None
         plan = self.compiled.plan
         for kept in plan.kept:
-            if kept.room >= 0:
+            if kept.capacity >= 0:
                 needed = evaluate(plan.expressions[kept.scaled[kept.axis]], values)
-                there, most = row_capacities.get(kept.input, 0), self.sizes.ranges[kept.room][1]
+                there, most = row_capacities.get(kept.input, 0), self.sizes.ranges[kept.capacity][1]
                 enough = there if needed <= there <= most else capacity(needed)
-                values[kept.room] = max(values[kept.room], enough)
+                values[kept.capacity] = max(values[kept.capacity], enough)
         return tuple(values)
 
     def release(self) -> int:

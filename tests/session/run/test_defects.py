@@ -89,7 +89,7 @@ def test_pass__raises__fails_the_run_and_is_named(name: str, monkeypatch: pytest
     ("step", "told"),
     [
         ("pyruntime.compiler.compile.split_static", "planning computed constants"),
-        ("pyruntime.compiler.placement._settle_views", "placing nodes"),
+        ("pyruntime.compiler.placement._resolve_views", "placing nodes"),
         ("pyruntime.compiler.build.schedule", "ordering nodes"),
         ("pyruntime.compiler.build.pack", "planning memory and commands"),
         ("pyruntime.compiler.emission.Emitter.segment", "planning memory and commands"),
