@@ -16,7 +16,7 @@ from pyruntime.kernels.ir.dispatch import Dispatch, Target, Winners, inp, out
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.matmul import matmul, product_of
+from pyruntime.kernels.products.matmul import Matmul, multiply, product_of
 from pyruntime.kernels.products.packed_dot import CHUNK, DOTS, dot_product
 from pyruntime.kernels.products.packed_weights import integers
 from pyruntime.kernels.products.tiling import Tiling
@@ -66,7 +66,7 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     y, a, b = (TensorType(DType.FLOAT, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
     forced = target.for_node(norm_follows=p.norm_follows)
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
-    made = matmul(forced, out(0, y), inp(0, a), inp(1, b), product, tiling=tiling)
+    made = multiply(forced, Matmul(product, out(0, y), inp(0, a), inp(1, b), tiling=tiling))
     return _with_norm(forced, made, y) if p.norm_follows else made
 
 

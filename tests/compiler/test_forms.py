@@ -46,6 +46,7 @@ HOOKS = {
     "matmul_nbits_direct": "matmul_[248]bits_direct",
     "matmul_nbits_skinny": "matmul_[248]bits_skinny",
     "matmul_packed_dot": "matmul_dot_[248]bits",
+    "matmul_packed_tiled": "matmul_[248]bits_[sml][1-8]",
     "matmul_sum_norm": "matmul_sum_norm",
     "matmul_sum_splits": "matmul_sum_splits",
     "matmul_tiled": "(conv_)?matmul_[sml][1-8]",

@@ -20,7 +20,7 @@ from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import collapse
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.products.integer_matmul import EXACT
-from pyruntime.kernels.products.matmul import Product, row_product
+from pyruntime.kernels.products.matmul import Matmul, Product, multiply
 from pyruntime.kernels.products.tiling import MEDIUM, Tiling
 from pyruntime.kernels.windows import Window
 
@@ -83,7 +83,7 @@ def _pointwise(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispa
     product = Product(conv.rows, pixels, conv.channels, dims, w_step, x_step)
     flat = (images, conv.group * conv.rows, pixels)
     y = replace(conv.y, type=conv.y.type.with_shape(*flat))
-    made = row_product(target, y, conv.w, conv.x, product, conv.bias, tiling)
+    (made,) = multiply(target, Matmul(product, y, conv.w, conv.x, bias=conv.bias, tiling=tiling))
     return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
 
 

@@ -1,4 +1,4 @@
-"""Tails: an elementwise function with its operands as the epilogue of a kernel (`kernels.ir.epilogue`)."""
+"""Elementwise functions, with their operands, as epilogues of kernels (`kernels.ir.epilogue`)."""
 
 from __future__ import annotations
 

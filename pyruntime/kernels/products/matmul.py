@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
@@ -18,55 +18,82 @@ from pyruntime.kernels.products.packed_weights import Packed
 from pyruntime.kernels.products.tiling import SMALL, TILE_K, Tiling
 from pyruntime.kernels.selection.lanes import shuffled
 
-__all__ = [
-    "Extras",
-    "Product",
-    "Tiling",
-    "batch_params",
-    "matmul",
-    "packed_product",
-    "product_of",
-    "row_product",
-    "select",
-    "sum_splits",
-]
+__all__ = ["Matmul", "Product", "Tiling", "batch_params", "matmul", "multiply", "product_of", "select", "sum_splits"]
+
+
+Zero: TypeAlias = tuple[Operand, int]
+"""Zero points, and their stride: 0 (one for all) or 1 (one a row of a, a column of b)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
-    """What the tiled kernel reads besides a and b.
+class Matmul:
+    """y = (a - a_zero) @ (b - b_zero) + bias, then `epilogue`: what a kernel is made for.
 
     Attributes:
-        a_zero, b_zero: zero points subtracted from a and b, with stride 0 (one for all) or 1 (one a row of a, a column
-            of b).
+        product: sizes, batches, storage orders.
+        y: [batches, m, n]; floats are summed in float32, integers modulo 2^32 (of 64 bits: 2^64).
         bias: one element a row of y, counted over all batches, again and again.
         packed: what b is, where its weights are packed.
+        tiling: the tiled configuration to use instead of the best.
+        is_swapped: y is that of a matrix and a vector, computed as the one of the vector and the matrix.
     """
 
-    a_zero: tuple[Operand, int] | None = None
-    b_zero: tuple[Operand, int] | None = None
+    product: Product
+    y: Operand
+    a: Operand
+    b: Operand
+    epilogue: Epilogue | None = None
+    a_zero: Zero | None = None
+    b_zero: Zero | None = None
     bias: Operand | None = None
     packed: Packed | None = None
+    tiling: Tiling | None = None
+    is_swapped: bool = False
 
     @property
-    def operands(self) -> dict[str, Operand]:
-        """The tensors by their names in the shader."""
-        found = {"a_zero": self.a_zero and self.a_zero[0], "b_zero": self.b_zero and self.b_zero[0], "bias": self.bias}
-        made = {name: operand for name, operand in found.items() if operand is not None}
-        return {**made, **(self.packed.operands if self.packed is not None else {})}
+    def tensors(self) -> dict[str, Operand | None]:
+        """The tensors by their names in the shaders."""
+        zeros = {n: z and z[0] for n, z in (("a_zero", self.a_zero), ("b_zero", self.b_zero))}
+        packed = self.packed.operands if self.packed is not None else {}
+        return {"a": self.a, "b": self.b, **zeros, "bias": self.bias, **packed, "y": self.y}
 
     @property
-    def params(self) -> dict[str, int]:
-        """Values of the Params fields that belong to them."""
-        return {
-            "a_zero_stride": self.a_zero[1] if self.a_zero is not None else 0,
-            "b_zero_stride": self.b_zero[1] if self.b_zero is not None else 0,
-            "channels": self.bias.type.size if self.bias is not None else 1,
-            **(self.packed.fields if self.packed is not None else {}),
-        }
+    def must_tile(self) -> bool:
+        """True where only tiles have what it takes."""
+        return any(x is not None for x in (self.a_zero, self.b_zero, self.bias, self.packed))
 
+    @property
+    def steps_a(self) -> tuple[int, int]:
+        """Elements from a row of a to the next, and from a k to the next; a vector is contiguous, however stored."""
+        p = self.product
+        return (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
 
-NO_EXTRAS = Extras()
+    @property
+    def vectors(self) -> dict[str, bool]:
+        """Which operands have rows of whole vec4s."""
+        p = self.product
+        rows = {"VEC_A": p.m if p.trans_a else p.k, "VEC_B": p.k if p.trans_b else p.n, "VEC_Y": p.n}
+        return {name: multiple(size, 4) for name, size in rows.items()}
+
+    def swapped(self) -> Matmul:
+        """The product of a matrix and a vector, read as vector and matrix: y^T = b^T a^T."""
+        p = self.product
+        turned = Product(1, p.m, p.k, p.batch, p.b_strides, p.a_strides, not p.trans_b, not p.trans_a)
+        return replace(self, product=turned, a=self.b, b=self.a, is_swapped=True)
+
+    def launch(
+        self,
+        shader: str,
+        name: str,
+        grid: tuple[int, int, int],
+        defines: Mapping[str, object],
+        values: Mapping[str, object],
+    ) -> Dispatch:
+        """The dispatch of a template, which profiles call by its storage orders, too: 'matmul_s4_nt'."""
+        p = self.product
+        made = launch(shader, self.tensors, grid, defines, {**values, **batch_params(p)}, p.flops)
+        return made.called(f"{name}_{'t' if p.trans_a else 'n'}{'t' if p.trans_b else 'n'}")
+
 
 MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
@@ -80,71 +107,42 @@ def select(product: Product, target: Target) -> Tiling:
 
 
 def matmul(
-    target: Target,
-    y: Operand,
-    a: Operand,
-    b: Operand,
-    product: Product,
-    epilogue: Epilogue | None = None,
-    tiling: Tiling | None = None,
-    extras: Extras = NO_EXTRAS,
+    target: Target, y: Operand, a: Operand, b: Operand, product: Product, epilogue: Epilogue | None = None
 ) -> tuple[Dispatch, ...]:
-    """y = a @ b, then `epilogue`.
+    """y = a @ b, then `epilogue`; y: [batches, m, n]."""
+    return multiply(target, Matmul(product, y, a, b, epilogue))
 
-    Args:
-        y: [batches, m, n]; floats are summed in float32, integers modulo 2^32 (of 64 bits: 2^64).
-        tiling: the tiled configuration to use instead of the best.
-        extras: what is read besides; with them the product is tiled.
-    """
-    if len(product.batch) > MAX_BATCH_RANK:
-        raise ValueError(f"matmul steps through at most {MAX_BATCH_RANK} batch dimensions, got {len(product.batch)}")
-    if not y.type.size:
+
+def multiply(target: Target, m: Matmul) -> tuple[Dispatch, ...]:
+    """The dispatches of a product."""
+    if len(m.product.batch) > MAX_BATCH_RANK:
+        raise ValueError(f"matmul steps through at most {MAX_BATCH_RANK} batch dimensions, got {len(m.product.batch)}")
+    if not m.y.type.size:
         return ()
-    if y.type.dtype.is_wide:
-        return (_wide(target, y, a, b, product),)
-    if tiling is None and extras.operands:
-        tiling = select(product, target)
-    way = (
-        Way("tiled", tiling) if tiling is not None else PRODUCTS.choose(ProductProblem.of(product, target), target).way
-    )
+    if m.y.type.dtype.is_wide:
+        return (_wide(target, m),)
+    tiling = m.tiling or (select(m.product, target) if m.must_tile else None)
+    way = Way("tiled", tiling) if tiling else PRODUCTS.choose(ProductProblem.of(m.product, target), target).way
     made: tuple[Dispatch, ...]
     if way.tiling is not None:
-        made = _tiled(target, y, a, b, product, way.tiling, extras)
+        made = _tiled(target, m, way.tiling)
     elif way.kernel == "few_columns":
-        made = (_skinny(target, y, b, a, _swapped(product), swapped=True),)
+        made = (_skinny(target, m.swapped()),)
     elif way.kernel == "skinny":
-        made = (_skinny(target, y, a, b, product),)
+        made = (_skinny(target, m),)
     else:
-        made = (_direct(target, y, a, b, product, way.rows),)
-    return (*made[:-1], attach(made[-1], epilogue)) if epilogue is not None else made
+        made = (_direct(target, m, way.rows),)
+    return (*made[:-1], attach(made[-1], m.epilogue)) if m.epilogue is not None else made
 
 
-def row_product(
-    target: Target, y: Operand, a: Operand, b: Operand, product: Product, bias: Operand | None, tiling: Tiling
-) -> Dispatch:
-    """y = a @ b + bias, one element a row (counted over all batches, again and again), by tiles without splits."""
-    (made,) = _tiled(target, y, a, b, product, tiling, Extras(bias=bias))
-    return made
-
-
-def packed_product(target: Target, y: Operand, a: Operand, b: Packed, product: Product) -> tuple[Dispatch, ...]:
-    """y = a @ b by tiles, b unpacked on its way into workgroup memory."""
-    tiling = select(product, target)
-    return _tiled(target, y, a, b.operand, product, tiling, Extras(packed=b))
-
-
-def _wide(target: Target, y: Operand, a: Operand, b: Operand, p: Product) -> Dispatch:
+def _wide(target: Target, m: Matmul) -> Dispatch:
     """64-bit integers: every result on its own."""
+    p = m.product
     a_row, a_step = (1, p.m) if p.trans_a else (p.k, 1)
     b_col, b_step = (p.k, 1) if p.trans_b else (1, p.n)
-    left = Factor(a, (*p.a_strides, a_row, 0), (a_step,))
-    right = Factor(b, (*p.b_strides, 0, b_col), (b_step,))
-    return contract(target, "matmul_64", y, (left, right), (*p.batch, p.m, p.n), (p.k,))
-
-
-def _swapped(p: Product) -> Product:
-    """The product of a matrix and a vector, read as vector and matrix: y^T = b^T a^T."""
-    return Product(1, p.m, p.k, p.batch, p.b_strides, p.a_strides, not p.trans_b, not p.trans_a)
+    left = Factor(m.a, (*p.a_strides, a_row, 0), (a_step,))
+    right = Factor(m.b, (*p.b_strides, 0, b_col), (b_step,))
+    return contract(target, "matmul_64", m.y, (left, right), (*p.batch, p.m, p.n), (p.k,))
 
 
 def batch_params(product: Product) -> dict[str, list[int]]:
@@ -157,18 +155,10 @@ def batch_params(product: Product) -> dict[str, list[int]]:
     }
 
 
-def _vectors(product: Product) -> tuple[bool, bool, bool]:
-    """Whether rows of a, b and y are whole vec4s."""
-    rows_a = product.m if product.trans_a else product.k
-    rows_b = product.k if product.trans_b else product.n
-    return multiple(rows_a, 4), multiple(rows_b, 4), multiple(product.n, 4)
-
-
-def _skinny(target: Target, y: Operand, a: Operand, b: Operand, p: Product, swapped: bool = False) -> Dispatch:
+def _skinny(target: Target, m: Matmul) -> Dispatch:
     """`shaders/products/matmul_skinny.wgsl`: 256 invocations, as few shares of k as still fill a workgroup."""
-    _, vec_b, vec_y = _vectors(p)
-    # A vector is contiguous whichever way it is said to be stored.
-    row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
+    p, vectors = m.product, m.vectors
+    row, step = m.steps_a
     cols, shares = skinny_split(upper(p.k), p.trans_b)
     defines = {
         "M": p.m,
@@ -176,28 +166,25 @@ def _skinny(target: Target, y: Operand, a: Operand, b: Operand, p: Product, swap
         "SHARES": shares,
         "TRANS_B": p.trans_b,
         "VEC_A": p.trans_b and step == 1 and multiple(p.k, 4),
-        "VEC_B": vec_b,
-        "VEC_Y": vec_y and not p.trans_b,
-        "SWAPPED": swapped,
+        "VEC_B": vectors["VEC_B"],
+        "VEC_Y": vectors["VEC_Y"] and not p.trans_b,
+        "SWAPPED": m.is_swapped,
         **shuffled(target, shares, 1 if p.trans_b else cols),
     }
     blocks = -(-p.n // (cols if p.trans_b else 4 * cols))
     groups = blocks * p.batches
-    values = {"n": p.n, "k": p.k, "a_row": row, "a_step": step, "blocks": blocks, "groups": groups, **batch_params(p)}
-    made = launch("matmul_skinny", {"a": a, "b": b, "y": y}, target.fold(groups), defines, values, p.flops)
-    return made.called(_name("matmul_skinny", p))
+    values = {"n": p.n, "k": p.k, "a_row": row, "a_step": step, "blocks": blocks, "groups": groups}
+    return m.launch("matmul_skinny", "matmul_skinny", target.fold(groups), defines, values)
 
 
-def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product, high: int) -> Dispatch:
+def _direct(target: Target, m: Matmul, high: int) -> Dispatch:
     """`shaders/products/matmul_direct.wgsl`, `high` rows an invocation."""
-    row, step = (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
-    columns = -(-p.n // 4)
-    eight = high == 8
-    rows = -(-p.m // high)
+    p, whole = m.product, m.vectors["VEC_Y"]
+    row, step = m.steps_a
+    columns, rows = -(-p.n // 4), -(-p.m // high)
     jobs = columns * rows * p.batches
-    whole = multiple(p.n, 4)
-    flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and whole, "VEC_Y": whole, "EIGHT": eight}
-    values: dict[str, Any] = {
+    flags = {"TRANS_B": p.trans_b, "VEC_B": not p.trans_b and whole, "VEC_Y": whole, "EIGHT": high == 8}
+    values = {
         "n": p.n,
         "k": p.k,
         "m": p.m,
@@ -205,34 +192,17 @@ def _direct(target: Target, y: Operand, a: Operand, b: Operand, p: Product, high
         "rows": rows,
         "a_row": row,
         "a_step": step,
+        "jobs": jobs,
     }
-    values |= {"jobs": jobs, **batch_params(p)}
-    made = launch("matmul_direct", {"a": a, "b": b, "y": y}, target.grid(jobs), flags, values, p.flops)
-    return made.called(_name(f"matmul_direct_{'eight' if eight else 'four'}", p))
+    name = f"matmul_direct_{'eight' if high == 8 else 'four'}"
+    return m.launch("matmul_direct", name, target.grid(jobs), flags, values)
 
 
-def _name(kernel: str, p: Product, tiling: Tiling | None = None) -> str:
-    """What profiles show: configuration and storage order, 'matmul_s4_nt'."""
-    order = f"{'t' if p.trans_a else 'n'}{'t' if p.trans_b else 'n'}"
-    if tiling is None:
-        return f"{kernel}_{order}"
-    return f"{kernel}_{tiling.kernel}_{order}"
-
-
-def _tiled(
-    target: Target, y: Operand, a: Operand, b: Operand, p: Product, tiling: Tiling, extras: Extras
-) -> tuple[Dispatch, ...]:
-    """`shaders/products/matmul_tiled.wgsl`, and the sum of its splits."""
-    split, packed, more = tiling.splits > 1, extras.packed, extras.operands
-    sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[y.type.dtype.compute]
-    target_y = scratch(sums, tiling.splits, p.batches, p.m, p.n) if split else y
-    read = {"a": a, "b": b, **more}
-    # Rows of a transposed matrix are read by fours.
-    fallback = fallback_flag(target, p.flops, FALLBACK_ROWS=4 if p.trans_a else 1)
-    defines = {
-        **_defines(target, p, tiling, more.keys()),
-        **({"QUANTIZED": True, **packed.defines} if packed is not None else fallback),
-    }
+def _tiled(target: Target, m: Matmul, tiling: Tiling) -> tuple[Dispatch, ...]:
+    """`shaders/products/matmul_tiled.wgsl` or `matmul_packed_tiled.wgsl`, and the sum of its splits."""
+    p, packed, splits = m.product, m.packed, tiling.splits
+    sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[m.y.type.dtype.compute]
+    part = m if splits == 1 else replace(m, y=scratch(sums, splits, p.batches, p.m, p.n))
     groups = tiling.groups(p)
     values = {
         "m": p.m,
@@ -243,18 +213,9 @@ def _tiled(
         "n_tiles": -(-p.n // tiling.wide),
         "batches": p.batches,
         "groups": groups,
-        **batch_params(p),
-        **extras.params,
     }
-    product = launch("matmul_tiled", {**read, "y": target_y}, target.fold(groups), defines, values, p.flops)
-    product = product.called(_name(packed.name if packed is not None else "matmul", p, tiling))
-    return (product, sum_splits(target, y, target_y, p, tiling.splits)) if split else (product,)
-
-
-def _defines(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict[str, object]:
-    """What of `shaders/products/matmul_tiled.wgsl` is there; `more`: names of tensors besides a, b and y."""
-    vec_a, vec_b, vec_y = _vectors(p)
-    return {
+    vectors = m.vectors
+    defines: dict[str, object] = {
         "TILE_M": tiling.high,
         "TILE_N": tiling.wide,
         "ROWS": tiling.rows,
@@ -262,20 +223,32 @@ def _defines(target: Target, p: Product, tiling: Tiling, more: Set[str]) -> dict
         "SLICES": tiling.slices,
         "TRANS_A": p.trans_a,
         "TRANS_B": p.trans_b,
-        "VEC_A": vec_a,
-        "VEC_B": vec_b,
-        "VEC_Y": vec_y,
-        "GUARD_K": not multiple(p.k, TILE_K * tiling.slices * tiling.splits),
-        "SPLIT": tiling.splits > 1,
+        "VEC_A": vectors["VEC_A"],
+        "VEC_Y": vectors["VEC_Y"],
+        "GUARD_K": not multiple(p.k, TILE_K * tiling.slices * splits),
+        "SPLIT": splits > 1,
         "SLICED": tiling.slices > 1 and tiling.tile == SMALL.tile,
         "STAGED": tiling.slices > 1 and tiling.tile != SMALL.tile,
         "K_MAJOR": p.trans_a or tiling.tile != SMALL.tile,
         "UNROLL": not target.is_software,
-        "ROLLED": target.node.long_epilogue and tiling.splits == 1,
-        "ZERO_A": "a_zero" in more,
-        "ZERO_B": "b_zero" in more,
-        "BIAS": "bias" in more,
+        "ROLLED": target.node.long_epilogue and splits == 1,
     }
+    if packed is not None:
+        shader, name = "matmul_packed_tiled", packed.name
+        defines |= packed.defines
+        values |= packed.fields
+    else:
+        shader, name = "matmul_tiled", "matmul"
+        # Rows of a transposed matrix are read by fours.
+        defines |= fallback_flag(target, p.flops, FALLBACK_ROWS=4 if p.trans_a else 1)
+        defines |= {"VEC_B": vectors["VEC_B"], "ZERO_A": m.a_zero, "ZERO_B": m.b_zero, "BIAS": m.bias}
+        values |= {
+            "a_zero_stride": m.a_zero[1] if m.a_zero else 0,
+            "b_zero_stride": m.b_zero[1] if m.b_zero else 0,
+            "channels": m.bias.type.size if m.bias else 1,
+        }
+    made = part.launch(shader, f"{name}_{tiling.kernel}", target.fold(groups), defines, values)
+    return (made, sum_splits(target, m.y, part.y, p, splits)) if splits > 1 else (made,)
 
 
 def sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:

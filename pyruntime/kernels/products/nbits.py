@@ -17,7 +17,7 @@ from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.ir.pairing import Pairing, attach_pairing
 from pyruntime.kernels.products.candidates import SKINNY_ROWS
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.matmul import packed_product
+from pyruntime.kernels.products.matmul import Matmul, multiply
 from pyruntime.kernels.products.packed_dot import dot_product, takes_dots
 from pyruntime.kernels.products.packed_weights import Packed, in_words
 
@@ -98,7 +98,7 @@ def product_with_packed(
     elif may_round and takes_dots(target, b):
         made = dot_product(target, y, a, b, product)
     else:
-        made = packed_product(target, y, a, b, product)
+        made = multiply(target, Matmul(product, y, a, b.operand, packed=b))
     return _with_bias(made, bias, product)
 
 

@@ -17,7 +17,7 @@ __all__ = ["Packed", "codes", "in_words", "integers", "unpacked_view"]
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What `shaders/products/matmul_tiled.wgsl` and the kernels of `kernels.products.nbits` need to unpack b.
+    """What `shaders/products/matmul_packed_tiled.wgsl` and the kernels of `kernels.products.nbits` need to unpack b.
 
     Attributes:
         name: what kernels are called.

@@ -15,7 +15,7 @@ TILE_K = 16
 
 @dataclass(frozen=True)
 class Tiling:
-    """A configuration of `shaders/products/matmul_tiled.wgsl`.
+    """A configuration of `shaders/products/matmul_tiled.wgsl` and `matmul_packed_tiled.wgsl`.
 
     Attributes:
         high, wide: rows and columns of a workgroup's results.

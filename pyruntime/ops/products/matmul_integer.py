@@ -9,7 +9,7 @@ import numpy as np
 from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
 from pyruntime.kernels.products.integer_matmul import BYTES, integer_matmul, zero_point
-from pyruntime.kernels.products.matmul import Extras, matmul, product_of
+from pyruntime.kernels.products.matmul import Matmul, multiply, product_of
 from pyruntime.ops.base import LATEST, Op, broadcasts_to, op
 from pyruntime.ops.products.matmul import as_matrices, matmul_shape, stacked
 from pyruntime.ops.quantization.requantize import finished
@@ -93,7 +93,7 @@ def integer_product(
         zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
         return (*before, *integer_matmul(target, y, a, b, product, *zeros))
     left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
-    return (*before, *matmul(target, y, a, b, product, extras=Extras(left, right)))
+    return (*before, *multiply(target, Matmul(product, y, a, b, a_zero=left, b_zero=right)))
 
 
 @op("MatMulInteger", opsets=range(10, LATEST + 1))
