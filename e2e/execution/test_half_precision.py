@@ -22,12 +22,12 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Limits, Target, inp, out
 from pyruntime.kernels.attention.attention import LARGE, SMALL, Tile, attend
 from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView, Reach
-from pyruntime.kernels.ir.dispatch import SHADER_F16, SOFTWARE_ADAPTER
 from pyruntime.kernels.ir.kernel import Binding, Kernel
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest
 from pyruntime.session.aot.compile_ahead import compile_model
+from pyruntime.target import SHADER_F16, SOFTWARE_ADAPTER
 from tests.half_models import attention, attention_in_float64, feeds
 from tests.harness import run_op, typed
 from tests.kernels.variant_cases import CASES, runnable, target_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from e2e.harness.gpu import Gpu
-from pyruntime.kernels.ir.dispatch import Winners
+from pyruntime.target import Winners
 from tests.harness import run_op, typed
 from tests.kernels.variant_cases import CASES, lowered, target_of
 

@@ -18,9 +18,9 @@ from e2e.plans.test_forged_plans import REASONS
 from e2e.plans.test_plans import ATOL, RTOL, RUN, fed, feeds_of, started_python
 from pyruntime.compiler.saved import read
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.dispatch import SUBGROUP_SIZE
 from pyruntime.onnx.formats.source import open_file
 from pyruntime.session.aot.compile_ahead import compile_model
+from pyruntime.target import SUBGROUP_SIZE
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pyruntime.ir import DType, TensorType, upper
 from pyruntime.kernels import Dispatch, Role, Target
+from pyruntime.kernels.ir.node import for_node
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.selection.candidates import Choices, Kernels, Noted
 from pyruntime.ops.base import Op
@@ -82,7 +83,7 @@ class Lowerings:
 
     def _lower(self, op: Op, types: Sequence[TensorType | None], times: int) -> Lowered:
         choices = Choices(self._kernels, op.title, times)
-        dispatches = legalize(self.target, op.lower(self.target.for_node(choices=choices), *types))
+        dispatches = legalize(self.target, op.lower(for_node(self.target, choices=choices), *types))
         made = tuple(d for d in dispatches if not d.is_empty)
         reads = dict.fromkeys(o.index for d in made for o in d.operands if o.role is Role.INPUT)
         return Lowered(made, tuple(choices.problems), tuple(reads), _over_limit(made, self.target))

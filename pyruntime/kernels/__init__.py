@@ -1,22 +1,12 @@
 """Kernels: dispatch records, WGSL templates, the elementwise and movement code generators."""
 
-from pyruntime.kernels.ir.dispatch import (
-    WORKGROUP,
-    Dispatch,
-    Limits,
-    Operand,
-    Role,
-    Target,
-    constant,
-    inp,
-    out,
-    scratch,
-)
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Role, constant, inp, out, scratch
 from pyruntime.kernels.ir.kernel import Binding, Kernel
 from pyruntime.kernels.ir.template import params_of, template
 from pyruntime.kernels.map import Source, elementwise, for_each, gather_map, group_map
 from pyruntime.kernels.movement import Unit, fill, move, strided_copy
 from pyruntime.kernels.wgsl.storage import bits_type, group, lanes
+from pyruntime.target import WORKGROUP, Limits, Target
 
 __all__ = [
     "WORKGROUP",

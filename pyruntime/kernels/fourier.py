@@ -18,8 +18,9 @@ from functools import lru_cache
 import numpy as np
 
 from pyruntime.ir import Constant, DType
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, constant, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, constant, scratch
 from pyruntime.kernels.ir.template import params_of, template
+from pyruntime.target import Target
 
 __all__ = ["MOST_LENGTH", "MOST_RADIX", "Rows", "phase_error", "radices", "transform"]
 

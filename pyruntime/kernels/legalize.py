@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyruntime.ir import DType
-from pyruntime.kernels.ir.dispatch import Dispatch, Target, numbered, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, numbered, scratch
 from pyruntime.kernels.map import elementwise
 from pyruntime.kernels.wgsl.storage import lanes
+from pyruntime.target import Target
 
 __all__ = ["legalize"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyruntime.ir import Dim, DType
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.fallback import fallback_flag, marked
 from pyruntime.kernels.ir.indexing import (
     broadcast_shapes,
@@ -21,6 +21,7 @@ from pyruntime.kernels.ir.indexing import (
 from pyruntime.kernels.ir.kernel import Kernel, bindings
 from pyruntime.kernels.wgsl.params import Values, declare, fields_of, pack
 from pyruntime.kernels.wgsl.storage import group
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = ["Source", "Values", "elementwise", "for_each", "gather_map", "group_map"]
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyruntime.ir import DType, TensorType, divisor, multiple
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.indexing import collapse, index_code, index_values
 from pyruntime.kernels.map import Source, Values, gather_map, group_map
 from pyruntime.kernels.wgsl.storage import bits_type, group
+from pyruntime.target import Target
 
 __all__ = ["Unit", "fill", "move", "strided_copy"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.epilogue import Epilogue
 from pyruntime.kernels.ir.kernel import Kernel
 from pyruntime.kernels.ir.launch import bind, kernel_of
@@ -20,6 +20,7 @@ from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.products.integer_matmul import PACKED_DOT
 from pyruntime.kernels.products.matmul import Product, matmul
 from pyruntime.kernels.products.packed_weights import in_words
+from pyruntime.target import Target
 
 __all__ = ["Bytes", "Layer", "recurrent"]
 

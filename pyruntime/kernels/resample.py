@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.ir import Array, Constant, DType, TensorType, hint, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, constant, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, constant, scratch
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.wgsl.storage import bits_type
+from pyruntime.target import Target
 
 __all__ = ["AxisTable", "Steps", "interpolate", "resample"]
 

@@ -12,7 +12,8 @@ from pyruntime.kernels.attention.description import AttentionProblem, AttentionT
 from pyruntime.kernels.convolution.candidates import CONVOLUTIONS, ConvProblem
 from pyruntime.kernels.convolution.convolution import convolve, convolve_transposed
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.kernels.ir.dispatch import Dispatch, Target, Winners, inp, out
+from pyruntime.kernels.ir.dispatch import Dispatch, inp, out
+from pyruntime.kernels.ir.node import for_node
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem
 from pyruntime.kernels.products.description import Product
@@ -28,6 +29,7 @@ from pyruntime.kernels.rows.rows import Norm, Rows, Scan, normalize_rows, rows_o
 from pyruntime.kernels.rows.rows_candidates import SCANS, SOFTMAX, RowsProblem
 from pyruntime.kernels.rows.split_norm import sum_and_normalize
 from pyruntime.kernels.selection.candidates import Family, Noted
+from pyruntime.target import Target, Winners
 
 __all__ = ["sample"]
 
@@ -64,7 +66,7 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     stack = (p.batches,) if p.batches > 1 else ()
     b_shape = (p.n, p.k) if p.trans_b else (p.k, p.n)
     y, a, b = (TensorType(DType.FLOAT, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
-    forced = target.for_node(norm_follows=p.norm_follows)
+    forced = for_node(target, norm_follows=p.norm_follows)
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
     made = multiply(forced, Matmul(product, out(0, y), inp(0, a), inp(1, b), tiling=tiling))
     return _with_norm(forced, made, y) if p.norm_follows else made

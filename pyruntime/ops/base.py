@@ -28,7 +28,8 @@ from pyruntime.errors import InvalidGraph
 from pyruntime.ir import Bound, DType, TensorType, Unsupported, ValueType
 
 if TYPE_CHECKING:
-    from pyruntime.kernels.ir.dispatch import Dispatch, Target
+    from pyruntime.kernels.ir.dispatch import Dispatch
+    from pyruntime.target import Target
 
 __all__ = [
     "LATEST",

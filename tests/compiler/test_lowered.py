@@ -10,9 +10,9 @@ import pytest
 from pyruntime.compiler.lowering import Lowerings, exact
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.dispatch import Limits
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest
+from pyruntime.target import Limits
 
 X = TensorType(DType.FLOAT, (4, 8))
 

@@ -284,7 +284,7 @@ def test_profile__each__is_a_target_that_models_are_compiled_for(name: str) -> N
         "features": sorted(target.features),
         "vendor": target.vendor,
     }
-    data = json.loads((ROOT / "pyruntime" / "targets" / f"{name}.json").read_text())
+    data = json.loads((ROOT / "pyruntime" / "target" / "profiles" / f"{name}.json").read_text())
     assert data["about"] and data["source"], "says what it is for, and where its numbers are from"
     rows = (ROOT / "docs" / "javascript.md").read_text().splitlines()
     (row,) = [r.split("|") for r in rows if r.startswith(f"| `{name}` |")]

@@ -10,10 +10,10 @@ import numpy as np
 
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.ir.dispatch import SUBGROUP_SIZE
 from pyruntime.ops.attention.attention import Attention
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest, op_class
+from pyruntime.target import SUBGROUP_SIZE
 from tests.harness import typed
 from tests.kernels.variant_cases import CASES as VARIANTS
 

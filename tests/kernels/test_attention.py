@@ -12,7 +12,7 @@ from pyruntime.kernels.attention.attention import LARGE, SMALL, WIDE, Tile, atte
 from pyruntime.kernels.attention.candidates import ATTENTIONS, AttentionWay, few_of
 from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
 from pyruntime.kernels.attention.few_queries import MOST_ROWS, FewQueries
-from pyruntime.kernels.ir.costs import H200
+from pyruntime.target import H200
 
 NVIDIA = Target(Limits(storage_buffers=10, workgroup_bytes=49152), vendor="nvidia")
 

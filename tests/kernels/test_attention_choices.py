@@ -17,9 +17,9 @@ from pyruntime.kernels import Dispatch, Limits, Target, inp, out
 from pyruntime.kernels.attention.attention import attend
 from pyruntime.kernels.attention.candidates import ATTENTIONS
 from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem, AttentionTensors, HeadView, Reach
-from pyruntime.kernels.ir.costs import H200
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.selection.candidates import Noted
+from pyruntime.target import H200
 
 GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
 PROCESSOR = Target(Limits(storage_buffers=10, workgroup_bytes=32768), vendor="google")

@@ -15,14 +15,14 @@ from pyruntime.kernels import Limits, Target
 from pyruntime.kernels.attention.candidates import ATTENTIONS
 from pyruntime.kernels.attention.description import AttentionProblem
 from pyruntime.kernels.convolution.candidates import CONVOLUTIONS, ConvProblem
-from pyruntime.kernels.ir.costs import ERROR, H200, SWIFTSHADER, Work, microseconds
-from pyruntime.kernels.ir.dispatch import SHADER_F16, SOFTWARE_ADAPTER, Winners
+from pyruntime.kernels.ir.costs import ERROR, Work, microseconds
 from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem, Way, sum_work
 from pyruntime.kernels.products.packed_dot import DOTS
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.selection.candidates import Candidate, Choice, Family, Noted
 from pyruntime.kernels.variants import VARIANTS
 from pyruntime.kernels.windows import Window
+from pyruntime.target import H200, SHADER_F16, SOFTWARE_ADAPTER, SWIFTSHADER, Winners
 
 GPU = Target(Limits(storage_buffers=16, workgroup_bytes=49152, invocations=1024, workgroup_x=1024), vendor="nvidia")
 

@@ -9,13 +9,14 @@ import pytest
 
 from pyruntime.ir import DType
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.costs import H200
+from pyruntime.kernels.ir.node import for_node
 from pyruntime.kernels.rows.groups_candidates import GROUP_NORMS, GroupsProblem
 from pyruntime.kernels.rows.reduce_candidates import REDUCTIONS, ReductionProblem, strategy_of
 from pyruntime.kernels.rows.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.selection.candidates import Choices, Family, Noted, Problem
 from pyruntime.kernels.variants import VARIANTS
+from pyruntime.target import H200
 from tests.kernels.folding_cases import GPU, PROCESSOR, TARGETS, WAYS, listed, told
 
 CHANGED = {family: dict(listed(f"{family}_by_cost")) for family in WAYS}
@@ -67,7 +68,7 @@ def test_sample__folding__runs_the_candidate(family: Family[Any, Any], problem: 
     for candidate in family.rank(problem, target).others:
         if candidate.cost is not None:
             choices = Choices()
-            made[candidate.name] = sample(Noted(family, problem), candidate.name, target.for_node(choices=choices))
+            made[candidate.name] = sample(Noted(family, problem), candidate.name, for_node(target, choices=choices))
             assert next(iter(choices.problems)).problem == problem
             assert len(made[candidate.name]) == candidate.dispatches
     assert len({tuple((d.kernel.name, d.grid) for d in m) for m in made.values()}) == len(made) > 1

@@ -12,12 +12,12 @@ from pyruntime.kernels import Dispatch, Limits, Target, inp, out
 from pyruntime.kernels.attention.attention import LARGE, SMALL, Tile, attend
 from pyruntime.kernels.attention.candidates import ATTENTIONS
 from pyruntime.kernels.attention.description import AttentionProblem, AttentionTensors
-from pyruntime.kernels.ir.costs import H200
 from pyruntime.kernels.ir.template import template
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.selection.candidates import Noted
 from pyruntime.ops.registry import newest
+from pyruntime.target import H200
 from tests.kernels.test_attention import form
 
 WITH = frozenset({"shader-f16"})

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.costs import H200, microseconds
+from pyruntime.kernels.ir.costs import microseconds
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.rows.rows_candidates import SOFTMAX, RowsProblem, lanes_of
 from pyruntime.kernels.selection.lanes import REDUCING, barriers, priced, shuffled
+from pyruntime.target import H200
 from tests.kernels.lane_cases import CASES, lowered, of_size, shuffles
 
 GPU = Target(vendor="nvidia")

@@ -10,7 +10,6 @@ import numpy as np
 
 from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.ir.dispatch import SHADER_F16
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.products.integer_matmul import PACKED_DOT
 from pyruntime.ops.attention.attention import Attention
@@ -21,6 +20,7 @@ from pyruntime.ops.fused.normed_product import NormedProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.ops.registry import newest, op_class
+from pyruntime.target import SHADER_F16
 
 __all__ = ["CASES", "Case", "lowered", "runnable", "target_of"]
 

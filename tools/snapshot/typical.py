@@ -14,8 +14,8 @@ import numpy as np
 from pyruntime.compiler.compile import Compiler, Request
 from pyruntime.ir import Constant, DType, Graph, Node, TensorType
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.ir.dispatch import SUBGROUP_SIZE
 from pyruntime.ops.registry import newest
+from pyruntime.target import SUBGROUP_SIZE
 
 __all__ = ["TARGETS", "Sketch", "plan_all", "sketches"]
 

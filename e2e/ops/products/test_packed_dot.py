@@ -11,11 +11,11 @@ import pytest
 
 from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array
-from pyruntime.kernels.ir.dispatch import Winners
 from pyruntime.kernels.products.packed_dot import CHUNK, DOTS
 from pyruntime.ops.fused.elementwise import FusedElementwise, Step
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.registry import newest, op_class
+from pyruntime.target import Winners
 from tests.harness import run_op, typed
 
 

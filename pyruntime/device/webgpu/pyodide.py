@@ -34,7 +34,7 @@ from pyruntime.device.webgpu.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.ir.dispatch import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
+from pyruntime.target import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
 __all__ = [
     "JsBytes",

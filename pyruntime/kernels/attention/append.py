@@ -8,9 +8,10 @@ from typing import Any
 
 from pyruntime.ir import DType
 from pyruntime.kernels.attention.description import HeadView
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.launch import launch
+from pyruntime.target import Target
 
 __all__ = ["Append", "Lengths", "Quantised", "Turn", "append"]
 

@@ -34,12 +34,13 @@ from pyruntime.kernels.attention.description import (
 )
 from pyruntime.kernels.attention.few_queries import attend_few, attend_rows, merge
 from pyruntime.kernels.attention.new_row import NewRow
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.kernel import Kernel
 from pyruntime.kernels.ir.launch import bind, kernel_of, launch
 from pyruntime.kernels.ir.template import params_of
+from pyruntime.target import Target
 
 __all__ = ["LARGE", "SMALL", "WIDE", "WIDEST_HEAD", "Tile", "attend", "attend_new_row", "fits"]
 

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem
 from pyruntime.kernels.attention.few_queries import FewQueries, few_queries
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Target
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.measurements import (
     ATTENTION_FEW,
@@ -31,6 +30,7 @@ from pyruntime.kernels.selection.measurements import (
     SOFTWARE_ROWS,
     SOFTWARE_TILED,
 )
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = [
     "ATTENTIONS",

@@ -24,11 +24,12 @@ from pyruntime.kernels.attention.description import (
     values_of,
 )
 from pyruntime.kernels.attention.new_row import NewRow
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Limits, Operand, PartialResults, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, PartialResults, scratch
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.selection.lanes import shuffled
+from pyruntime.target import WORKGROUP, Limits, Target
 
 __all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "merge"]
 

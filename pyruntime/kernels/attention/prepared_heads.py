@@ -9,8 +9,9 @@ from typing import Any
 from pyruntime.ir import positive
 from pyruntime.kernels.attention.append import Lengths
 from pyruntime.kernels.attention.description import HeadView
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.launch import launch
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = ["MOST", "WIDEST", "Rows", "Tables", "prepare_heads"]
 

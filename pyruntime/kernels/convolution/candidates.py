@@ -20,7 +20,6 @@ from functools import cached_property
 from types import MappingProxyType
 
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Target
 from pyruntime.kernels.products.candidates import (
     EFFICIENCY,
     EIGHT_JOBS,
@@ -46,6 +45,7 @@ from pyruntime.kernels.selection.measurements import (
     SOFTWARE_POINTWISE,
 )
 from pyruntime.kernels.windows import Window
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = ["CONVOLUTIONS", "ConvProblem", "ConvWay"]
 

@@ -15,14 +15,16 @@ from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.convolution.candidates import CONVOLUTIONS, ConvProblem, ConvWay
 from pyruntime.kernels.convolution.integer_convolution import convolve_int8_direct, integer_convolve, is_int8
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import collapse
 from pyruntime.kernels.ir.launch import launch
+from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.products.integer_matmul import EXACT
 from pyruntime.kernels.products.matmul import Matmul, Product, multiply
 from pyruntime.kernels.products.tiling import MEDIUM, Tiling
 from pyruntime.kernels.windows import Window
+from pyruntime.target import Target
 
 __all__ = ["chosen_of_constant", "convolve", "convolve_transposed"]
 
@@ -131,7 +133,7 @@ def _tiled(
     little = {"FALLBACK_ROWS": 1} if flags.get("POINTWISE") or flags.get("TRANSPOSED") else {"LIGHT": 1}
     flags = {
         **flags,
-        "ROLLED": target.node.long_epilogue and splits == 1,
+        "ROLLED": facts_of(target).long_epilogue and splits == 1,
         "SLICES": slices,
         "SLICED": slices > 1,
         **fallback_flag(target, conv.flops, **little),

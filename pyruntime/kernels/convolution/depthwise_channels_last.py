@@ -7,11 +7,13 @@ from types import MappingProxyType
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.launch import launch
+from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.measurements import DEPTHWISE_LAST_EFFICIENCY, DEPTHWISE_LAST_LOADS
 from pyruntime.kernels.windows import Window
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = ["DEPTHWISE_LAST", "DepthwiseLast", "DepthwiseLastProblem", "convolve_last", "knows_last"]
 
@@ -79,7 +81,7 @@ def convolve_last(target: Target, conv: DepthwiseLast) -> tuple[Dispatch, ...]:
     defines = {"KH": window.kernel[1], "KW": window.kernel[2], "STRIDE": window.strides[2], "PIXELS": pixels}
     if window.dilations[2] > 1 and window.kernel[2] > 1:
         defines["DILATION"] = window.dilations[2]
-    flags = {"BIAS": conv.bias, "ROLLED": int(target.node.long_epilogue)}
+    flags = {"BIAS": conv.bias, "ROLLED": int(facts_of(target).long_epilogue)}
     values = {
         "input": [*window.input[1:], fours, images],
         "output": [height, width, runs, 0],

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.integer_matmul import (
     BYTES,
@@ -23,6 +23,7 @@ from pyruntime.kernels.products.integer_matmul import (
     zero_point,
 )
 from pyruntime.kernels.products.packed_weights import in_words
+from pyruntime.target import Target
 
 __all__ = ["convolve_int8_direct", "integer_convolve", "is_int8"]
 

@@ -18,7 +18,7 @@ Models of more than `MOST_WORK` have none: a slow GPU would run them for longer 
 from __future__ import annotations
 
 from pyruntime.ir import upper
-from pyruntime.kernels.ir.dispatch import Target
+from pyruntime.target import Target
 
 __all__ = ["DEFINES", "LITTLE_WORK", "MOST_WORK", "fallback_flag", "marked", "without_fallback"]
 

@@ -17,10 +17,11 @@ from functools import cached_property
 from types import MappingProxyType
 
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Target
+from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
 from pyruntime.kernels.selection.candidates import Candidate, Family
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = [
     "EIGHT_JOBS",
@@ -83,7 +84,7 @@ class ProductProblem:
     def of(product: Product, target: Target) -> ProductProblem:
         """The problem of a product."""
         most, known = product.most(), isinstance(product.m, int)
-        follows = target.node.norm_follows and target.allows("matmul_norm")
+        follows = facts_of(target).norm_follows and target.allows("matmul_norm")
         return ProductProblem(most.m, most.n, most.k, most.batches, product.trans_b, known, 32, follows)
 
     @property

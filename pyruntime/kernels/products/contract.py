@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyruntime.ir import DType
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.indexing import MAX_RANK, collapse, index_code, index_values
 from pyruntime.kernels.map import Source, gather_map
+from pyruntime.target import Target
 
 __all__ = ["Factor", "contract"]
 

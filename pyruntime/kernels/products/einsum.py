@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyruntime.ir import DType
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.indexing import collapse, contiguous
 from pyruntime.kernels.movement import strided_copy
 from pyruntime.kernels.products.contract import Factor, contract
 from pyruntime.kernels.products.matmul import MAX_BATCH_RANK, Product, matmul
+from pyruntime.target import Target
 
 __all__ = ["contract_all"]
 

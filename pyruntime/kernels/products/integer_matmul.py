@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyruntime.ir import DType, multiple, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.products.candidates import EIGHT_JOBS, SKINNY_ROWS
@@ -22,6 +22,7 @@ from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.matmul import MAX_BATCH_RANK, batch_params
 from pyruntime.kernels.products.packed_weights import in_words
 from pyruntime.kernels.windows import Window
+from pyruntime.target import Target
 
 __all__ = ["BYTES", "EXACT", "PACKED_DOT", "ZeroPoint", "integer_matmul", "tiled_integer_matmul", "zero_point"]
 

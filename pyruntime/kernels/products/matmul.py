@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pyruntime.ir import DType, multiple, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.epilogue import Epilogue, attach
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
+from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem, Way, skinny_split
 from pyruntime.kernels.products.contract import Factor, contract
 from pyruntime.kernels.products.description import Product, product_of
 from pyruntime.kernels.products.packed_weights import Packed
 from pyruntime.kernels.products.tiling import SMALL, TILE_K, Tiling
 from pyruntime.kernels.selection.lanes import shuffled
+from pyruntime.target import Target
 
 __all__ = ["Matmul", "Product", "Tiling", "batch_params", "matmul", "multiply", "product_of", "select", "sum_splits"]
 
@@ -231,7 +233,7 @@ def _tiled(target: Target, m: Matmul, tiling: Tiling) -> tuple[Dispatch, ...]:
         "STAGED": tiling.slices > 1 and tiling.tile != SMALL.tile,
         "K_MAJOR": p.trans_a or tiling.tile != SMALL.tile,
         "UNROLL": not target.is_software,
-        "ROLLED": target.node.long_epilogue and splits == 1,
+        "ROLLED": facts_of(target).long_epilogue and splits == 1,
     }
     if packed is not None:
         shader, name = "matmul_packed_tiled", packed.name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pyruntime.ir import DType, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Limits, Operand, PartialResults, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, PartialResults
 from pyruntime.kernels.ir.epilogue import attach, linear
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.ir.pairing import Pairing, attach_pairing
@@ -20,6 +20,7 @@ from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.matmul import Matmul, multiply
 from pyruntime.kernels.products.packed_dot import dot_product, takes_dots
 from pyruntime.kernels.products.packed_weights import Packed, in_words
+from pyruntime.target import Limits, Target
 
 __all__ = [
     "Experts",

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from pyruntime.ir import DType, multiple
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.products.candidates import ProductProblem, sum_work
 from pyruntime.kernels.products.description import Product
@@ -20,6 +20,7 @@ from pyruntime.kernels.products.integer_matmul import PACKED_DOT
 from pyruntime.kernels.products.matmul import sum_splits
 from pyruntime.kernels.products.packed_weights import Packed, in_words
 from pyruntime.kernels.selection.candidates import Candidate, Family
+from pyruntime.target import Target
 
 __all__ = ["CHUNK", "DOTS", "Tile", "dot_product", "takes_dots"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyruntime.kernels.ir.dispatch import Limits
 from pyruntime.kernels.products.description import Product
+from pyruntime.target import Limits
 
 __all__ = ["LARGE", "MEDIUM", "SMALL", "TILE_K", "Tiling"]
 

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, positive, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.rows.groups_candidates import CHUNK, GROUP_NORMS, SHARES, GroupsProblem, shares_of
 from pyruntime.kernels.selection.lanes import shuffled
+from pyruntime.target import Target
 
 __all__ = ["Groups", "normalize_groups"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import Target
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.lanes import Folding, power, priced
 from pyruntime.kernels.selection.measurements import NORM_FLOPS
+from pyruntime.target import Target
 
 __all__ = ["CHUNK", "GROUP_NORMS", "SHARES", "GroupWay", "GroupsProblem", "shares_of"]
 

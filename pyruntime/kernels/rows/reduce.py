@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import DType, multiple, positive, upper
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.fallback import fallback_flag, marked
 from pyruntime.kernels.ir.indexing import collapse, contiguous, index_code, index_values
 from pyruntime.kernels.ir.kernel import Kernel, bindings
@@ -22,6 +22,7 @@ from pyruntime.kernels.selection.lanes import shuffled, workgroup_of
 from pyruntime.kernels.wgsl.module import Module
 from pyruntime.kernels.wgsl.params import declare, fields_of, pack
 from pyruntime.kernels.wgsl.storage import group, lanes
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = ["Fold", "reduction"]
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import Target
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.lanes import (
     BY_EIGHT,
@@ -27,6 +26,7 @@ from pyruntime.kernels.selection.lanes import (
     refuses_lanes,
     shortest,
 )
+from pyruntime.target import Target
 
 __all__ = ["REDUCTIONS", "FoldWay", "ReductionProblem", "Strategy", "joining", "strategy_of"]
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyruntime.ir import multiple, positive, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.rows.rows_candidates import NORMS, SCANS, SOFTMAX, RowsProblem, lanes_of
 from pyruntime.kernels.selection.lanes import shuffled, workgroup_of
+from pyruntime.target import Target
 
 __all__ = ["Norm", "Rows", "Scan", "normalize_rows", "rows_of", "scan_rows", "softmax_rows"]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Target
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.lanes import (
     BY_EIGHT,
@@ -25,6 +24,7 @@ from pyruntime.kernels.selection.lanes import (
     refuses_lanes,
 )
 from pyruntime.kernels.selection.measurements import NORM_FLOPS, SCAN_FLOPS, SOFTMAX_FLOPS
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = ["NORMS", "SCANS", "SOFTMAX", "RowsProblem", "lanes_of"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pyruntime.ir import DType, multiple, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.rows.rows import Norm
 from pyruntime.kernels.selection.lanes import shuffled
+from pyruntime.target import Target
 
 __all__ = ["sum_and_normalize"]
 

@@ -8,10 +8,11 @@ else       the whole row is sorted by a bitonic network, one dispatch a step
 from __future__ import annotations
 
 from pyruntime.ir import DType
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Target, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.map import Source, gather_map
 from pyruntime.kernels.rows.rows import Rows
+from pyruntime.target import Target
 
 __all__ = ["sorted_indices"]
 

@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pyruntime.kernels.ir.costs import ERROR, Work, microseconds
-from pyruntime.kernels.ir.dispatch import NodeFacts, Target
+from pyruntime.kernels.ir.node import device_of, facts_of
+from pyruntime.target import Target
 
 __all__ = ["Candidate", "Choice", "Choices", "Considered", "Family", "Kernels", "Noted", "Problem", "forget"]
 
@@ -149,12 +150,12 @@ class Family(Generic[P, W]):
         Raises:
             LookupError: none applies; with the reasons.
         """
-        choice, choices = self.rank(problem, target), target.node.choices
+        choice, choices = self.rank(problem, target), facts_of(target).choices
         return self._by_name[choice.chosen if choices is None else choices.take(self, problem, choice)]
 
     def rank(self, problem: P, target: Target) -> Choice:
         """The choice with all that was considered."""
-        return _ranked(self, problem, replace(target, node=_NO_NODE) if target.node.choices is not None else target)
+        return _ranked(self, problem, device_of(target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +250,6 @@ class Choices:
             name = self.kernels.preferred(choice, self.user, self.times, lambda n: family.named(n).text_of(problem))
         self.problems[Noted(family, problem, name)] = None
         return name
-
-
-_NO_NODE = NodeFacts()
 
 
 def forget() -> None:

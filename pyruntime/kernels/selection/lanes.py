@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 
 from pyruntime.kernels.ir.costs import Work
-from pyruntime.kernels.ir.dispatch import WORKGROUP, Target
 from pyruntime.kernels.selection.measurements import (
     FOLD_ALONE,
     FOLD_APART,
@@ -23,6 +22,7 @@ from pyruntime.kernels.selection.measurements import (
     FOLD_SHUFFLE,
     FOLD_TURN,
 )
+from pyruntime.target import WORKGROUP, Target
 
 __all__ = [
     "BY_EIGHT",

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from pyruntime.kernels.ir.costs import Rates
-from pyruntime.kernels.ir.dispatch import NO_WINNERS, Target, Winners
+from pyruntime.target import NO_WINNERS, Rates, Target, Winners
 
 __all__ = ["Knowledge", "rates_of"]
 

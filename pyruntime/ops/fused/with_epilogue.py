@@ -15,6 +15,7 @@ from typing import Any
 from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.ir.elementwise_epilogue import ElementwiseEpilogue, attach_elementwise, classify, is_long
+from pyruntime.kernels.ir.node import for_node
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.fused.elementwise import FusedElementwise, Pointwise
 
@@ -70,7 +71,7 @@ class WithEpilogue(Op):
         """
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
-        ahead = target.for_node(long_epilogue=is_long(chain.helpers))
+        ahead = for_node(target, long_epilogue=is_long(chain.helpers))
         dispatches = self.base.lower(ahead, *inputs[: self.count])
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
         tail = self._tail(chain, operands, result) if adapted else None

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Role, Target, inp, out, scratch
+from pyruntime.kernels.ir.node import for_node
 from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of
 from pyruntime.kernels.rows.split_norm import sum_and_normalize
 from pyruntime.ops.base import Op, op
@@ -67,7 +68,7 @@ class WithNorm(Op):
         shift = bias if len(weights) > 1 else None
         places = inp(len(inputs) - 1, inputs[-1]) if self.moves else None
         norm = Norm(form.epsilon, self.norm.op_type == "RMSNormalization", scale, shift, places=places)
-        ahead = target.for_node(norm_follows=True)
+        ahead = for_node(target, norm_follows=True)
         joined = self.base.attached(ahead, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
         if joined is not None:
             # What a tail reads at a row may not be overwritten by another one that is written there.

@@ -41,7 +41,7 @@ from pyruntime.session.web_api import value_metadata
 
 __all__ = ["compile_model", "package_version", "profiles", "read_target", "saved_program"]
 
-_TARGETS = Path(__file__).parents[2] / "targets"
+_PROFILES = Path(__file__).parents[2] / "target" / "profiles"
 
 
 def compile_model(
@@ -126,7 +126,7 @@ def read_target(text: str) -> Target:
         InvalidArgument: there is no such file, or it says other things.
     """
     try:
-        known = _TARGETS / f"{text}.json"
+        known = _PROFILES / f"{text}.json"
         data = json.loads((known if text in profiles() else Path(text)).read_text())
         unknown = data.keys() - {"limits", "features", "vendor", "about", "source"}
         if unknown:
@@ -145,7 +145,7 @@ def read_target(text: str) -> Target:
 
 def profiles() -> list[str]:
     """Names of the targets that come with the package; 'default' is what every device of WebGPU has."""
-    return sorted(path.stem for path in _TARGETS.glob("*.json"))
+    return sorted(path.stem for path in _PROFILES.glob("*.json"))
 
 
 @dataclass(frozen=True, slots=True)

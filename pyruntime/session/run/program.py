@@ -16,7 +16,6 @@ from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError, DeviceLost
 from pyruntime.ir import Graph, HostTensor, TensorType, known
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.costs import Rates
 from pyruntime.ops.host import run_on_host
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
@@ -25,6 +24,7 @@ from pyruntime.session.run.plan_cache import PlanCache, recall
 from pyruntime.session.run.planning import Planner
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
+from pyruntime.target import Rates
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pyruntime.device.base import Device
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.kernels.ir.costs import H200, Rates
 from pyruntime.kernels.products.candidates import EFFICIENCY
 from pyruntime.kernels.products.matmul import Matmul, multiply, product_of
 from pyruntime.kernels.products.tiling import MEDIUM
 from pyruntime.session.tuning.ceilings import stream_kernel
 from pyruntime.session.tuning.measuring import ROUNDS, Lap
+from pyruntime.target import H200, Rates
 
 __all__ = ["Interrupted", "calibrate", "is_like"]
 

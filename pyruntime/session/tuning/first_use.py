@@ -16,10 +16,10 @@ from weakref import WeakSet
 
 from pyruntime.device.base import Device
 from pyruntime.errors import InvalidArgument, OrtError
-from pyruntime.kernels.ir.costs import Rates
 from pyruntime.kernels.selection.measurements import Knowledge, rates_of
 from pyruntime.session import environment
 from pyruntime.session.tuning.calibration import Interrupted, calibrate
+from pyruntime.target import Rates
 
 __all__ = ["ENTRY", "at_work", "given_rates", "ran"]
 

@@ -12,12 +12,11 @@ from typing import Any
 from pyruntime.device.base import Device
 from pyruntime.errors import EngineError, OutOfMemory
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.costs import Rates
-from pyruntime.kernels.ir.dispatch import Winners
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.selection.candidates import Noted
 from pyruntime.session.markup import text_table
 from pyruntime.session.tuning.measuring import Lap
+from pyruntime.target import Rates, Winners
 
 __all__ = ["Measured", "Tuned", "Tuning", "measure_candidates", "winners_of"]
 

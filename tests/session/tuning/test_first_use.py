@@ -14,11 +14,10 @@ import pyruntime
 from pyruntime.device.base import AdapterInfo
 from pyruntime.device.null import NullDevice
 from pyruntime.kernels import Target
-from pyruntime.kernels.ir.costs import H200, Rates
-from pyruntime.kernels.ir.dispatch import SOFTWARE_ADAPTER
 from pyruntime.kernels.selection.measurements import Knowledge
 from pyruntime.session import environment
 from pyruntime.session.tuning import first_use
+from pyruntime.target import H200, SOFTWARE_ADAPTER, Rates
 from tests.open_models import Writer
 from tests.session.doubles import on_device
 

@@ -15,11 +15,10 @@ import pyruntime
 from pyruntime.device.base import Raw, Read, Write
 from pyruntime.device.null import NullDevice
 from pyruntime.kernels import Limits, Target
-from pyruntime.kernels.ir.costs import H200
-from pyruntime.kernels.ir.dispatch import Winners
 from pyruntime.kernels.selection.measurements import Knowledge
 from pyruntime.session.tuning import calibration, measuring
 from pyruntime.session.tuning.calibration import is_like
+from pyruntime.target import H200, Winners
 from tests.open_models import Writer
 from tests.session.doubles import on_device
 

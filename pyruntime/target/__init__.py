@@ -1,0 +1,29 @@
+"""Devices that kernels are generated for; `profiles/` describes kinds of them, for plans compiled ahead of time."""
+
+from pyruntime.target.rates import H200, SWIFTSHADER, Rates
+from pyruntime.target.target import (
+    NO_WINNERS,
+    SHADER_F16,
+    SOFTWARE_ADAPTER,
+    SOFTWARE_VENDOR,
+    SUBGROUP_SIZE,
+    WORKGROUP,
+    Limits,
+    Target,
+    Winners,
+)
+
+__all__ = [
+    "H200",
+    "NO_WINNERS",
+    "SHADER_F16",
+    "SOFTWARE_ADAPTER",
+    "SOFTWARE_VENDOR",
+    "SUBGROUP_SIZE",
+    "SWIFTSHADER",
+    "WORKGROUP",
+    "Limits",
+    "Rates",
+    "Target",
+    "Winners",
+]
