@@ -62,7 +62,7 @@ def test_one_query__caches_that_hold_all_else__is_made_ready_in_the_attention(
     before = copy.copy(gpu)
     before.target = replace(gpu.target, disabled=frozenset({"attention_new_row"}))
     fused, apart = (op.lower(g.target, *types) for g in (gpu, before))
-    assert len(fused) == len(apart) - 1 and "_fresh1" in fused[0].kernel.name
+    assert len(fused) == len(apart) - 1 and "_new_row1" in fused[0].kernel.name
 
     found, wanted = run_op(op, inputs, gpu), run_op(op, inputs, before)
     for a, b in zip(found, wanted, strict=True):
@@ -77,4 +77,4 @@ def test_one_query__more_tensors_than_a_device_binds__is_made_ready_before(gpu: 
     make: Any = op_class("GroupQueryAttentionInPlace", "pyruntime", 1)
     op = make(num_heads=4, kv_num_heads=2, do_rotary=1, present=(True,) * 3)
     types: Any = [typed(x) for x in step(16, "float32", 8, packed=False, norm=True, positions=True)]
-    assert not any("_fresh1" in d.kernel.name for d in op.lower(gpu.target, *types))
+    assert not any("_new_row1" in d.kernel.name for d in op.lower(gpu.target, *types))
