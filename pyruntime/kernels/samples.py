@@ -17,7 +17,7 @@ from pyruntime.kernels.ir.node import for_node
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProblem
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.matmul import Matmul, multiply, product_of
+from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.kernels.products.packed_dot import CHUNK, DOTS, dot_product
 from pyruntime.kernels.products.packed_weights import integers
 from pyruntime.kernels.products.tiling import Tiling
@@ -68,7 +68,7 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     y, a, b = (TensorType(DType.FLOAT, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
     forced = for_node(target, norm_follows=p.norm_follows)
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
-    made = multiply(forced, Matmul(product, out(0, y), inp(0, a), inp(1, b), tiling=tiling))
+    made = Matmul(product, out(0, y), inp(0, a), inp(1, b), tiling=tiling).lower(forced)
     return _with_norm(forced, made, y) if p.norm_follows else made
 
 

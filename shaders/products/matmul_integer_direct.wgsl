@@ -25,7 +25,6 @@ struct Params {
   offset_a: i32,
   offset_b: i32,
   b_zero_stride: u32,
-  pad2: u32,
 }
 
 //#include finish_quad

@@ -21,7 +21,6 @@ struct Params {
   zero_pitch: u32,
   columns: u32,
   jobs: u32,
-  pad0: u32,
 }
 
 //#include finish_quad

@@ -61,20 +61,13 @@ struct Params {
 //#if EXPERTS
   matrices: u32,
   share: u32,
-  pad0: u32,
-  pad1: u32,
 //#endif
 //#if NORM
   epsilon: f32,
-  pad0: u32,
-  pad1: u32,
-  pad2: u32,
 //#endif
 //#if SHARES
   heads: u32,
   queries: u32,
-  pad0: u32,
-  pad1: u32,
 //#endif
 }
 

@@ -40,9 +40,6 @@ struct Params {
   groups: u32,
   blocks: u32,
   zero_pitch: u32,
-  pad0: u32,
-  pad1: u32,
-  pad2: u32,
 }
 
 //#if !SPLIT

@@ -14,7 +14,6 @@ struct Params {
   b_words: u32,
   b_blocks: u32,
   zero_pitch: u32,
-  pad0: u32,
 }
 
 //#if !SPLIT

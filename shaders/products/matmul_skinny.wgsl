@@ -17,8 +17,6 @@ struct Params {
   a_step: u32,
   blocks: u32,
   groups: u32,
-  pad0: u32,
-  pad1: u32,
 //#include batch_fields
 }
 

@@ -5,7 +5,6 @@ struct Params {
   size: u32,
   n: u32,
   splits: u32,
-  pad0: u32,
 }
 
 //#include finish_quad

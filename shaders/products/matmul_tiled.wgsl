@@ -21,7 +21,6 @@ struct Params {
   a_zero_stride: u32,
   b_zero_stride: u32,
   channels: u32,
-  pad0: u32,
 }
 
 //#if !SPLIT

@@ -174,14 +174,14 @@ CASES = {
     "normed_skinny": Case(
         _normed_product(),
         ((5, 300), (52, 10, 16), (52, 10), (300,)),
-        "matmul_4bits_few_normed_rows",
+        "matmul_4bits_skinny_normed",
         packed=(1,),
         tolerance=1e-3,
     ),
     "merging_skinny": Case(
         _attention_product(),
         ((1, 2, 32), (1, 600, 16), (1, 600, 16), (52, 2, 8), (52, 2)),
-        "matmul_4bits_few_joined_rows",
+        "matmul_4bits_skinny_merged",
         packed=(3,),
         tolerance=1e-3,
     ),

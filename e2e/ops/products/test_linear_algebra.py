@@ -12,7 +12,7 @@ import pytest
 from e2e.harness.gpu import Gpu
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Limits, Target, inp, out
-from pyruntime.kernels.products.matmul import Matmul, multiply, product_of
+from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.ops.base import Op
 from pyruntime.ops.products.einsum import Einsum
@@ -63,7 +63,7 @@ def _check_product(
     b = _array("float32", *((n, k) if trans[1] else (k, n)))
     ta, tb, ty = (TensorType(DType.FLOAT, s) for s in (a.shape, b.shape, (m, n)))
     product = product_of(a.shape, b.shape, *trans)
-    made = multiply(target, Matmul(product, out(0, ty), inp(0, ta), inp(1, tb), tiling=tiling))
+    made = Matmul(product, out(0, ty), inp(0, ta), inp(1, tb), tiling=tiling).lower(target)
     (got,) = gpu.run(made, [a, b], [ta, tb], [ty])
     left, right = (x.T if t else x for x, t in zip((a, b), trans, strict=True))
     np.testing.assert_allclose(got, left.astype(np.float64) @ right.astype(np.float64), 1e-4, 1e-4)

@@ -21,7 +21,7 @@ from pyruntime.kernels.ir.indexing import collapse
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.products.integer_matmul import EXACT
-from pyruntime.kernels.products.matmul import Matmul, Product, multiply
+from pyruntime.kernels.products.matmul import Matmul, Product
 from pyruntime.kernels.products.tiling import MEDIUM, Tiling
 from pyruntime.kernels.windows import Window
 from pyruntime.target import Target
@@ -85,7 +85,7 @@ def _pointwise(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispa
     product = Product(conv.rows, pixels, conv.channels, dims, w_step, x_step)
     flat = (images, conv.group * conv.rows, pixels)
     y = replace(conv.y, type=conv.y.type.with_shape(*flat))
-    (made,) = multiply(target, Matmul(product, y, conv.w, conv.x, bias=conv.bias, tiling=tiling))
+    (made,) = Matmul(product, y, conv.w, conv.x, bias=conv.bias, tiling=tiling).lower(target)
     return (replace(made, kernel=replace(made.kernel, name=f"conv_{made.kernel.name}")),)
 
 

@@ -12,14 +12,12 @@ from dataclasses import replace
 
 from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand
+from pyruntime.kernels.ir.dispatch import Dispatch
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.integer_matmul import (
     BYTES,
     EXACT,
-    ZeroPoint,
-    integer_matmul,
-    tiled_integer_matmul,
+    IntegerMatmul,
     zero_point,
 )
 from pyruntime.kernels.products.packed_weights import in_words
@@ -38,8 +36,7 @@ def is_int8(conv: Convolution) -> bool:
 def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
     """The dispatch of one that `is_int8`."""
     window = None if conv.window.is_pointwise else conv.window
-    product, y, (w_zero, x_zero) = _as_product(conv)
-    return (_named(tiled_integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero, window)),)
+    return (_named(replace(_as_product(conv), window=window).tiled(target)),)
 
 
 def convolve_int8_direct(target: Target, conv: Convolution, volume: bool, rows: int) -> tuple[Dispatch, ...]:
@@ -49,8 +46,7 @@ def convolve_int8_direct(target: Target, conv: Convolution, volume: bool, rows: 
         volume: the depth axis is real. rows: output channels an invocation, 1: depthwise.
     """
     if not conv.weights_last:
-        product, y, (w_zero, x_zero) = _as_product(conv)
-        return tuple(map(_named, integer_matmul(target, y, conv.w, conv.x, product, w_zero, x_zero)))
+        return tuple(map(_named, _as_product(conv).lower(target)))
     if rows == 1:
         return (_depthwise(target, conv),)
     window = conv.window
@@ -109,8 +105,8 @@ def _depthwise(target: Target, conv: Convolution) -> Dispatch:
     return replace(made, flops=conv.flops)
 
 
-def _as_product(conv: Convolution) -> tuple[Product, Operand, tuple[ZeroPoint, ZeroPoint]]:
-    """The product w @ x, its result, and the zero points of both."""
+def _as_product(conv: Convolution) -> IntegerMatmul:
+    """The product w @ x."""
     w_zero = zero_point(conv.w_zero_point, 1)
     if w_zero.operand is not None and w_zero.operand.type.size == 1:
         w_zero = replace(w_zero, stride=0)
@@ -130,7 +126,7 @@ def _as_product(conv: Convolution) -> tuple[Product, Operand, tuple[ZeroPoint, Z
         (channels * plane, conv.channels * plane) if grouped else (channels * plane,),
     )
     y = replace(conv.y, type=conv.y.type.with_shape(images, conv.group * conv.rows, window.pixels))
-    return product, y, (w_zero, x_zero)
+    return IntegerMatmul(product, y, conv.w, conv.x, w_zero, x_zero)
 
 
 def _named(made: Dispatch) -> Dispatch:

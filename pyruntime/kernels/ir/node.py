@@ -43,7 +43,7 @@ class NodeTarget(Target):
 
 def for_node(target: Target, **facts: Any) -> NodeTarget:
     """The target with these facts of a node, and those that it has already."""
-    return NodeTarget(*_device(target), facts=replace(facts_of(target), **facts))
+    return NodeTarget(**_device(target), facts=replace(facts_of(target), **facts))
 
 
 def facts_of(target: Target) -> NodeFacts:
@@ -53,8 +53,8 @@ def facts_of(target: Target) -> NodeFacts:
 
 def device_of(target: Target) -> Target:
     """The device alone."""
-    return Target(*_device(target)) if isinstance(target, NodeTarget) else target
+    return Target(**_device(target)) if isinstance(target, NodeTarget) else target
 
 
-def _device(target: Target) -> tuple[Any, ...]:
-    return tuple(getattr(target, f.name) for f in fields(Target))
+def _device(target: Target) -> dict[str, Any]:
+    return {f.name: getattr(target, f.name) for f in fields(Target)}

@@ -168,11 +168,9 @@ def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **def
 
 
 def params_of(kernel: Kernel, **values: float | int | list[int] | tuple[int, ...]) -> bytes:
-    """The bytes of the kernel's `struct Params`; fields named `pad` and a digit are 0.
+    """The bytes of the kernel's `struct Params`.
 
     Raises:
-        KeyError, ValueError: other fields do not match.
+        KeyError, ValueError: fields do not match.
     """
-    fields = kernel.module.params
-    padding = dict.fromkeys((name for name, _ in fields if re.fullmatch(r"pad\d", name)), 0)
-    return pack(fields, {**padding, **values})
+    return pack(kernel.module.params, values)

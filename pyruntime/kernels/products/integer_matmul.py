@@ -24,7 +24,7 @@ from pyruntime.kernels.products.packed_weights import in_words
 from pyruntime.kernels.windows import Window
 from pyruntime.target import Target
 
-__all__ = ["BYTES", "EXACT", "PACKED_DOT", "ZeroPoint", "integer_matmul", "tiled_integer_matmul", "zero_point"]
+__all__ = ["BYTES", "EXACT", "PACKED_DOT", "IntegerMatmul", "ZeroPoint", "zero_point"]
 
 BYTES = (DType.INT8, DType.UINT8)
 
@@ -69,57 +69,42 @@ def zero_point(operand: Operand | None, stride: int) -> ZeroPoint:
     return ZeroPoint(operand, stride)
 
 
-def integer_matmul(
-    target: Target, y: Operand, a: Operand, b: Operand, product: Product, a_zero: ZeroPoint, b_zero: ZeroPoint
-) -> tuple[Dispatch, ...]:
-    """y = (a - a_zero) @ (b - b_zero).
-
-    Args:
-        y: int32 [batches, m, n]; a, b: int8 or uint8. `product.trans_a` is False.
-    """
-    if len(product.batch) > MAX_BATCH_RANK:
-        raise ValueError(f"products step through at most {MAX_BATCH_RANK} batch dimensions, got {len(product.batch)}")
-    if not y.type.size:
-        return ()
-    form = _Form(target, y, a, b, product, a_zero, b_zero)
-    if target.is_software:
-        return (form.direct(),)
-    if isinstance(product.m, int) and product.m <= SKINNY_ROWS and target.allows("integer_skinny"):
-        return (form.skinny(),)
-    return (form.tiled(),)
-
-
-def tiled_integer_matmul(
-    target: Target,
-    y: Operand,
-    a: Operand,
-    b: Operand,
-    product: Product,
-    a_zero: ZeroPoint,
-    b_zero: ZeroPoint,
-    window: Window | None,
-) -> Dispatch:
-    """`integer_matmul` by tiles; b: [k, n], or the picture of which `window` shows that."""
-    return _Form(target, y, a, b, product, a_zero, b_zero).tiled(window)
-
-
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """A product and how its operands are read."""
+class IntegerMatmul:
+    """y = (a - a_zero) @ (b - b_zero): what a kernel is made for.
 
-    target: Target
+    Attributes:
+        product: sizes, batches, storage orders; `trans_a` is False.
+        y: int32 [batches, m, n]; a, b: int8 or uint8.
+        window: b is a stack of images, of which this shows [k, n]; for `tiled` alone.
+    """
+
+    product: Product
     y: Operand
     a: Operand
     b: Operand
-    product: Product
     a_zero: ZeroPoint
     b_zero: ZeroPoint
+    window: Window | None = None
 
-    def tiled(self, window: Window | None = None) -> Dispatch:
-        """`shaders/products/matmul_integer_tiled.wgsl`; `window`: what b is seen through."""
+    def lower(self, target: Target) -> tuple[Dispatch, ...]:
+        """The dispatches of the product."""
+        p = self.product
+        if len(p.batch) > MAX_BATCH_RANK:
+            raise ValueError(f"products step through at most {MAX_BATCH_RANK} batch dimensions, got {len(p.batch)}")
+        if not self.y.type.size:
+            return ()
+        if target.is_software:
+            return (self._direct(target),)
+        if isinstance(p.m, int) and p.m <= SKINNY_ROWS and target.allows("integer_skinny"):
+            return (self._skinny(target),)
+        return (self.tiled(target),)
+
+    def tiled(self, target: Target) -> Dispatch:
+        """`shaders/products/matmul_integer_tiled.wgsl`."""
         p, most = self.product, self.product.most()
         large = -(-most.m // 64) * -(-most.n // 64) * most.batches >= BUSY and min(most.m, most.n) > 32
-        tile, rows = (64, 8) if large and self.target.allows("integer_large") else (32, 4)
+        tile, rows = (64, 8) if large and target.allows("integer_large") else (32, 4)
         words = -(-p.k // 4)
         slices = 1
         while tile == 32 and slices < 4 and upper(words) >= 4 * slices * WORDS:
@@ -128,16 +113,16 @@ class _Form:
         groups = m_tiles * n_tiles * p.batches
         defines = {"TILE_M": tile, "TILE_N": tile, "ROWS": rows, "SLICES": slices}
         seen: dict[str, list[int]] = {}
-        if window is not None:
+        if (window := self.window) is not None:
             defines |= {"CONVOLUTION": 1, **dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))}
             names = ("input", "output", "strides", "dilations")
             seen = {n: list(getattr(window, n)) for n in names} | {"pads": list(window.begin)}
         return self._dispatch(
+            target,
             "matmul_integer_tiled",
             f"matmul_integer_{'m' if tile == 64 else 's'}{slices}",
-            {**defines, "SLICED": slices > 1, **fallback_flag(self.target)},
-            self.target.fold(groups),
-            words_b=window is None,
+            {**defines, "SLICED": slices > 1, **fallback_flag(target)},
+            target.fold(groups),
             **seen,
             m=p.m,
             words=words,
@@ -147,23 +132,24 @@ class _Form:
             groups=groups,
         )
 
-    def skinny(self) -> Dispatch:
+    def _skinny(self, target: Target) -> Dispatch:
         """`shaders/products/matmul_integer_skinny.wgsl`: 256 invocations."""
         p = self.product
         columns = 4 if p.trans_b else 16 if upper(p.n) >= WIDE else 8
         blocks = -(-p.n // (4 * columns))
         groups = blocks * p.batches
         return self._dispatch(
+            target,
             "matmul_integer_skinny",
             "matmul_integer_skinny",
             {"M": p.m, "COLS": columns, "SHARES": 256 // columns},
-            self.target.fold(groups),
+            target.fold(groups),
             words=-(-p.k // 4),
             blocks=blocks,
             groups=groups,
         )
 
-    def direct(self) -> Dispatch:
+    def _direct(self, target: Target) -> Dispatch:
         """`shaders/products/matmul_integer_direct.wgsl`, for software adapters."""
         p = self.product
         columns = -(-p.n // 4)
@@ -171,7 +157,7 @@ class _Form:
         rows = 8 if eight else 4 if upper(p.m) > 1 else 1
         lines = -(-p.m // rows)
         jobs = columns * lines * p.batches
-        workgroup = self.target.few(upper(jobs))
+        workgroup = target.few(upper(jobs))
         flags = {
             "STEPPED": multiple(p.k, 4) and multiple(p.n, 4) and not p.trans_b,
             "ONCE": upper(p.k) <= EXACT,
@@ -180,10 +166,11 @@ class _Form:
             "OWN_ZERO": bool(self.a_zero.stride),
         }
         return self._dispatch(
+            target,
             "matmul_integer_direct",
             f"matmul_integer_direct_{rows}",
             {"ROWS": rows, "WG": workgroup, **flags},
-            self.target.grid(jobs, workgroup),
+            target.grid(jobs, workgroup),
             m=p.m,
             words=-(-p.k // 4),
             columns=columns,
@@ -193,17 +180,18 @@ class _Form:
 
     def _dispatch(
         self,
+        target: Target,
         shader: str,
         name: str,
         defines: Mapping[str, object],
         grid: tuple[int, int, int],
-        words_b: bool = True,
         **values: int | list[int],
     ) -> Dispatch:
         p = self.product
-        words_a, words_b = multiple(p.k, 4), words_b and multiple(p.k if p.trans_b else p.n, 4)
+        words_a = multiple(p.k, 4)
+        words_b = self.window is None and multiple(p.k if p.trans_b else p.n, 4)
         flags = {
-            "PACKED_DOT": PACKED_DOT in self.target.features,
+            "PACKED_DOT": PACKED_DOT in target.features,
             "TRANS_B": p.trans_b,
             "WORDS_A": words_a,
             "QUADS_A": shader != "matmul_integer_direct" and multiple(p.k, 16),

@@ -20,7 +20,7 @@ from pyruntime.kernels.products.tiling import SMALL, TILE_K, Tiling
 from pyruntime.kernels.selection.lanes import shuffled
 from pyruntime.target import Target
 
-__all__ = ["Matmul", "Product", "Tiling", "batch_params", "matmul", "multiply", "product_of", "select", "sum_splits"]
+__all__ = ["Matmul", "Product", "Tiling", "batch_params", "matmul", "product_of", "select", "sum_splits"]
 
 
 Zero: TypeAlias = tuple[Operand, int]
@@ -83,6 +83,29 @@ class Matmul:
         turned = Product(1, p.m, p.k, p.batch, p.b_strides, p.a_strides, not p.trans_b, not p.trans_a)
         return replace(self, product=turned, a=self.b, b=self.a, is_swapped=True)
 
+    def lower(self, target: Target) -> tuple[Dispatch, ...]:
+        """The dispatches of the product."""
+        if len(self.product.batch) > MAX_BATCH_RANK:
+            raise ValueError(
+                f"matmul steps through at most {MAX_BATCH_RANK} batch dimensions, got {len(self.product.batch)}"
+            )
+        if not self.y.type.size:
+            return ()
+        if self.y.type.dtype.is_wide:
+            return (_wide(target, self),)
+        tiling = self.tiling or (select(self.product, target) if self.must_tile else None)
+        way = Way("tiled", tiling) if tiling else PRODUCTS.choose(ProductProblem.of(self.product, target), target).way
+        made: tuple[Dispatch, ...]
+        if way.tiling is not None:
+            made = _tiled(target, self, way.tiling)
+        elif way.kernel == "few_columns":
+            made = (_skinny(target, self.swapped()),)
+        elif way.kernel == "skinny":
+            made = (_skinny(target, self),)
+        else:
+            made = (_direct(target, self, way.rows),)
+        return (*made[:-1], attach(made[-1], self.epilogue)) if self.epilogue is not None else made
+
     def launch(
         self,
         shader: str,
@@ -112,29 +135,7 @@ def matmul(
     target: Target, y: Operand, a: Operand, b: Operand, product: Product, epilogue: Epilogue | None = None
 ) -> tuple[Dispatch, ...]:
     """y = a @ b, then `epilogue`; y: [batches, m, n]."""
-    return multiply(target, Matmul(product, y, a, b, epilogue))
-
-
-def multiply(target: Target, m: Matmul) -> tuple[Dispatch, ...]:
-    """The dispatches of a product."""
-    if len(m.product.batch) > MAX_BATCH_RANK:
-        raise ValueError(f"matmul steps through at most {MAX_BATCH_RANK} batch dimensions, got {len(m.product.batch)}")
-    if not m.y.type.size:
-        return ()
-    if m.y.type.dtype.is_wide:
-        return (_wide(target, m),)
-    tiling = m.tiling or (select(m.product, target) if m.must_tile else None)
-    way = Way("tiled", tiling) if tiling else PRODUCTS.choose(ProductProblem.of(m.product, target), target).way
-    made: tuple[Dispatch, ...]
-    if way.tiling is not None:
-        made = _tiled(target, m, way.tiling)
-    elif way.kernel == "few_columns":
-        made = (_skinny(target, m.swapped()),)
-    elif way.kernel == "skinny":
-        made = (_skinny(target, m),)
-    else:
-        made = (_direct(target, m, way.rows),)
-    return (*made[:-1], attach(made[-1], m.epilogue)) if m.epilogue is not None else made
+    return Matmul(product, y, a, b, epilogue).lower(target)
 
 
 def _wide(target: Target, m: Matmul) -> Dispatch:

@@ -17,7 +17,7 @@ from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.ir.pairing import Pairing, attach_pairing
 from pyruntime.kernels.products.candidates import SKINNY_ROWS
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.matmul import Matmul, multiply
+from pyruntime.kernels.products.matmul import Matmul
 from pyruntime.kernels.products.packed_dot import dot_product, takes_dots
 from pyruntime.kernels.products.packed_weights import Packed, in_words
 from pyruntime.target import Limits, Target
@@ -95,11 +95,11 @@ def product_with_packed(
     if target.is_software and _is_split(b, product):
         made = (_direct(target, y, a, b, product),)
     elif _takes_skinny(target, b, product):
-        made = (_skinny(target, y, a, b, product),)
+        made = (_skinny(target, y, _Rows.of(a), b, product),)
     elif may_round and takes_dots(target, b):
         made = dot_product(target, y, a, b, product)
     else:
-        made = multiply(target, Matmul(product, y, a, b.operand, packed=b))
+        made = Matmul(product, y, a, b.operand, packed=b).lower(target)
     return _with_bias(made, bias, product)
 
 
@@ -123,7 +123,7 @@ def paired_product(
     fits = _can_normalize if isinstance(a, Normed) else _takes_skinny
     if target.is_software or not fits(target, b, product):
         return None
-    return (attach_pairing(_skinny(target, y, a, b, product, paired=True), chain),)
+    return (attach_pairing(_skinny(target, y, _Rows.of(a), b, product, paired=True), chain),)
 
 
 def normed_product(
@@ -134,7 +134,7 @@ def normed_product(
         return ()
     if not _can_normalize(target, b, product):
         return None
-    return _with_bias((_skinny(target, y, a, b, product),), bias, product)
+    return _with_bias((_skinny(target, y, _Rows.of(a), b, product),), bias, product)
 
 
 def joining_product(
@@ -157,7 +157,8 @@ def joining_product(
         return None
     if dtype not in (DType.FLOAT, DType.FLOAT16) or not _takes_skinny(target, b, product):
         return None
-    return _with_bias((_skinny(target, y, a, b, product, half=dtype is DType.FLOAT16),), bias, product)
+    rows = _Rows.of(a, half=dtype is DType.FLOAT16)
+    return _with_bias((_skinny(target, y, rows, b, product),), bias, product)
 
 
 def _can_normalize(target: Target, b: Packed, p: Product) -> bool:
@@ -201,7 +202,7 @@ def expert_product(
     """y[m] = a[m // share] @ b[chosen[m]]^T: only the matrices chosen are read."""
     if not y.type.size:
         return ()
-    return (_skinny(target, y, a, b, product, experts),)
+    return (_skinny(target, y, _Rows.of(a, experts), b, product),)
 
 
 def _fits_lanes(b: Packed, p: Product) -> bool:
@@ -268,38 +269,28 @@ class _Rows:
     params: dict[str, float] = field(default_factory=dict)
 
     @staticmethod
-    def of(given: Operand | Normed | PartialResults, experts: Experts | None, half: bool) -> _Rows:
-        """Rows as they are, for experts or not, to be normalised, or to be joined (`half`: as float16)."""
+    def of(given: Operand | Normed | PartialResults, experts: Experts | None = None, half: bool = False) -> _Rows:
+        """Rows as they are, for experts or not, to be normalised, or to be reduced (`half`: as float16)."""
         if isinstance(given, Normed):
             params = {"epsilon": given.epsilon}
-            return _Rows("few_normed_rows", given.x, {"gain": given.gain}, {"NORM": 1}, params)
+            return _Rows("skinny_normed", given.x, {"gain": given.gain}, {"NORM": 1}, params)
         if isinstance(given, PartialResults):
             _, _, heads, queries, size = given.parts.type.shape
             defines = {"SHARES": given.splits, "HEAD": size, "HALF": half, "EMPTY_ZERO": given.empty_zero}
             params = {"heads": heads, "queries": queries}
-            return _Rows("few_joined_rows", given.parts, {"stats": given.stats}, defines, params)
+            return _Rows("skinny_merged", given.parts, {"stats": given.stats}, defines, params)
         if experts is not None:
             params = {"matrices": experts.matrices, "share": experts.share}
             return _Rows("experts", given, {"experts": experts.chosen}, {"EXPERTS": 1}, params)
         return _Rows("skinny", given)
 
 
-def _skinny(
-    target: Target,
-    y: Operand,
-    given: Operand | Normed | PartialResults,
-    b: Packed,
-    p: Product,
-    experts: Experts | None = None,
-    paired: bool = False,
-    half: bool = False,
-) -> Dispatch:
+def _skinny(target: Target, y: Operand, given: _Rows, b: Packed, p: Product, paired: bool = False) -> Dispatch:
     """`shaders/products/matmul_nbits_skinny.wgsl`. Lanes and chunks, so the sums' order, depend on n and k alone."""
-    rows_of = _Rows.of(given, experts, half)
     unit, chunk = _unit(b)
     chunks = p.k // chunk if b.is_codes else b.blocks * b.block // chunk
-    most = min(ROWS, upper(p.m)) if experts is None else 1
-    rows, split, steps = _staged(target, p, chunks, chunk, isinstance(given, Normed), most)
+    most = 1 if "EXPERTS" in given.defines else min(ROWS, upper(p.m))
+    rows, split, steps = _staged(target, p, chunks, chunk, "NORM" in given.defines, most)
     strips, row_groups = -(-p.n // split.wide), -(-p.m // rows)
     defines = {
         "VEC_A": p.k % 4 == 0,
@@ -309,7 +300,7 @@ def _skinny(
         "ONCE": steps * split.lanes >= chunks,
         "SHUFFLE": _exchanging(target, split) > 1,
         **b.defines,
-        **rows_of.defines,
+        **given.defines,
         "UNIT": unit,
         "CHUNK": chunk,
         "LANES": split.lanes,
@@ -319,7 +310,7 @@ def _skinny(
         "STEPS": steps,
         "SUBGROUP": _exchanging(target, split),
     }
-    read = {"a": rows_of.a, "b": in_words(b.operand, unit), **b.operands, **rows_of.others}
+    read = {"a": given.a, "b": in_words(b.operand, unit), **b.operands, **given.others}
     groups = strips * row_groups
     values = {
         "m": p.m,
@@ -330,10 +321,10 @@ def _skinny(
         "zero_pitch": b.zero_pitch,
         "row_groups": row_groups,
         "groups": groups,
-        **rows_of.params,
+        **given.params,
     }
     made = launch("matmul_nbits_skinny", {**read, "y": y}, target.fold(groups), defines, values, p.flops)
-    return made.called(f"{b.name}_{rows_of.kind}_x{split.lanes}")
+    return made.called(f"{b.name}_{given.kind}_x{split.lanes}")
 
 
 def _staged(

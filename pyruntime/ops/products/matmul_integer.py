@@ -8,8 +8,8 @@ import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
-from pyruntime.kernels.products.integer_matmul import BYTES, integer_matmul, zero_point
-from pyruntime.kernels.products.matmul import Matmul, multiply, product_of
+from pyruntime.kernels.products.integer_matmul import BYTES, IntegerMatmul, zero_point
+from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.ops.base import LATEST, Op, broadcasts_to, op
 from pyruntime.ops.products.matmul import as_matrices, matmul_shape, stacked
 from pyruntime.ops.quantization.requantize import finished
@@ -91,9 +91,9 @@ def integer_product(
     before = (*shifter.before, *copies)
     if a.type.dtype in BYTES and b.type.dtype in BYTES:
         zeros = zero_point(a_zero, int(size_a > 1)), zero_point(b_zero, int(size_b > 1))
-        return (*before, *integer_matmul(target, y, a, b, product, *zeros))
+        return (*before, *IntegerMatmul(product, y, a, b, *zeros).lower(target))
     left, right = ((z, int(n > 1)) if z else None for z, n in ((a_zero, size_a), (b_zero, size_b)))
-    return (*before, *multiply(target, Matmul(product, y, a, b, a_zero=left, b_zero=right)))
+    return (*before, *Matmul(product, y, a, b, a_zero=left, b_zero=right).lower(target))
 
 
 @op("MatMulInteger", opsets=range(10, LATEST + 1))

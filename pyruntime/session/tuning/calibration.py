@@ -15,7 +15,7 @@ from pyruntime.device.base import Device
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
 from pyruntime.kernels.products.candidates import EFFICIENCY
-from pyruntime.kernels.products.matmul import Matmul, multiply, product_of
+from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.kernels.products.tiling import MEDIUM
 from pyruntime.session.tuning.ceilings import stream_kernel
 from pyruntime.session.tuning.measuring import ROUNDS, Lap
@@ -129,7 +129,7 @@ async def _flops(clock: _Clock, units: int) -> float:
     m, n = rows * MEDIUM.high, columns * MEDIUM.wide
     y, a, b = (TensorType(DType.FLOAT, shape) for shape in ((m, n), (m, _DEPTH), (_DEPTH, n)))
     product = product_of(a.shape, b.shape)
-    (made,) = multiply(target, Matmul(product, out(0, y), inp(0, a), inp(1, b), tiling=MEDIUM))
+    (made,) = Matmul(product, out(0, y), inp(0, a), inp(1, b), tiling=MEDIUM).lower(target)
     taken = await clock.microseconds(made)
     return 2.0 * m * n * _DEPTH / taken / EFFICIENCY[MEDIUM.tile]
 

@@ -118,7 +118,7 @@ def test_product_after_attention__of_a_token__reduces_partial_results(name: str,
         assert buffers(await step(state, 1)) == buffers(state)
         names = [command.kernel for command in program.roots[-1].executable.plan.commands]
         assert sum("attention_merge" in name for name in names) == merges
-        assert sum("few_joined_rows" in name for name in names) == 1 - merges
+        assert sum("skinny_merged" in name for name in names) == 1 - merges
 
     decoding(name, use, disable)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, scratch
-from pyruntime.kernels.products.matmul import Matmul, Product, multiply
+from pyruntime.kernels.products.matmul import Matmul, Product
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.microsoft.attention.masked import MaskedHeads
 from pyruntime.ops.microsoft.attention.projected import (
@@ -98,7 +98,7 @@ class QAttention(Op):
         whole = scratch(DType.INT32, s.batch, s.queries, width)
         a_zero, b_zero = (None if z is None else (inp(i, z), int(z.size > 1)) for i, z in ((6, x_zero), (7, w_zero)))
         product = Product(s.batch * s.queries, width, x.shape[2])
-        made = multiply(target, Matmul(product, whole, inp(0, x), inp(1, w), a_zero=a_zero, b_zero=b_zero))
+        made = Matmul(product, whole, inp(0, x), inp(1, w), a_zero=a_zero, b_zero=b_zero).lower(target)
         projected = scratch(DType.FLOAT, s.batch, s.queries, width)
         column = "i % params.width"
         code = f"""let column = {column};
