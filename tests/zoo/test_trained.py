@@ -15,7 +15,7 @@ import pytest
 from tools.devkit.shell import SetupError, sha256
 from tools.zoo.document import with_section
 from tools.zoo.trained import fetch
-from tools.zoo.trained.compare import complaint_of, difference, plain, spread_of
+from tools.zoo.trained.compare import complaint_of, difference, spread_of
 from tools.zoo.trained.cut import STEPS, cut, rounds
 from tools.zoo.trained.files import ENDINGS, KIND
 from tools.zoo.trained.packages import TREATMENTS, Case, Model, Package, cases, models, packages
@@ -23,6 +23,7 @@ from tools.zoo.trained.recipes import RECIPES, VALUES, steps_of
 from tools.zoo.trained.recipes.context import Context
 from tools.zoo.trained.recipes.sound import speech, voice, windows
 from tools.zoo.trained.table import Row, failures, render, verdict
+from tools.zoo.trained.transfer import plain
 from tools.zoo.treated import session_of
 
 MODELS = {model.key: model for model in models()}

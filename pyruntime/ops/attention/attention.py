@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target
-from pyruntime.ops.attention.lowering import Heads, lower_attention
+from pyruntime.kernels import Dispatch, Operand, Target
+from pyruntime.ops.attention.lowering import AttentionInputs, Heads, lower_attention
 from pyruntime.ops.base import LATEST, Unsupported, attributes_of, op
 from pyruntime.ops.caches import CacheOp
-from pyruntime.ops.movement.append_rows import counted
+from pyruntime.ops.movement.append_rows import AppendsToCaches
+from pyruntime.ops.operands import bound, index_of, types_of
 
 __all__ = ["Attention"]
 
@@ -26,6 +27,8 @@ __all__ = ["Attention"]
 @dataclass(frozen=True, kw_only=True)
 class _Attention(CacheOp):
     """Attributes of opset 23; later versions add to them."""
+
+    operands = AttentionInputs
 
     is_causal: int = 0
     kv_num_heads: int | None = None
@@ -40,9 +43,9 @@ class _Attention(CacheOp):
         """Positions visible to the left and the right of a query; -1: all."""
         return getattr(self, "left_window_size", -1), getattr(self, "right_window_size", -1)
 
-    def heads(self, *inputs: TensorType | None) -> Heads:
+    def sizes(self, *inputs: Any) -> Heads:
         """The sizes. Raises InvalidGraph where the inputs do not fit each other."""
-        q, k, v, mask, past_key, past_value, nonpad = _padded(inputs)
+        q, k, v, mask, past_key, past_value, nonpad = AttentionInputs(*inputs)
         flat = q.rank == 3
         if {q.rank, k.rank, v.rank} not in ({3}, {4}):
             self.fail("q, k and v of rank 3, or all of rank 4", f"{q}, {k}, {v}")
@@ -79,13 +82,12 @@ class _Attention(CacheOp):
         if not 1 <= mask.rank <= 4 or mask.shape[-1] > heads.total or any(d not in (1, n) for d, n in lead):
             self.fail(f"attn_mask to broadcast to {list(full)}", mask)
 
-    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         q, k, v = inputs[:3]
-        assert q is not None and k is not None and v is not None
         for x in (q, k, v):
             if x.dtype not in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.DOUBLE):
                 self.fail("q, k and v of float, float16, bfloat16 or double", x)
-        h = self.heads(*inputs)
+        h = self.sizes(*inputs)
         y = (h.batch, h.queries, h.q_heads * h.v_size) if h.flat else (h.batch, h.q_heads, h.queries, h.v_size)
         return (
             TensorType(q.dtype, y),
@@ -122,10 +124,9 @@ class _Attention(CacheOp):
             bias = bias + np.pad(added, short, constant_values=-np.inf)
         return np.where(hidden, wide(-np.inf), bias)
 
-    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
-        q, k, v, mask, past_key, past_value, nonpad = _padded(inputs)
-        types = (None if x is None else TensorType(DType.from_numpy(x.dtype), x.shape) for x in inputs)
-        h = self.heads(*types)
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        q, k, v, mask, past_key, past_value, nonpad = AttentionInputs(*inputs)
+        h = self.sizes(*types_of(inputs))
         wide: Any = np.float64 if q.dtype == np.float64 else np.float32
         queries, keys, values = (h.split(x, n) for x, n in ((q, h.q_heads), (k, h.kv_heads), (v, h.kv_heads)))
         if past_key is not None and past_value is not None:
@@ -147,29 +148,28 @@ class _Attention(CacheOp):
             y = y.transpose(0, 2, 1, 3).reshape(h.batch, h.queries, h.q_heads * h.v_size)
         return y.astype(q.dtype), keys, values, stages[self.qk_matmul_output_mode].astype(q.dtype)
 
-    def appends(self, *inputs: TensorType | None) -> dict[int, tuple[int, int]]:
-        h = self.heads(*inputs)
-        whole = h.size % 4 == 0 and h.v_size % 4 == 0
-        return {1: (4, 2), 2: (5, 2)} if _padded(inputs)[4] is not None and whole else {}
+    def appends(self, *inputs: Any) -> dict[int, tuple[int, int]]:
+        h = self.sizes(*inputs)
+        if AttentionInputs(*inputs).past_key is None or h.size % 4 or h.v_size % 4:
+            return {}
+        return {1: (index_of(AttentionInputs, "past_key"), 2), 2: (index_of(AttentionInputs, "past_value"), 2)}
 
-    def append_in_place(self, *inputs: TensorType | None) -> _AppendsInPlace:
+    def append_in_place(self, *inputs: Any) -> _AppendsInPlace:
         attributes = attributes_of(self)
         attributes["left_window_size"], attributes["right_window_size"] = self.windows
-        return _AppendsInPlace(**attributes, past_rows=self.heads(*inputs).past)
+        return _AppendsInPlace(**attributes, past_rows=self.sizes(*inputs).past)
 
-    def rows_read(self, index: int, *inputs: TensorType | None) -> tuple[int, int] | None:
-        return (6, 0) if index in (1, 2) and _padded(inputs)[6] is not None else None
+    def rows_read(self, index: int, *inputs: Any) -> tuple[int, int] | None:
+        if index not in (1, 2) or AttentionInputs(*inputs).nonpad_kv_seqlen is None:
+            return None
+        return index_of(AttentionInputs, "nonpad_kv_seqlen"), 0
 
-    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
-        q, k, v, mask, _, _, _ = _padded(inputs)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        q, k, v, mask, *_ = AttentionInputs(*inputs)
         if any(x.dtype is DType.DOUBLE for x in (q, k, v)) or (mask is not None and mask.dtype.is_wide):
             raise Unsupported("64-bit types are exact on the host")
-        return lower_attention(self, target, self.heads(*inputs), _padded(inputs), self.infer(*inputs))
-
-
-def _padded(inputs: Any) -> list[Any]:
-    """All seven inputs; those not given are None."""
-    return [*inputs, *[None] * (7 - len(inputs))]
+        given: AttentionInputs[Operand] = bound(AttentionInputs, inputs)
+        return lower_attention(self, target, self.sizes(*inputs), given, self.infer(*inputs))
 
 
 def _probabilities(scores: Array) -> Array:
@@ -190,19 +190,5 @@ class Attention(_Attention):
 
 
 @op("Attention", opsets=range(1, 2), domain="pyruntime")
-class _AppendsInPlace(Attention):
+class _AppendsInPlace(AppendsToCaches, Attention):
     """Attention that appends to caches [B, Hk, C, ·] in place: their first `past_rows` rows are keys and values."""
-
-    past_rows: Any
-
-    @property
-    def overwrites(self) -> dict[int, int]:
-        return {1: 4, 2: 5}
-
-    def heads(self, *inputs: TensorType | None) -> Heads:
-        return super().heads(*counted(_padded(inputs), (4, 5), self.past_rows))
-
-    def infer(self, *inputs: TensorType | None) -> tuple[TensorType, ...]:
-        made = super().infer(*counted(_padded(inputs), (4, 5), self.past_rows))
-        given = _padded(inputs)
-        return (made[0], given[4], given[5], *made[3:])

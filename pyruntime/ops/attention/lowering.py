@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import (
@@ -13,7 +13,6 @@ from pyruntime.kernels import (
     Target,
     elementwise,
     gather_map,
-    inp,
     out,
     scratch,
     strided_copy,
@@ -26,7 +25,21 @@ from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.products.matmul import Product, matmul
 from pyruntime.kernels.rows.rows import Rows, softmax_rows
 
-__all__ = ["Heads", "lower_attention"]
+__all__ = ["AttentionInputs", "Heads", "lower_attention"]
+
+T = TypeVar("T")
+
+
+class AttentionInputs(NamedTuple, Generic[T]):
+    """Types, arrays or operands in the operator's order; None where an input is absent."""
+
+    q: T
+    k: T
+    v: T
+    attn_mask: T | None = None
+    past_key: T | None = None
+    past_value: T | None = None
+    nonpad_kv_seqlen: T | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +106,15 @@ class _View:
 class _Lowering:
     """Collects the dispatches of one attention."""
 
-    def __init__(self, op: Any, target: Target, heads: Heads, inputs: list[Any], outs: tuple[TensorType, ...]) -> None:
+    def __init__(
+        self, op: Any, target: Target, heads: Heads, inputs: AttentionInputs[Operand], outs: tuple[TensorType, ...]
+    ) -> None:
         self.op = op
         self.target = target
         self.heads = heads
         self.inputs = inputs
         self.outs = outs
         self.made: list[Dispatch] = []
-
-    def input(self, index: int) -> Operand | None:
-        """The node's input as an operand."""
-        given = self.inputs[index]
-        return None if given is None else inp(index, given)
 
     def in_heads(self, view: _View, heads: int, positions: int, size: int) -> Operand:
         """The view as a contiguous [B, heads, positions, size]; copied where it is not."""
@@ -115,13 +125,9 @@ class _Lowering:
         self.made.append(strided_copy(self.target, "attention_heads", y, view.operand, 0, view.strides))
         return y
 
-    def cache(self, new: int, past: int, present: int) -> _View:
-        """Keys or values with those of the past in front; the present output where it is wanted."""
-        h, x = self.heads, self.input(new)
-        assert x is not None
-        size = h.size if new == 1 else h.v_size
-        before = self.input(past)
-        wanted = self.op.wants(present)
+    def cache(self, x: Operand, before: Operand | None, present: int, size: int) -> _View:
+        """Keys or values x after the past ones, `before`; in output `present` where that is wanted."""
+        h, wanted = self.heads, self.op.wants(present)
         view = _View(x, h.strides(h.kv_heads, h.keys, size))
         if before is None and not wanted:
             return view
@@ -155,7 +161,7 @@ class _Lowering:
 
     def mask(self) -> Operand | None:
         """What the fused kernel adds to the scores: the mask where it is of numbers and of the keys' length."""
-        given = self.input(3)
+        given = self.inputs.attn_mask
         if given is None or (given.type.dtype is not DType.BOOL and given.type.shape[-1] == self.heads.total):
             return given
         return self.bias(mask_only=True)
@@ -165,8 +171,8 @@ class _Lowering:
 
         `mask_only`: without what positions hide.
         """
-        h, mask = self.heads, self.input(3)
-        nonpad = None if mask_only else self.input(6)
+        h, mask = self.heads, self.inputs.attn_mask
+        nonpad = None if mask_only else self.inputs.nonpad_kv_seqlen
         left, right = (-1, -1) if mask_only else self.op.windows
         causal = bool(self.op.is_causal) and not mask_only
         if mask is None and nonpad is None and not causal and left < 0 and right < 0:
@@ -209,7 +215,7 @@ class _Lowering:
         return AttentionForm(sizes, q_view, k_view, v_view, y_view, scale, True, h.group, cap, self.reach())
 
     def composed(self, q: Operand, k: Operand, v: Operand, bias: Operand | None) -> None:
-        """Scores, softcap and bias, softmax, and the product with the values, each a kernel of its own."""
+        """Scores, softcap and bias, softmax, and the product with the values, each in a separate kernel."""
         h, mode = self.heads, self.op.qk_matmul_output_mode
         batch = (h.batch * h.kv_heads, h.group)
         full = (h.batch, h.q_heads, h.queries, h.total)
@@ -313,14 +319,14 @@ def _bias_code(mask: Operand | None, nonpad: Operand | None, causal: bool, left:
 
 
 def lower_attention(
-    op: Any, target: Target, heads: Heads, inputs: list[Any], outs: tuple[TensorType, ...]
+    op: Any, target: Target, heads: Heads, inputs: AttentionInputs[Operand], outs: tuple[TensorType, ...]
 ) -> tuple[Dispatch, ...]:
     """The dispatches of an Attention node."""
     made = _Lowering(op, target, heads, inputs, outs)
-    h, q = heads, made.input(0)
-    assert q is not None
-    queries = _View(q, h.strides(h.q_heads, h.queries, h.size))
-    k, v = made.cache(1, 4, 1), made.cache(2, 5, 2)
+    h = heads
+    queries = _View(inputs.q, h.strides(h.q_heads, h.queries, h.size))
+    k = made.cache(inputs.k, inputs.past_key, 1, h.size)
+    v = made.cache(inputs.v, inputs.past_value, 2, h.v_size)
     if not op.wants(0) and not op.wants(3):
         return tuple(made.made)
     y = _View(out(0, outs[0]), h.strides(h.q_heads, h.queries, h.v_size))
@@ -335,6 +341,6 @@ def lower_attention(
             made.bias(),
         )
     else:
-        bound = (queries.operand, k.operand, v.operand, y.operand, made.mask(), made.input(6))
+        bound = (queries.operand, k.operand, v.operand, y.operand, made.mask(), inputs.nonpad_kv_seqlen)
         made.made += attend(target, form, AttentionTensors(*bound))
     return tuple(made.made)

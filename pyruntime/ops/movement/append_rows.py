@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, for_each, inp, move, out
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.operands import index_of
 
-__all__ = ["AppendRows", "FirstRows", "counted", "divides_into_words"]
+__all__ = ["AppendRows", "AppendsToCaches", "FirstRows", "divides_into_words"]
 
 
 def divides_into_words(kind: TensorType, axis: int) -> bool:
@@ -26,13 +28,39 @@ def divides_into_words(kind: TensorType, axis: int) -> bool:
     return Unit.widest(kind.dtype, math.prod(kind.shape[axis + 1 :])).is_words
 
 
-def counted(inputs: Sequence[Any], caches: Sequence[int], rows: Any) -> list[Any]:
-    """Input types, the caches [B, H, C, D] among them with their `rows` valid rows instead of the capacity C."""
-    made = list(inputs)
-    for i in caches:
-        batch, heads, _, size = made[i].shape
-        made[i] = made[i].with_shape(batch, heads, rows, size)
-    return made
+@dataclass(frozen=True, kw_only=True)
+class AppendsToCaches(CacheOp):
+    """Mixin of attentions that append to past_key and past_value [B, H, C, D], with capacity C, in place.
+
+    Attributes:
+        past_rows: the number of rows before the new ones.
+    """
+
+    past_rows: Any
+
+    @classmethod
+    def _caches(cls) -> tuple[int, int]:
+        return index_of(cls.operands, "past_key"), index_of(cls.operands, "past_value")
+
+    @property
+    def overwrites(self) -> dict[int, int]:
+        return dict(enumerate(self._caches(), 1))
+
+    def _valid(self, inputs: Sequence[Any]) -> list[Any]:
+        """Input types, those of the caches with the valid rows instead of the capacity."""
+        made = list(inputs)
+        for i in self._caches():
+            batch, heads, _, size = made[i].shape
+            made[i] = made[i].with_shape(batch, heads, self.past_rows, size)
+        return made
+
+    def sizes(self, *inputs: Any) -> Any:
+        """The sizes of the attention over the valid rows."""
+        return super().sizes(*self._valid(inputs))  # type: ignore[misc]
+
+    def infer(self, *inputs: Any) -> tuple[Any, ...]:
+        y, _, _, *others = super().infer(*self._valid(inputs))
+        return (y, *(inputs[i] for i in self._caches()), *others)
 
 
 @op("AppendRows", opsets=range(1, 2), domain="pyruntime")

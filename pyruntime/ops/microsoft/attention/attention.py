@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, scratch
+from pyruntime.kernels import Dispatch, Operand, Target, scratch
 from pyruntime.kernels.ir.epilogue import linear
 from pyruntime.kernels.products.matmul import Product, matmul
 from pyruntime.ops.base import Op, Unsupported, op
-from pyruntime.ops.microsoft.attention.masked import MaskedHeads
+from pyruntime.ops.microsoft.attention.masks import MaskedHeads
 from pyruntime.ops.microsoft.attention.projected import (
     Others,
     attend_projected,
@@ -19,8 +19,24 @@ from pyruntime.ops.microsoft.attention.projected import (
     lower_projected,
     projected_sizes,
 )
+from pyruntime.ops.operands import bound, types_of
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
+
+
+T = TypeVar("T")
+
+
+class ProjectedInputs(NamedTuple, Generic[T]):
+    """Types, arrays or operands in the operator's order; None where an input is absent."""
+
+    input: T
+    weights: T
+    bias: T | None = None
+    mask_index: T | None = None
+    past: T | None = None
+    attention_bias: T | None = None
+    past_sequence_length: T | None = None
 
 
 @op("Attention", opsets=range(1, 2), domain="com.microsoft")
@@ -28,13 +44,15 @@ class Attention(Op):
     """y = softmax(scale · q kᵀ + mask + attention_bias) v of [q, k, v] = input · weights + bias.
 
     input: [B, S, I], weights: [I, 2·H·D + H·E], bias: [2·H·D + H·E]; `qkv_hidden_sizes` names the widths of the three
-    parts where they are not alike. mask_index: `masked.py` tells the forms. past: [2, B, H, P,
+    parts where they are not alike. mask_index: `masks.py` has its forms. past: [2, B, H, P,
     D]; with `past_present_share_buffer` a buffer of P rows, of which past_sequence_length, int32 [1], are keys.
     attention_bias: [B or 1, H or 1, S, T]. With `unidirectional` a query sees no later key. `do_rotary`: query and
     key turn by position / 10000^(2j / R), pairs (j, j + R / 2), R = rotary_embedding_dim or D.
 
     Outputs: y [B, S, H·E], present [2, B, H, T, D]. Everything is computed in float32 and rounded once.
     """
+
+    operands = ProjectedInputs
 
     do_rotary: int | None = None
     mask_filter_value: float | None = None
@@ -52,9 +70,9 @@ class Attention(Op):
             self.fail(f"an even rotary_embedding_dim of at most {s.size}", turning)
         return turning
 
-    def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
+    def sizes(self, *inputs: Any) -> MaskedHeads:
         """The sizes. Raises InvalidGraph."""
-        x, weights, _, _, past, _, length = _all(inputs)
+        x, weights, _, _, past, _, length = ProjectedInputs(*inputs)
         shared = bool(self.past_present_share_buffer)
         if shared and (past is None or length is None or length.size != 1):
             self.fail("past and past_sequence_length, one int32, with past_present_share_buffer", length)
@@ -63,18 +81,10 @@ class Attention(Op):
             self.fail("three qkv_hidden_sizes", widths)
         return projected_sizes(self, x, weights, widths, past, shared)
 
-    def infer(
-        self,
-        x: TensorType,
-        weights: TensorType,
-        bias: TensorType | None = None,
-        mask_index: TensorType | None = None,
-        past: TensorType | None = None,
-        attention_bias: TensorType | None = None,
-        past_sequence_length: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, weights, bias, mask_index, past, attention_bias, _ = ProjectedInputs(*inputs)
         dtype = self.same_dtype(x, weights, bias, past, attention_bias)
-        s = self.sizes(x, weights, bias, mask_index, past, attention_bias, past_sequence_length)
+        s = self.sizes(*inputs)
         if dtype not in _FLOATS:
             self.fail("an input of float, float16 or bfloat16", x)
         if bias is not None and bias.shape != weights.shape[1:]:
@@ -85,29 +95,23 @@ class Attention(Op):
         y = TensorType(dtype, (s.batch, s.queries, s.heads * s.v_size))
         return y, TensorType(dtype, (2, s.batch, s.heads, s.present, s.size))
 
-    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
-        x, weights, bias, mask, past, attention_bias, length = _all(inputs)
-        s = self.sizes(*(None if a is None else TensorType(DType.from_numpy(a.dtype), a.shape) for a in inputs))
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, weights, bias, mask, past, attention_bias, length = ProjectedInputs(*inputs)
+        s = self.sizes(*types_of(inputs))
         projected = np.matmul(x.astype(np.float32), weights.astype(np.float32))
         if bias is not None:
             projected = projected + bias.astype(np.float32)
         return attend_projected(self, s, projected, x.dtype, mask, past, attention_bias, length)
 
-    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
-        x, weights, bias, mask, past, attention_bias, length = _all(inputs)
-        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
-        if not s.present or not x.shape[2]:
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        given: ProjectedInputs[Operand] = bound(ProjectedInputs, inputs)
+        s, outs = self.sizes(*inputs), self.infer(*inputs)
+        hidden, width = given.weights.type.shape
+        if not s.present or not hidden:
             raise Unsupported("nothing to attend to")
-        width = weights.shape[1]
         projected = scratch(DType.FLOAT, s.batch, s.queries, width)
-        added = None if bias is None else linear(inp(2, bias), width, 1.0, 1.0, 0, 1)
-        product = Product(s.batch * s.queries, width, x.shape[2])
-        made = matmul(target, projected, inp(0, x), inp(1, weights), product, added)
-        given = ((3, mask), (4, past), (5, attention_bias), (6, length))
-        others = Others(*(None if t is None else inp(i, t) for i, t in given))
+        added = None if given.bias is None else linear(given.bias, width, 1.0, 1.0, 0, 1)
+        product = Product(s.batch * s.queries, width, hidden)
+        made = matmul(target, projected, given.input, given.weights, product, added)
+        others = Others(given.mask_index, given.past, given.attention_bias, given.past_sequence_length)
         return (*made, *lower_projected(self, target, s, projected, outs, others))
-
-
-def _all(inputs: Any) -> list[Any]:
-    """All inputs; those not given are None."""
-    return [*inputs, *[None] * (7 - len(inputs))]

@@ -15,12 +15,13 @@ from pyruntime.ops.microsoft.attention.group_query_evaluation import evaluate_gr
 from pyruntime.ops.microsoft.attention.group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.microsoft.attention.group_query_lowering import lower_group_query
 from pyruntime.ops.microsoft.attention.sliding_cache import slide
-from pyruntime.ops.movement.append_rows import counted
+from pyruntime.ops.movement.append_rows import AppendsToCaches
+from pyruntime.ops.operands import index_of
 
 __all__ = ["GroupQueryAttention"]
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
-PAST_KEY, PAST_VALUE = (GroupQueryInputs._fields.index(name) for name in ("past_key", "past_value"))
+PAST_KEY, PAST_VALUE = (index_of(GroupQueryInputs, name) for name in ("past_key", "past_value"))
 _KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
 
 
@@ -201,7 +202,7 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         if not self._writes_words(s, *inputs) or s.present > s.past:
             return {}
         total = self.total(s.past, s.new, GroupQueryInputs(*inputs))  # type: ignore[arg-type]
-        lengths = GroupQueryInputs._fields.index("seqlens_k")
+        lengths = index_of(GroupQueryInputs, "seqlens_k")
         first, end, known = (lengths, 1 - s.queries), (lengths, 1), (total - s.new, total)
         if total == s.queries:
             first, end = (-1, 0), (-1, total)
@@ -230,25 +231,12 @@ class _RewritesInPlace(GroupQueryAttention):
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="pyruntime")
-class _AppendsInPlace(GroupQueryAttention):
+class _AppendsInPlace(AppendsToCaches, GroupQueryAttention):
     """GroupQueryAttention that appends new rows to caches in memory with capacity for them, in place.
 
     past_key, past_value: [B, G, C, D], whose first `past_rows` rows are keys and values; present_key and present_value
     are the same memory.
     """
-
-    past_rows: Any
-
-    @property
-    def overwrites(self) -> dict[int, int]:
-        return {1: PAST_KEY, 2: PAST_VALUE}
-
-    def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
-        return super().sizes(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
-
-    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        made = super().infer(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
-        return (made[0], inputs[PAST_KEY], inputs[PAST_VALUE], *made[3:])
 
 
 @op("GroupQueryAttentionSliding", opsets=range(1, 2), domain="pyruntime")

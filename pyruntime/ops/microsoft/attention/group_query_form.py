@@ -99,7 +99,8 @@ class GroupQueryForm(CacheOp):
     def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
         """The sizes. Raises InvalidGraph, ValueNeeded."""
         given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
-        query, key, value, past_key, past_value = given[:5]
+        query, key, value = given.query, given.key, given.value
+        past_key, past_value = given.past_key, given.past_value
         if query is None or query.rank != 3:
             self.fail("a query of rank 3", query)
         heads, groups = self.num_heads, self.kv_num_heads

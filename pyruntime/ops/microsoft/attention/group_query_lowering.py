@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Constant, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Source, Target, constant, gather_map, inp, out, scratch, strided_copy
+from pyruntime.kernels import Dispatch, Operand, Source, Target, constant, gather_map, out, scratch, strided_copy
 from pyruntime.kernels.attention.append import Append, Lengths, Quantised, Turn, append
 from pyruntime.kernels.attention.attention import attend, attend_new_row
 from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView, Reach
@@ -18,6 +17,7 @@ from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import Unsupported
 from pyruntime.ops.microsoft.attention.group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.microsoft.attention.scores import output_scores
+from pyruntime.ops.operands import bound
 
 __all__ = ["lower_group_query"]
 
@@ -67,8 +67,7 @@ def lower_group_query(
     """The dispatches of a GroupQueryAttention node. Raises Unsupported."""
     if inputs.query_seqlens is not None:
         raise Unsupported("the host sets right-padded chunks (query_seqlens) into the caches")
-    operands: list[Any] = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
-    given: GroupQueryInputs[Operand] = GroupQueryInputs(*operands)
+    given: GroupQueryInputs[Operand] = bound(GroupQueryInputs, inputs)
     turn = None
     if op.do_rotary:
         assert given.cos_cache is not None and given.sin_cache is not None

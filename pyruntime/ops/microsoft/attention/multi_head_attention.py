@@ -7,25 +7,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, inp, out
+from pyruntime.kernels import Dispatch, Operand, Target, out
 from pyruntime.kernels.attention.description import HeadView
 from pyruntime.ops.base import Unsupported, attributes_of, op
 from pyruntime.ops.caches import CacheOp
 from pyruntime.ops.microsoft.attention.evaluation import heads_of, packed
-from pyruntime.ops.microsoft.attention.masked import (
-    Added,
-    Caches,
-    MaskedHeads,
-    Results,
-    Rows,
-    attend_masked,
-    check_bias,
-    check_mask,
-    filter_of,
-    lower_masked,
-    lowest,
-)
-from pyruntime.ops.movement.append_rows import counted
+from pyruntime.ops.microsoft.attention.masked import Added, Cache, Caches, Results, Rows, attend_masked, lower_masked
+from pyruntime.ops.microsoft.attention.masks import MaskedHeads, check_bias, check_mask, filter_of, lowest
+from pyruntime.ops.movement.append_rows import AppendsToCaches
+from pyruntime.ops.operands import bound, index_of, types_of
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
@@ -47,16 +37,13 @@ class MultiHeadInputs(NamedTuple, Generic[T]):
     cache_indirection: T | None = None
 
 
-PAST_KEY, PAST_VALUE = (MultiHeadInputs._fields.index(name) for name in ("past_key", "past_value"))
-
-
 @op("MultiHeadAttention", opsets=range(1, 2), domain="com.microsoft")
 class MultiHeadAttention(CacheOp):
     """y = softmax(scale · (q + bias_q) (k + bias_k)ᵀ + mask + attention_bias) (v + bias_v).
 
     query: [B, S, H·D], key: [B, N, H·D], value: [B, N, H·E]; or key and value [B, H, N, ·], of cross attention; or key
     [B, N, H, 2, D] with values in it; or query [B, S, H, 3, D] with all. bias: [2·H·D + H·E] (only the query's part
-    where key and value are of rank 4). key_padding_mask: `masked.py` tells the forms; it adds
+    where key and value are of rank 4). key_padding_mask: `masks.py` has its forms; it adds
     `mask_filter_value`. attention_bias: [B or 1, H or 1, S, T]. past_key, past_value: [B, H, P, ·]; the new rows follow
     them, or, with past_sequence_length, int32 [1], replace their rows from there on. With `unidirectional` a query sees
     no later key; the first query follows the past. cache_indirection, of beam search, is not supported.
@@ -75,8 +62,7 @@ class MultiHeadAttention(CacheOp):
     def sizes(self, *inputs: Any) -> MaskedHeads:
         """The sizes. Raises InvalidGraph."""
         given: MultiHeadInputs[TensorType] = MultiHeadInputs(*inputs)
-        query, key, value, bias, past_key, past_value = (*given[:4], given.past_key, given.past_value)
-        length, beams = given.past_sequence_length, given.cache_indirection
+        query, key, value, bias, _, _, past_key, past_value, length, beams = given
         heads = self.num_heads
         if beams is not None and length is not None and beams.shape[1] > 1:
             self.fail("no cache_indirection: beams are not supported", beams)
@@ -119,7 +105,8 @@ class MultiHeadAttention(CacheOp):
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         given: MultiHeadInputs[TensorType] = MultiHeadInputs(*inputs)
         s = self.sizes(*inputs)
-        dtype = self.same_dtype(*given[:4], given.attention_bias, given.past_key, given.past_value)
+        tensors = given._replace(key_padding_mask=None, past_sequence_length=None, cache_indirection=None)
+        dtype = self.same_dtype(*tensors)
         if dtype not in _FLOATS:
             self.fail("a query of float, float16 or bfloat16", given.query)
         check_mask(self, given.key_padding_mask, s)
@@ -138,9 +125,8 @@ class MultiHeadAttention(CacheOp):
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
         given: Any = MultiHeadInputs(*inputs)
-        query, key, value, bias = given[:4]
-        types = (None if x is None else TensorType(DType.from_numpy(x.dtype), x.shape) for x in inputs)
-        s = self.sizes(*types)
+        query, key, value, bias, mask, attention_bias, past_key, past_value, length, _ = given
+        s = self.sizes(*types_of(inputs))
         if query.ndim == 5:
             parts = [query[:, :, :, i].swapaxes(1, 2).astype(np.float32) for i in range(3)]
         elif key.ndim == 5:
@@ -153,9 +139,8 @@ class MultiHeadAttention(CacheOp):
             split = np.split(bias.astype(np.float32), [s.heads * s.size, 2 * s.heads * s.size])
             added = 1 if key is not None and key.ndim == 4 else 3
             parts[:added] = [x + b.reshape(s.heads, 1, -1) for x, b in zip(parts[:added], split, strict=False)]
-        past_length = int(given.past_sequence_length.reshape(-1)[0]) if s.shared else None
-        past = (given.past_key, given.past_value)
-        y, k, v, scores = attend_masked(s, parts, past, given.key_padding_mask, given.attention_bias, past_length)
+        past_length = int(length.reshape(-1)[0]) if s.shared else None
+        y, k, v, scores = attend_masked(s, parts, (past_key, past_value), mask, attention_bias, past_length)
         kind = query.dtype
         made = (packed(y).astype(kind), k.astype(kind), v.astype(kind))
         if not self.wants(3):
@@ -168,23 +153,22 @@ class MultiHeadAttention(CacheOp):
         whole = s.size % 4 == 0 and s.v_size % 4 == 0
         if MultiHeadInputs(*inputs).past_key is None or not whole or s.shared:
             return {}
-        return {1: (PAST_KEY, 2), 2: (PAST_VALUE, 2)}
+        return {1: (index_of(MultiHeadInputs, "past_key"), 2), 2: (index_of(MultiHeadInputs, "past_value"), 2)}
 
     def append_in_place(self, *inputs: Any) -> _AppendsInPlace:
         return _AppendsInPlace(**attributes_of(self), past_rows=self.sizes(*inputs).past)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        operands: list[Any] = [None if x is None else inp(i, x) for i, x in enumerate(inputs)]
-        given: MultiHeadInputs[Operand] = MultiHeadInputs(*operands)
+        given: MultiHeadInputs[Operand] = bound(MultiHeadInputs, inputs)
         s, outs = self.sizes(*inputs), self.infer(*inputs)
         if not s.present or not s.size:
             raise Unsupported("no keys")
-        present = tuple(out(i, outs[i]) if self.wants(i) else None for i in (1, 2))
+        keys, values = (out(i, outs[i]) if self.wants(i) else None for i in (1, 2))
         caches = Caches(
-            (given.past_key, given.past_value),
-            (present[0], present[1]),
+            Cache(given.past_key, keys),
+            Cache(given.past_value, values),
             given.past_sequence_length if s.shared else None,
-            in_room=bool(self.overwrites),
+            in_place=bool(self.overwrites),
         )
         y = (out(0, outs[0]), _flat(s.queries, s.heads * s.v_size, s.v_size)) if self.wants(0) else None
         results = Results(y, out(3, outs[3]) if self.wants(3) else None)
@@ -199,7 +183,7 @@ def _flat(rows: int, width: int, size: int) -> HeadView:
 
 def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, Rows]:
     """Where query, key and value are, in each of the forms that they come in, and the bias of each."""
-    query, key, value, bias = given[:4]
+    query, key, value, bias = given.query, given.key, given.value, given.bias
     qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)
     biases = [None if bias is None else (bias, first) for first in (0, qk, 2 * qk)]
     q_rows = Rows(query, _flat(s.queries, qk, s.size), biases[0])
@@ -218,18 +202,5 @@ def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, 
 
 
 @op("MultiHeadAttention", opsets=range(1, 2), domain="pyruntime")
-class _AppendsInPlace(MultiHeadAttention):
+class _AppendsInPlace(AppendsToCaches, MultiHeadAttention):
     """MultiHeadAttention that appends to caches [B, H, C, ·] in place: their first `past_rows` rows are valid."""
-
-    past_rows: Any
-
-    @property
-    def overwrites(self) -> dict[int, int]:
-        return {1: PAST_KEY, 2: PAST_VALUE}
-
-    def sizes(self, *inputs: Any) -> MaskedHeads:
-        return super().sizes(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
-
-    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        made = super().infer(*counted(inputs, (PAST_KEY, PAST_VALUE), self.past_rows))
-        return (made[0], inputs[PAST_KEY], inputs[PAST_VALUE], *made[3:])

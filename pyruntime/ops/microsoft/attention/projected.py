@@ -1,7 +1,7 @@
-"""Attention that projects its input itself: what Attention and QAttention share.
+"""Attention of a projected input, for Attention and QAttention of com.microsoft.
 
-Query, key and value lie side by side in the projected tensor [B, S, 2·H·D + H·E]; past and present are one tensor
-[2, B, H, ·, D], keys first.
+The columns of the projected tensor [B, S, 2·H·D + H·E] are queries, then keys, then values; past and present are one
+tensor [2, B, H, ·, D], keys first.
 """
 
 from __future__ import annotations
@@ -21,15 +21,12 @@ from pyruntime.ops.microsoft.attention.evaluation import heads_of, packed
 from pyruntime.ops.microsoft.attention.masked import (
     Added,
     Caches,
-    MaskedHeads,
     Results,
     Rows,
     attend_masked,
-    check_bias,
-    check_mask,
-    filter_of,
     lower_masked,
 )
+from pyruntime.ops.microsoft.attention.masks import MaskedHeads, check_bias, check_mask, filter_of
 
 __all__ = ["angles", "attend_projected", "check_projected", "lower_projected", "projected_sizes"]
 
@@ -96,7 +93,7 @@ def attend_projected(
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The node's inputs that the attention reads besides the projected rows; None where they are absent."""
+    """The node's further inputs that the attention reads; None where they are absent."""
 
     mask: Operand | None
     past: Operand | None
@@ -118,8 +115,8 @@ def lower_projected(
         tables = (Constant.from_array(t) for t in angles(s.present, op.turning(s)))
         cosines, sines = map(constant, tables)
         turn = Turn(cosines, sines)
-    past, present = others.past, out(1, outs[1]) if op.wants(1) else None
-    caches = Caches((past, past), (present, None), others.length if s.shared else None, together=True)
+    present = out(1, outs[1]) if op.wants(1) else None
+    caches = Caches.stacked_in(others.past, present, s.batch * s.heads, others.length if s.shared else None)
     y_width = s.heads * s.v_size
     y = (out(0, outs[0]), HeadView(0, (s.queries * y_width, s.v_size, y_width, 1))) if op.wants(0) else None
     parts = (rows(0, s.size), rows(qk, s.size), rows(2 * qk, s.v_size))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, scratch
+from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, scratch
 from pyruntime.kernels.products.matmul import Matmul, Product
 from pyruntime.ops.base import Op, Unsupported, op
-from pyruntime.ops.microsoft.attention.masked import MaskedHeads
+from pyruntime.ops.microsoft.attention.masks import MaskedHeads
 from pyruntime.ops.microsoft.attention.projected import (
     Others,
     attend_projected,
@@ -18,9 +18,27 @@ from pyruntime.ops.microsoft.attention.projected import (
     lower_projected,
     projected_sizes,
 )
+from pyruntime.ops.operands import bound, types_of
 
 _BYTES = (DType.INT8, DType.UINT8)
 _FLOATS = (DType.FLOAT, DType.FLOAT16)
+
+
+T = TypeVar("T")
+
+
+class QAttentionInputs(NamedTuple, Generic[T]):
+    """Types, arrays or operands in the operator's order; None where an input is absent."""
+
+    input: T
+    weight: T
+    bias: T
+    input_scale: T
+    weight_scale: T
+    mask_index: T | None = None
+    input_zero_point: T | None = None
+    weight_zero_point: T | None = None
+    past: T | None = None
 
 
 @op("QAttention", opsets=range(1, 2), domain="com.microsoft")
@@ -31,6 +49,8 @@ class QAttention(Op):
     mask_index, past, present: as com.microsoft's Attention has them. With `do_rotary` query and key turn as there. The
     product of integers is exact, the rest is computed in float32 and rounded once.
     """
+
+    operands = QAttentionInputs
 
     do_rotary: int | None = None
     mask_filter_value: float | None = None
@@ -45,27 +65,17 @@ class QAttention(Op):
             self.fail("heads of an even number of components with do_rotary", s.size)
         return s.size
 
-    def sizes(self, *inputs: TensorType | None) -> MaskedHeads:
+    def sizes(self, *inputs: Any) -> MaskedHeads:
         """The sizes. Raises InvalidGraph."""
-        given = _all(inputs)
+        given: QAttentionInputs[TensorType] = QAttentionInputs(*inputs)
         if self.past_present_share_buffer:
             self.fail("past_present_share_buffer 0: there is no input that tells how many keys there are", 1)
-        return projected_sizes(self, given[0], given[1], (), given[8], False)
+        return projected_sizes(self, given.input, given.weight, (), given.past, False)
 
-    def infer(
-        self,
-        x: TensorType,
-        w: TensorType,
-        bias: TensorType,
-        x_scale: TensorType,
-        w_scale: TensorType,
-        mask: TensorType | None = None,
-        x_zero: TensorType | None = None,
-        w_zero: TensorType | None = None,
-        past: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = QAttentionInputs(*inputs)
         dtype = self.same_dtype(bias, x_scale, w_scale, past)
-        s = self.sizes(x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past)
+        s = self.sizes(*inputs)
         if x.dtype not in _BYTES or w.dtype not in _BYTES or dtype not in _FLOATS:
             self.fail("int8 or uint8 input and weights, float or float16 bias and scales", f"{x}, {w}, {bias}")
         width = w.shape[1]
@@ -80,38 +90,34 @@ class QAttention(Op):
         y = TensorType(dtype, (s.batch, s.queries, s.heads * s.v_size))
         return y, TensorType(dtype, (2, s.batch, s.heads, s.present, s.size))
 
-    def evaluate(self, *inputs: Array | None) -> tuple[Array, ...]:
-        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _all(inputs)
-        s = self.sizes(*(None if a is None else TensorType(DType.from_numpy(a.dtype), a.shape) for a in inputs))
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = QAttentionInputs(*inputs)
+        s = self.sizes(*types_of(inputs))
         left = x.astype(np.int64) - (0 if x_zero is None else x_zero.reshape(-1).astype(np.int64))
         right = w.astype(np.int64) - (0 if w_zero is None else w_zero.reshape(-1).astype(np.int64))
         scales = x_scale.reshape(-1).astype(np.float32) * w_scale.reshape(-1).astype(np.float32)
         projected = np.matmul(left, right).astype(np.float32) * scales + bias.astype(np.float32)
         return attend_projected(self, s, projected, bias.dtype, mask, past, None, None)
 
-    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
-        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _all(inputs)
-        s, outs = self.sizes(*inputs), self.infer(*_all(inputs))
-        if not s.present or not x.shape[2]:
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        given: QAttentionInputs[Operand] = bound(QAttentionInputs, inputs)
+        s, outs = self.sizes(*inputs), self.infer(*inputs)
+        hidden, width = given.weight.type.shape
+        if not s.present or not hidden:
             raise Unsupported("nothing to attend to")
-        width = w.shape[1]
         whole = scratch(DType.INT32, s.batch, s.queries, width)
-        a_zero, b_zero = (None if z is None else (inp(i, z), int(z.size > 1)) for i, z in ((6, x_zero), (7, w_zero)))
-        product = Product(s.batch * s.queries, width, x.shape[2])
-        made = Matmul(product, whole, inp(0, x), inp(1, w), a_zero=a_zero, b_zero=b_zero).lower(target)
+        zeros = (given.input_zero_point, given.weight_zero_point)
+        a_zero, b_zero = (None if z is None else (z, int(z.type.size > 1)) for z in zeros)
+        product = Product(s.batch * s.queries, width, hidden)
+        made = Matmul(product, whole, given.input, given.weight, a_zero=a_zero, b_zero=b_zero).lower(target)
         projected = scratch(DType.FLOAT, s.batch, s.queries, width)
-        column = "i % params.width"
-        code = f"""let column = {column};
-  let scale = load_x_scale(0u) * load_w_scale({"column" if w_scale.size > 1 else "0u"});
+        by_column = given.weight_scale.type.size > 1
+        code = f"""let column = i % params.width;
+  let scale = load_x_scale(0u) * load_w_scale({"column" if by_column else "0u"});
   return f32(load_x(i)) * scale + load_bias(column);"""
-        sources = [Source("x", whole), Source("x_scale", inp(3, x_scale)), Source("w_scale", inp(4, w_scale))]
-        sources.append(Source("bias", inp(2, bias)))
-        name = "attention_projected" + "_columns" * (w_scale.size > 1)
+        sources = [Source("x", whole), Source("x_scale", given.input_scale), Source("w_scale", given.weight_scale)]
+        sources.append(Source("bias", given.bias))
+        name = "attention_projected" + "_columns" * by_column
         scaled = gather_map(target, name, projected, sources, code, {"width": width})
-        others = Others(*(None if t is None else inp(i, t) for i, t in ((5, mask), (8, past))))
+        others = Others(given.mask_index, given.past)
         return (*made, scaled, *lower_projected(self, target, s, projected, outs, others))
-
-
-def _all(inputs: Any) -> list[Any]:
-    """All inputs; those not given are None."""
-    return [*inputs, *[None] * (9 - len(inputs))]
