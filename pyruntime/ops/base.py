@@ -65,8 +65,7 @@ class Op:
         data_dependent: the output type depends on input values, so all inputs are needed on the host
             before the rest can be planned (NonZero, Unique, sequence operators).
         pure: same inputs, same outputs. False for random generators: never folded or shared.
-        operands: a NamedTuple of the inputs' names, those that may be absent at the end with a default; None: the
-            parameters of `infer` name them.
+        operands: a named tuple of the inputs (`operands.named`); None: the parameters of `infer` name them.
     """
 
     op_type: ClassVar[str] = ""
@@ -74,7 +73,7 @@ class Op:
     opsets: ClassVar[range] = range(0)
     data_dependent: ClassVar[bool] = False
     pure: ClassVar[bool] = True
-    operands: ClassVar[type[Any] | None] = None
+    operands: ClassVar[Any] = None
 
     present: tuple[bool, ...] = (True,)
 

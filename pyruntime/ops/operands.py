@@ -1,16 +1,26 @@
-"""Bind the inputs of a node: to operands of dispatches, to types, and to the names that its operator declares."""
+"""Declare the inputs of an operator by name, and bind those of a node: to operands of dispatches, and to types."""
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Operand, inp
 
-__all__ = ["bound", "index_of", "optional", "types_of"]
+__all__ = ["bound", "index_of", "named", "optional", "types_of"]
 
 Names = TypeVar("Names")
+
+
+def named(required: str, optional: str = "") -> Any:
+    """A named tuple for `Op.operands`: names by a space between them, those of inputs that may be absent as `optional`.
+
+    Its values are types, arrays or operands; None for an absent input.
+    """
+    names = optional.split()
+    return namedtuple("Operands", [*required.split(), *names], defaults=(None,) * len(names))
 
 
 def optional(index: int, kind: TensorType | None) -> Operand | None:
@@ -19,7 +29,7 @@ def optional(index: int, kind: TensorType | None) -> Operand | None:
 
 
 def bound(names: Callable[..., Names], kinds: Sequence[TensorType | None]) -> Names:
-    """The inputs as operands by the names of `names`, the NamedTuple of an operator; None for absent ones."""
+    """The inputs as operands, in the named tuple of an operator; None for absent ones."""
     return names(*(optional(i, kind) for i, kind in enumerate(kinds)))
 
 
@@ -29,5 +39,5 @@ def types_of(arrays: Sequence[Array | None]) -> tuple[TensorType | None, ...]:
 
 
 def index_of(names: Any, name: str) -> int:
-    """The index of the input that the NamedTuple `names` calls `name`."""
+    """The index of the input that a named tuple calls `name`."""
     return int(names._fields.index(name))

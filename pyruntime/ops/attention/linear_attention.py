@@ -10,13 +10,14 @@ rounded once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, inp, out, params_of, scratch, template
+from pyruntime.ir import Array, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, out, params_of, scratch, template
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.operands import bound, named, types_of
 
 COLS = 32
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
@@ -56,6 +57,7 @@ class LinearAttentionBase(Op):
         shares: heads of states may share heads of queries and keys, and gates a rule does not use may be given.
     """
 
+    operands = named("query key value", optional="past decay beta")
     shares: ClassVar[bool] = False
 
     chunk_size: int = 64
@@ -84,15 +86,8 @@ class LinearAttentionBase(Op):
             self.fail(f"shapes that fit {hq} query and {h} key heads", f"{q}, {k}, {v}")
         return States(b, t, h, hq, keys, size_k, size_v, self.window)
 
-    def infer(
-        self,
-        query: TensorType,
-        key: TensorType,
-        value: TensorType,
-        past: TensorType | None = None,
-        decay: TensorType | None = None,
-        beta: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        query, key, value, past, decay, beta = self.operands(*inputs)
         dtype = self.same_dtype(query, key, value, decay, beta)
         s = self.sizes(query, key, value)
         b, t, h, size_k = s.batch, s.times, s.heads, s.size_k
@@ -117,16 +112,9 @@ class LinearAttentionBase(Op):
         """The factor of y."""
         return self.scale or 1.0 / float(np.sqrt(max(size_k, 1)))
 
-    def evaluate(
-        self,
-        query: Array,
-        key: Array,
-        value: Array,
-        past: Array | None = None,
-        decay: Array | None = None,
-        beta: Array | None = None,
-    ) -> tuple[Array, ...]:
-        types = (TensorType(DType.from_numpy(x.dtype), x.shape) for x in (query, key, value))
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        query, key, value, past, decay, beta = self.operands(*inputs)
+        types: Any = types_of((query, key, value))
         s = self.sizes(*types)
         gated, delta = RULES[self.update_rule]
 
@@ -160,38 +148,26 @@ class LinearAttentionBase(Op):
         final = kept.reshape(s.shape).astype(past.dtype if past is not None else query.dtype)
         return y.reshape(s.batch, s.times, s.results * s.size_v).astype(query.dtype), final
 
-    def lower(
-        self,
-        target: Target,
-        query: TensorType,
-        key: TensorType,
-        value: TensorType,
-        past: TensorType | None = None,
-        decay: TensorType | None = None,
-        beta: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        types = self.infer(query, key, value, past, decay, beta)
-        s = self.sizes(query, key, value)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        types = self.infer(*inputs)
+        s = self.sizes(*inputs[:3])
         b, t, h, size_k, size_v = s.batch, s.times, s.heads, s.size_k, s.size_v
+        given = bound(self.operands, inputs)
         gated, delta = RULES[self.update_rule]
-        decay, beta = decay if gated else None, beta if delta else None
+        given = given._replace(decay=given.decay if gated else None, beta=given.beta if delta else None)
         cols = COLS
         while cols > 1 and 4 * size_k * cols > target.limits.workgroup_bytes:
             cols //= 2
         if 4 * size_k * cols > target.limits.workgroup_bytes:
             raise Unsupported(f"keys of {size_k} components do not fit workgroup memory")
-        given: dict[str, Operand | None] = {
-            name: inp(i, x) if x is not None else None
-            for i, (name, x) in enumerate(zip(_NAMES, (query, key, value, past, decay, beta), strict=True))
-        }
-        given["y"] = out(0, types[0]) if self.wants(0) else scratch(types[0].dtype, *types[0].shape)
-        given["state"] = out(1, types[1]) if self.wants(1) else scratch(types[1].dtype, *types[1].shape)
-        bound = {name: operand for name, operand in given.items() if operand is not None}
-        by_key = decay is not None and decay.shape[2] != h
-        flags = {"GATED": decay is not None, "BY_KEY": by_key, "DELTA": beta is not None, "PAST": past is not None}
+        tensors: dict[str, Operand] = {name: x for name, x in given._asdict().items() if x is not None}
+        for i, name in enumerate(("y", "state")):
+            tensors[name] = out(i, types[i]) if self.wants(i) else scratch(types[i].dtype, *types[i].shape)
+        by_key = "decay" in tensors and tensors["decay"].type.shape[2] != h
+        flags = {"GATED": "decay" in tensors, "BY_KEY": by_key, "DELTA": "beta" in tensors, "PAST": "past" in tensors}
         kernel = template(
             "linear_attention",
-            {name: operand.type.dtype for name, operand in bound.items()},
+            {name: operand.type.dtype for name, operand in tensors.items()},
             DIM=size_k,
             COLS=cols,
             **{k: 1 for k, v in flags.items() if v},
@@ -214,10 +190,10 @@ class LinearAttentionBase(Op):
             size_v=size_v,
             blocks=blocks,
             groups=b * h * blocks,
-            beta_heads=beta.shape[2] if beta is not None else 1,
+            beta_heads=tensors["beta"].type.shape[2] if "beta" in tensors else 1,
             scale=self.factor(size_k),
         )
-        operands = tuple(bound[x.name] for x in kernel.bindings)
+        operands = tuple(tensors[x.name] for x in kernel.bindings)
         flops = 6 * b * t * s.results * size_k * size_v
         return (Dispatch(kernel, operands, target.fold(b * h * blocks), params, flops=flops),)
 
@@ -225,6 +201,3 @@ class LinearAttentionBase(Op):
 @op("LinearAttention", opsets=range(27, LATEST + 1))
 class LinearAttention(LinearAttentionBase):
     """ONNX's."""
-
-
-_NAMES = ("query", "key", "value", "past", "decay", "beta")

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, out, scratch
+from pyruntime.kernels import Dispatch, Operand, Target, constant, out, scratch
 from pyruntime.kernels.convolution.convolution import convolve
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.convolution.conv import convolved, convolved_shape, divided
 from pyruntime.ops.convolution.sliding import SlidingOp, volume
+from pyruntime.ops.operands import bound, named
 from pyruntime.ops.quantization.requantize import finished
 
 BYTES = (DType.INT8, DType.UINT8)
@@ -90,77 +92,46 @@ class _IntegerConv(SlidingOp):
 class ConvInteger(_IntegerConv):
     """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; int8 or uint8 each. y: int32."""
 
-    def infer(
-        self, x: TensorType, w: TensorType, x_zero: TensorType | None = None, w_zero: TensorType | None = None
-    ) -> tuple[TensorType, ...]:
+    operands = named("x w", optional="x_zero w_zero")
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, w, x_zero, w_zero = self.operands(*inputs)
         window = self.check(x, w, ("x_zero_point", x_zero, 1), ("w_zero_point", w_zero, w.shape[0]))
         return (TensorType(DType.INT32, (x.shape[0], w.shape[0], *window.output)),)
 
-    def evaluate(
-        self, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, w, x_zero, w_zero = self.operands(*inputs)
         window = self.window(x.shape[2:], self.standard_weights(w).shape[2:])
         y = np.zeros((x.shape[0], w.shape[0], *window.output), np.int32)
         for at, sums in self.exact(x, w, x_zero, w_zero):
             y[at] = _wrapped(sums)
         return (y,)
 
-    def lower(
-        self,
-        target: Target,
-        x: TensorType,
-        w: TensorType,
-        x_zero: TensorType | None = None,
-        w_zero: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        (y,) = self.infer(x, w, x_zero, w_zero)
-        zeros = (None if x_zero is None else inp(2, x_zero), None if w_zero is None else inp(3, w_zero))
-        return convolve(target, self.describe(inp(0, x), inp(1, w), out(0, y), zeros))
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        x, w, *zeros = bound(self.operands, inputs)
+        (y,) = self.infer(*inputs)
+        return convolve(target, self.describe(x, w, out(0, y), (zeros[0], zeros[1])))
 
 
 @op("QLinearConv", opsets=range(10, LATEST + 1))
 class QLinearConv(_IntegerConv):
     """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; B: int32 [M]; y of y_zero_point's type, int8 or uint8."""
 
-    def infer(
-        self,
-        x: TensorType,
-        x_scale: TensorType,
-        x_zero: TensorType,
-        w: TensorType,
-        w_scale: TensorType,
-        w_zero: TensorType,
-        y_scale: TensorType,
-        y_zero: TensorType,
-        b: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    operands = named("x x_scale x_zero_point w w_scale w_zero_point y_scale y_zero_point", optional="b")
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        given = self.operands(*inputs)
+        x, _, _, w, _, _, _, y_zero, b = given
         maps = w.shape[0]
-        window = self.check(
-            x,
-            w,
-            ("x_scale", x_scale, 1),
-            ("x_zero_point", x_zero, 1),
-            ("w_scale", w_scale, maps),
-            ("w_zero_point", w_zero, maps),
-            ("y_scale", y_scale, 1),
-            ("y_zero_point", y_zero, 1),
-        )
+        counts = dict.fromkeys(self.operands._fields, 1) | {"w_scale": maps, "w_zero_point": maps}
+        numbers = ((name, kind, counts[name]) for name, kind in given._asdict().items() if name not in ("x", "w", "b"))
+        window = self.check(x, w, *numbers)
         if b is not None and b.shape != (maps,):
             self.fail(f"a bias [{maps}]", b)
         return (TensorType(y_zero.dtype, (x.shape[0], maps, *window.output)),)
 
-    def evaluate(
-        self,
-        x: Array,
-        x_scale: Array,
-        x_zero: Array,
-        w: Array,
-        w_scale: Array,
-        w_zero: Array,
-        y_scale: Array,
-        y_zero: Array,
-        b: Array | None = None,
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b = self.operands(*inputs)
         window = self.window(x.shape[2:], self.standard_weights(w).shape[2:])
         column = (w.shape[0], *(1,) * (x.ndim - 2))
         bias = np.zeros(column, np.int32) if b is None else b.reshape(column)
@@ -179,27 +150,25 @@ class QLinearConv(_IntegerConv):
             y[at] = np.clip(sums, np.float32(limits.min), np.float32(limits.max), out=sums)
         return (y,)
 
-    def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
-        given = (*inputs, None)[:9]
-        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b = given
-        assert x and x_scale and x_zero and w and w_scale and w_zero and y_scale and y_zero
-        (y,) = self.infer(x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(*inputs)
+        given = bound(self.operands, inputs)
         sums = scratch(DType.INT32, *y.shape)
-        conv = self.describe(inp(0, x), inp(3, w), sums, (inp(2, x_zero), inp(5, w_zero)))
+        conv = self.describe(given.x, given.w, sums, (given.x_zero_point, given.w_zero_point))
         column = (1,) * (y.rank - 2)
-        operands = {"zero": _column(inp(7, y_zero), column)}
+        operands = {"zero": _column(given.y_zero_point, column)}
         value = "x"
-        if b is not None:
-            operands["bias"] = _column(inp(8, b), column)
+        if given.b is not None:
+            operands["bias"] = _column(given.b, column)
             value = "(x + bias)"
+        scales = {name: getattr(given, name) for name in ("x_scale", "w_scale", "y_scale")}
         # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
-        if x_scale.is_known and w_scale.is_known and y_scale.is_known:
-            factor = _multiplier(x_scale.value(), w_scale.value(), y_scale.value())
+        if all(x.type.is_known for x in scales.values()):
+            factor = _multiplier(*(x.type.value() for x in scales.values()))
             operands["factor"] = _column(constant(Constant.from_array(factor)), column)
             scale = "factor"
         else:
-            names = (("x_scale", 1, x_scale), ("w_scale", 4, w_scale), ("y_scale", 6, y_scale))
-            operands |= {name: _column(inp(i, t), column) for name, i, t in names}
+            operands |= {name: _column(x, column) for name, x in scales.items()}
             scale = "(x_scale * w_scale / y_scale)"
         low, high = (-128, 127) if y.dtype is DType.INT8 else (0, 255)
         scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"

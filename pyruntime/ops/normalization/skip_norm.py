@@ -9,13 +9,15 @@ Source: Add and a normalisation, which `passes/fusion/fuse_skip_norm.py` fuses; 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of
 from pyruntime.ops.base import Op, op, refuse_float64
+from pyruntime.ops.operands import bound, named
 
 __all__ = ["SkipNorm"]
 
@@ -29,6 +31,8 @@ class SkipNorm(Op):
     Outputs: y of scale's type; the mean (0 with `rms`) and the inverse deviation, float32 [..., 1]; s of x's type.
     rms: the mean is not taken off. adds: it stands for an addition too.
     """
+
+    operands = named("x scale", optional="shift skip bias order places")
 
     epsilon: float
     rms: int = 0
@@ -45,16 +49,8 @@ class SkipNorm(Op):
         """The shape of s."""
         return self.shape or x.shape
 
-    def infer(
-        self,
-        x: TensorType,
-        scale: TensorType,
-        shift: TensorType | None = None,
-        skip: TensorType | None = None,
-        bias: TensorType | None = None,
-        order: TensorType | None = None,
-        places: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, scale, shift, skip, bias, order, _ = self.operands(*inputs)
         if not x.rank:
             self.fail("an input of at least one dimension", x)
         if (order is not None) != bool(self.shape):
@@ -70,16 +66,8 @@ class SkipNorm(Op):
         stats = TensorType(DType.FLOAT, (*shape[:-1], 1))
         return TensorType(scale.dtype, shape), stats, stats, TensorType(x.dtype, shape)
 
-    def evaluate(
-        self,
-        x: Array,
-        scale: Array,
-        shift: Array | None = None,
-        skip: Array | None = None,
-        bias: Array | None = None,
-        order: Array | None = None,
-        places: Array | None = None,
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, scale, shift, skip, bias, order, places = self.operands(*inputs)
         if order is not None:
             x = x.reshape(-1, math.prod(self.shape) // order.size)[order].reshape(self.shape)
         with np.errstate(all="ignore"):
@@ -96,36 +84,15 @@ class SkipNorm(Op):
             y = placed(y, places)
         return y.astype(scale.dtype), mean.astype(np.float32), inv.astype(np.float32), total.astype(x.dtype)
 
-    def lower(
-        self,
-        target: Target,
-        x: TensorType,
-        scale: TensorType,
-        shift: TensorType | None = None,
-        skip: TensorType | None = None,
-        bias: TensorType | None = None,
-        order: TensorType | None = None,
-        places: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        refuse_float64(x, scale)
-        types = self.infer(x, scale, shift, skip, bias, order, places)
-        mean, inv = (out(i, types[i]) if self.wants(i) else None for i in (1, 2))
-        norm = Norm(
-            self.epsilon,
-            bool(self.rms),
-            inp(1, scale),
-            None if shift is None else inp(2, shift),
-            mean,
-            inv,
-            None if skip is None else inp(3, skip),
-            None if bias is None else inp(4, bias),
-            out(3, types[3]) if self.wants(3) else None,
-            None if order is None else inp(5, order),
-            None if places is None else inp(6, places),
-        )
-        shape = self.total(x)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        refuse_float64(*inputs[:2])
+        types = self.infer(*inputs)
+        x, scale, shift, skip, bias, order, places = bound(self.operands, inputs)
+        mean, inv, total = (out(i, types[i]) if self.wants(i) else None for i in (1, 2, 3))
+        norm = Norm(self.epsilon, bool(self.rms), scale, shift, mean, inv, skip, bias, total, order, places)
+        shape = self.total(x.type)
         rows = rows_of(shape, len(shape) - 1, flatten=True)
-        return (normalize_rows(target, out(0, types[0]), inp(0, x), rows, norm),)
+        return (normalize_rows(target, out(0, types[0]), x, rows, norm),)
 
 
 def placed(y: Array, places: Array) -> Array:

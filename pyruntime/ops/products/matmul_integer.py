@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, inp, out, scratch
+from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, out, scratch
 from pyruntime.kernels.products.integer_matmul import BYTES, IntegerMatmul, zero_point
 from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.ops.base import LATEST, Op, broadcasts_to, op
+from pyruntime.ops.operands import bound, named
 from pyruntime.ops.products.matmul import as_matrices, matmul_shape, stacked
 from pyruntime.ops.quantization.requantize import finished
 
@@ -100,31 +102,23 @@ def integer_product(
 class MatMulInteger(Op):
     """y = (a - a_zero_point) @ (b - b_zero_point), exact in int32."""
 
-    def infer(
-        self, a: TensorType, b: TensorType, a_zero: TensorType | None = None, b_zero: TensorType | None = None
-    ) -> tuple[TensorType, ...]:
+    operands = named("a b", optional="a_zero b_zero")
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        a, b, a_zero, b_zero = self.operands(*inputs)
         if a.dtype not in BYTES or b.dtype not in BYTES:
             self.fail("matrices of int8 or uint8", f"{a} and {b}")
         _zero_shape(self, a, a_zero, True)
         _zero_shape(self, b, b_zero, False)
         return (TensorType(DType.INT32, matmul_shape(self, a, b)),)
 
-    def evaluate(
-        self, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        a, b, a_zero, b_zero = self.operands(*inputs)
         return (exact_product(shifted(a, a_zero, True), shifted(b, b_zero, False)),)
 
-    def lower(
-        self,
-        target: Target,
-        a: TensorType,
-        b: TensorType,
-        a_zero: TensorType | None = None,
-        b_zero: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        (y,) = self.infer(a, b, a_zero, b_zero)
-        zeros = (inp(i, z) if z is not None else None for i, z in ((2, a_zero), (3, b_zero)))
-        return integer_product(self, target, out(0, y), inp(0, a), inp(1, b), *zeros)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        (y,) = self.infer(*inputs)
+        return integer_product(self, target, out(0, y), *bound(self.operands, inputs))
 
 
 def _scale_shapes(rank: int, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -140,11 +134,13 @@ class QLinearMatMul(Op):
     (float8: in float32); the rescaling is in float32, rounded half to even.
     """
 
-    def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
+    operands = named("a a_scale a_zero b b_scale b_zero y_scale y_zero")
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         if len(inputs) != 8 or any(x is None for x in inputs):
             self.fail("all 8 inputs", sum(x is not None for x in inputs))
-        a, _, a_zero, b, _, b_zero, _, y_zero = inputs
-        if not all(t.size for t in (inputs[1], inputs[4], inputs[6], y_zero)):
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+        if not all(t.size for t in (a_scale, b_scale, y_scale, y_zero)):
             self.fail("scales and a zero point with elements", ", ".join(map(str, inputs)))
         _zero_shape(self, a, a_zero, True)
         _zero_shape(self, b, b_zero, False)
@@ -152,7 +148,7 @@ class QLinearMatMul(Op):
         self._check_scales(y, inputs)
         return (y,)
 
-    def _check_scales(self, y: TensorType, inputs: tuple[TensorType, ...]) -> None:
+    def _check_scales(self, y: TensorType, inputs: Any) -> None:
         """Raises InvalidGraph where the scales, or the zero point of y, do not broadcast to it."""
         _, a_scale, _, _, b_scale, _, y_scale, y_zero = inputs
         rank = max(y.rank, 2)
@@ -182,24 +178,23 @@ class QLinearMatMul(Op):
         rounded = np.rint(value).astype(np.float64) + zero.astype(np.float64)
         return (np.clip(rounded, limits.min, limits.max).astype(y_zero.dtype).reshape(total.shape),)
 
-    def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         (y,) = self.infer(*inputs)
-        total = scratch(DType.FLOAT if a.dtype.is_float else DType.INT32, *y.shape)
-        made = integer_product(self, target, total, inp(0, a), inp(3, b), inp(2, a_zero), inp(5, b_zero))
+        given = bound(self.operands, inputs)
+        total = scratch(DType.FLOAT if given.a.type.dtype.is_float else DType.INT32, *y.shape)
+        made = integer_product(self, target, total, given.a, given.b, given.a_zero, given.b_zero)
         rank = max(y.rank, 2)
-        shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
-        operands = {"zero": view(inp(7, y_zero), *per_row(y_zero.shape, rank))}
-        scales = (("sa", 1, a_scale), ("sb", 4, b_scale), ("sy", 6, y_scale))
+        operands = {"zero": view(given.y_zero, *per_row(given.y_zero.type.shape, rank))}
+        scales = {"sa": given.a_scale, "sb": given.b_scale, "sy": given.y_scale}
         factor = "(sa * sb / sy)"
         # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
-        if all((s.is_known and s.size == 1) or (s is b_scale and s.is_known) for _, _, s in scales):
-            sa, sb, sy = (s.value().astype(np.float32).reshape(-1) for _, _, s in scales)
+        if all(s.type.is_known and (name == "sb" or s.type.size == 1) for name, s in scales.items()):
+            sa, sb, sy = (s.type.value().astype(np.float32).reshape(-1) for s in scales.values())
             operands["factor"] = constant(Constant.from_array(np.asarray(sa * sb / sy, np.float32)))
             factor = "factor"
         else:
-            for (name, index, scale), shape in zip(scales, shapes, strict=True):
-                operands[name] = view(inp(index, scale), *shape)
+            shapes = _scale_shapes(rank, *(s.type.shape for s in scales.values()))
+            operands |= {name: view(s, *shape) for (name, s), shape in zip(scales.items(), shapes, strict=True)}
         if y.dtype.is_float:
             expr = f"x * {factor} + zero"
         else:

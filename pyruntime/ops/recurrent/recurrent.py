@@ -9,28 +9,24 @@ rounded once at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.recurrent import Layer, recurrent
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.operands import bound, named
 from pyruntime.ops.recurrent.gates import Gate, gates
-
-
-def padded(inputs: Sequence[Any]) -> list[Any]:
-    """All eight inputs an LSTM may have; those not given are None."""
-    return [*inputs, *[None] * (8 - len(inputs))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Recurrent(Op):
     """What the three layers share; subclasses say how many gates and which functions they have."""
 
+    operands = named("x w r", optional="b sequence_lens initial_h")
     gate_count: ClassVar[int] = 1
     defaults: ClassVar[tuple[str, ...]] = ("Tanh",)
     states: ClassVar[int] = 1
@@ -69,7 +65,7 @@ class _Recurrent(Op):
         return [made[d * count : (d + 1) * count] for d in range(directions)]
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        x, w, r, b, lens, *initial = padded(inputs)
+        x, w, r, b, lens, *initial = self.operands(*inputs)
         dtype = self.same_dtype(x, w, r, b, *initial)
         if x.rank != 3 or w.rank != 3 or r.rank != 3:
             self.fail("x, w and r of rank 3", f"{x}, {w}, {r}")
@@ -91,7 +87,7 @@ class _Recurrent(Op):
         return TensorType(dtype, y), *(TensorType(dtype, state) for _ in range(self.states))
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
-        x, w, r, b, lens, *initial = padded(inputs)
+        x, w, r, b, lens, *initial = self.operands(*inputs)
         dtype = x.dtype
         wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
         x, w, r = x.astype(wide), w.astype(wide), r.astype(wide)
@@ -140,21 +136,19 @@ class _Recurrent(Op):
         return x if self.clip is None else np.clip(x, -self.clip, self.clip)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        x, w, r, b, lens, *initial = padded(inputs)
-        refuse_float64(x)
+        refuse_float64(inputs[0])
         types = self.infer(*inputs)
-        optional = {3: b, 4: lens, **dict(enumerate(initial, 5))}
-        bound = {index: inp(index, value) for index, value in optional.items() if value is not None}
+        x, w, r, b, lens, h0, c0, p = (*bound(self.operands, inputs), None, None)[:8]
         layer = Layer(
             kind=self.op_type,
-            x=inp(0, x),
-            w=inp(1, w),
-            r=inp(2, r),
-            bias=bound.get(3),
-            lens=bound.get(4),
-            h0=bound.get(5),
-            c0=bound.get(6) if self.states == 2 else None,
-            peephole=bound.get(7) if self.states == 2 else None,
+            x=x,
+            w=w,
+            r=r,
+            bias=b,
+            lens=lens,
+            h0=h0,
+            c0=c0,
+            peephole=p,
             gates=self.gate_count,
             backward=self.directions,
             functions=tuple(tuple(g.wgsl for g in functions) for functions in self.functions()),
@@ -198,6 +192,7 @@ def reordered(x: Array, order: Array | None) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class _Lstm(_Recurrent):
+    operands = named("x w r", optional="b sequence_lens initial_h initial_c p")
     gate_count = 4
     defaults = ("Sigmoid", "Tanh", "Tanh")
     states = 2

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out
+from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.recurrent import Bytes, Layer, recurrent
 from pyruntime.ops.base import op
+from pyruntime.ops.operands import bound, named
 from pyruntime.ops.quantization.dynamic_quantize_linear import DynamicQuantizeLinear
 from pyruntime.ops.recurrent.recurrent import LSTM, order_of, reordered
 
@@ -27,6 +28,8 @@ class RoundedLstm(LSTM):
     float [D, 3, 4·H], the scales of r's rows, their zero points (less 128 where r is uint8) and the sums of r - r_zero;
     sequence_lens, initial states and peepholes as LSTM has them. The range of h is that of all entries of the batch.
     """
+
+    operands = named("x r columns sequence_lens initial_h initial_c p")
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         x, r, _, lens, h, c, p = inputs
@@ -74,14 +77,13 @@ class RoundedLstm(LSTM):
         return np.stack(ys, axis=1), np.stack(hiddens), np.stack(cells)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        x, r, columns, *rest = inputs
-        has_zeros = not columns.is_known or bool(columns.value()[:, 1].any())
-        lens, h0, c0, p = (None if v is None else inp(i, v) for i, v in enumerate(rest, 3))
+        x, r, columns, lens, h0, c0, p = bound(self.operands, inputs)
+        has_zeros = not columns.type.is_known or bool(columns.type.value()[:, 1].any())
         layer = Layer(
             kind="LSTM",
-            x=inp(0, x),
+            x=x,
             w=None,
-            r=inp(1, r),
+            r=r,
             bias=None,
             lens=lens,
             h0=h0,
@@ -94,7 +96,7 @@ class RoundedLstm(LSTM):
             clip=self.clip,
             input_forget=bool(self.input_forget),
             reset_first=False,
-            rounded=Bytes(inp(2, columns), has_zeros),
+            rounded=Bytes(columns, has_zeros),
         )
         wanted = (out(i, t) if self.wants(i) else None for i, t in enumerate(self.infer(*inputs)))
         return recurrent(target, layer, *wanted)

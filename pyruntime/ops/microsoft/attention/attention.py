@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, scratch
+from pyruntime.kernels import Dispatch, Target, scratch
 from pyruntime.kernels.ir.epilogue import linear
 from pyruntime.kernels.products.matmul import Product, matmul
 from pyruntime.ops.base import Op, Unsupported, op
@@ -19,24 +19,9 @@ from pyruntime.ops.microsoft.attention.projected import (
     lower_projected,
     projected_sizes,
 )
-from pyruntime.ops.operands import bound, types_of
+from pyruntime.ops.operands import bound, named, types_of
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
-
-
-T = TypeVar("T")
-
-
-class ProjectedInputs(NamedTuple, Generic[T]):
-    """Types, arrays or operands in the operator's order; None where an input is absent."""
-
-    input: T
-    weights: T
-    bias: T | None = None
-    mask_index: T | None = None
-    past: T | None = None
-    attention_bias: T | None = None
-    past_sequence_length: T | None = None
 
 
 @op("Attention", opsets=range(1, 2), domain="com.microsoft")
@@ -52,7 +37,7 @@ class Attention(Op):
     Outputs: y [B, S, H·E], present [2, B, H, T, D]. Everything is computed in float32 and rounded once.
     """
 
-    operands = ProjectedInputs
+    operands = named("input weights", optional="bias mask_index past attention_bias past_sequence_length")
 
     do_rotary: int | None = None
     mask_filter_value: float | None = None
@@ -72,7 +57,7 @@ class Attention(Op):
 
     def sizes(self, *inputs: Any) -> MaskedHeads:
         """The sizes. Raises InvalidGraph."""
-        x, weights, _, _, past, _, length = ProjectedInputs(*inputs)
+        x, weights, _, _, past, _, length = self.operands(*inputs)
         shared = bool(self.past_present_share_buffer)
         if shared and (past is None or length is None or length.size != 1):
             self.fail("past and past_sequence_length, one int32, with past_present_share_buffer", length)
@@ -82,7 +67,7 @@ class Attention(Op):
         return projected_sizes(self, x, weights, widths, past, shared)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        x, weights, bias, mask_index, past, attention_bias, _ = ProjectedInputs(*inputs)
+        x, weights, bias, mask_index, past, attention_bias, _ = self.operands(*inputs)
         dtype = self.same_dtype(x, weights, bias, past, attention_bias)
         s = self.sizes(*inputs)
         if dtype not in _FLOATS:
@@ -96,7 +81,7 @@ class Attention(Op):
         return y, TensorType(dtype, (2, s.batch, s.heads, s.present, s.size))
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
-        x, weights, bias, mask, past, attention_bias, length = ProjectedInputs(*inputs)
+        x, weights, bias, mask, past, attention_bias, length = self.operands(*inputs)
         s = self.sizes(*types_of(inputs))
         projected = np.matmul(x.astype(np.float32), weights.astype(np.float32))
         if bias is not None:
@@ -104,7 +89,7 @@ class Attention(Op):
         return attend_projected(self, s, projected, x.dtype, mask, past, attention_bias, length)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        given: ProjectedInputs[Operand] = bound(ProjectedInputs, inputs)
+        given = bound(self.operands, inputs)
         s, outs = self.sizes(*inputs), self.infer(*inputs)
         hidden, width = given.weights.type.shape
         if not s.present or not hidden:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, scratch
+from pyruntime.kernels import Dispatch, Source, Target, gather_map, scratch
 from pyruntime.kernels.products.matmul import Matmul, Product
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.microsoft.attention.masks import MaskedHeads
@@ -18,27 +18,10 @@ from pyruntime.ops.microsoft.attention.projected import (
     lower_projected,
     projected_sizes,
 )
-from pyruntime.ops.operands import bound, types_of
+from pyruntime.ops.operands import bound, named, types_of
 
 _BYTES = (DType.INT8, DType.UINT8)
 _FLOATS = (DType.FLOAT, DType.FLOAT16)
-
-
-T = TypeVar("T")
-
-
-class QAttentionInputs(NamedTuple, Generic[T]):
-    """Types, arrays or operands in the operator's order; None where an input is absent."""
-
-    input: T
-    weight: T
-    bias: T
-    input_scale: T
-    weight_scale: T
-    mask_index: T | None = None
-    input_zero_point: T | None = None
-    weight_zero_point: T | None = None
-    past: T | None = None
 
 
 @op("QAttention", opsets=range(1, 2), domain="com.microsoft")
@@ -50,7 +33,10 @@ class QAttention(Op):
     product of integers is exact, the rest is computed in float32 and rounded once.
     """
 
-    operands = QAttentionInputs
+    operands = named(
+        "input weight bias input_scale weight_scale",
+        optional="mask_index input_zero_point weight_zero_point past",
+    )
 
     do_rotary: int | None = None
     mask_filter_value: float | None = None
@@ -67,13 +53,13 @@ class QAttention(Op):
 
     def sizes(self, *inputs: Any) -> MaskedHeads:
         """The sizes. Raises InvalidGraph."""
-        given: QAttentionInputs[TensorType] = QAttentionInputs(*inputs)
+        given = self.operands(*inputs)
         if self.past_present_share_buffer:
             self.fail("past_present_share_buffer 0: there is no input that tells how many keys there are", 1)
         return projected_sizes(self, given.input, given.weight, (), given.past, False)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = QAttentionInputs(*inputs)
+        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = self.operands(*inputs)
         dtype = self.same_dtype(bias, x_scale, w_scale, past)
         s = self.sizes(*inputs)
         if x.dtype not in _BYTES or w.dtype not in _BYTES or dtype not in _FLOATS:
@@ -91,7 +77,7 @@ class QAttention(Op):
         return y, TensorType(dtype, (2, s.batch, s.heads, s.present, s.size))
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
-        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = QAttentionInputs(*inputs)
+        x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = self.operands(*inputs)
         s = self.sizes(*types_of(inputs))
         left = x.astype(np.int64) - (0 if x_zero is None else x_zero.reshape(-1).astype(np.int64))
         right = w.astype(np.int64) - (0 if w_zero is None else w_zero.reshape(-1).astype(np.int64))
@@ -100,7 +86,7 @@ class QAttention(Op):
         return attend_projected(self, s, projected, bias.dtype, mask, past, None, None)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        given: QAttentionInputs[Operand] = bound(QAttentionInputs, inputs)
+        given = bound(self.operands, inputs)
         s, outs = self.sizes(*inputs), self.infer(*inputs)
         hidden, width = given.weight.type.shape
         if not s.present or not hidden:

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out, scratch
+from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, out, scratch
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.nbits import Experts, can_split, expert_product
 from pyruntime.kernels.products.packed_weights import integers, unpacked_view
@@ -25,6 +25,7 @@ from pyruntime.ops.microsoft.experts.experts import (
     routing,
 )
 from pyruntime.ops.microsoft.products.packed import dequantized, unpack, zero_points
+from pyruntime.ops.operands import bound, index_of, named
 
 _KINDS = ("relu", "gelu", "silu", "swiglu", "identity")
 
@@ -64,7 +65,6 @@ class MixtureOp(Op):
 
     def layers(self, *inputs: Any) -> tuple[Layer[Any], Layer[Any], Layer[Any] | None]:
         """The products that fc1, fc2 and, where it is there, fc3 are the weights of."""
-        assert self.operands is not None
         given = self.operands(*inputs)._asdict()
 
         def layer(i: int) -> Layer[Any]:
@@ -154,7 +154,7 @@ class MixtureOp(Op):
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         (y,) = self.infer(*inputs)
-        operands: list[Any] = [None if t is None else inp(i, t) for i, t in enumerate(inputs)]
+        operands = bound(self.operands, inputs)
         first, second, third = self.layers(*operands)
         given, normalize = self.router(*operands)
         x, logits = operands[:2]
@@ -182,19 +182,6 @@ class MixtureOp(Op):
         return tuple(made)
 
 
-class MoEInputs(NamedTuple, Generic[T]):
-    """Types, arrays or operands in the operator's order; None where an input is absent."""
-
-    input: T
-    router_probs: T
-    fc1: T
-    b1: T | None
-    fc2: T
-    b2: T | None = None
-    fc3: T | None = None
-    b3: T | None = None
-
-
 @op("MoE", opsets=range(1, 2), domain="com.microsoft")
 class MoE(MixtureOp):
     """fc1: [E, I, H] (2I where swiglu is fused), fc2: [E, H, I], fc3: [E, I, H], biases [E, rows]; all of x's type.
@@ -202,7 +189,7 @@ class MoE(MixtureOp):
     Weights of experts: the softmax over all of them, which add up to 1 where normalize_routing_weights.
     """
 
-    operands = MoEInputs
+    operands = named("input router_probs fc1 b1 fc2", optional="b2 fc3 b3")
 
     def router(self, *inputs: Any) -> tuple[Any, bool]:
         return None, bool(self.normalize_routing_weights)
@@ -226,32 +213,6 @@ class MoE(MixtureOp):
         return y, [expert_matmul(target, y, a, layer.weights, experts)]
 
 
-class QMoEInputs(NamedTuple, Generic[T]):
-    """Types, arrays or operands in the operator's order; None where an input is absent."""
-
-    input: T
-    router_probs: T
-    fc1: T
-    scales1: T | None
-    b1: T | None
-    fc2: T
-    scales2: T | None = None
-    b2: T | None = None
-    fc3: T | None = None
-    scales3: T | None = None
-    b3: T | None = None
-    zeros1: T | None = None
-    zeros2: T | None = None
-    zeros3: T | None = None
-    router_weights: T | None = None
-    global1: T | None = None
-    global2: T | None = None
-    global3: T | None = None
-    a_scale1: T | None = None
-    a_scale2: T | None = None
-    a_scale3: T | None = None
-
-
 @op("QMoE", opsets=range(1, 2), domain="com.microsoft")
 class QMoE(MixtureOp):
     """MoE whose weights are packed integers of 2, 4 or 8 bits, [E, rows, columns · bits / 8], low bits first.
@@ -261,7 +222,11 @@ class QMoE(MixtureOp):
     over those chosen; with router_weights these, which add up to 1 where normalize_routing_weights.
     """
 
-    operands = QMoEInputs
+    operands = named(
+        "input router_probs fc1 scales1 b1 fc2",
+        optional="scales2 b2 fc3 scales3 b3 zeros1 zeros2 zeros3 router_weights"
+        " global1 global2 global3 a_scale1 a_scale2 a_scale3",
+    )
 
     accuracy_level: int = 0
     block_size: int | None = None
@@ -274,7 +239,7 @@ class QMoE(MixtureOp):
 
     def router(self, *inputs: Any) -> tuple[Any, bool]:
         # Over those chosen alone, the softmax over all is what adds up to 1.
-        given = QMoEInputs(*inputs).router_weights
+        given = self.operands(*inputs).router_weights
         return given, given is None or bool(self.normalize_routing_weights)
 
     def bits(self, layer: Layer[Any]) -> int:
@@ -283,7 +248,7 @@ class QMoE(MixtureOp):
         return own[layer.number - 1] or self.expert_weight_bits
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
-        further = QMoEInputs(*inputs)[QMoEInputs._fields.index("global1") :]
+        further = inputs[index_of(self.operands, "global1") :]
         if self.quant_type != "int" or any(t is not None for t in further):
             self.fail("quant_type='int' without further scales", self.quant_type)
         return super().infer(*inputs)

@@ -5,11 +5,14 @@ QEmbedLayerNormalization has tables, gamma and beta in 8 bits. Source: com.micro
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.operands import named
 
 
 @op("EmbedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
@@ -23,19 +26,10 @@ class EmbedLayerNormalization(Decomposed):
     epsilon: float = 1e-12
     mask_index_type: int | None = None
 
-    def expand(
-        self,
-        body: Expansion,
-        input_ids: TensorType,
-        segment_ids: TensorType | None,
-        word: TensorType,
-        position: TensorType,
-        segment: TensorType | None,
-        gamma: TensorType,
-        beta: TensorType,
-        mask: TensorType | None = None,
-        position_ids: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    operands = named("input_ids segment_ids word position segment gamma beta", optional="mask position_ids")
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        input_ids, segment_ids, word, position, segment, gamma, beta, mask, position_ids = self.operands(*inputs)
         if input_ids.rank != 2:
             self.fail("input_ids [batch, sequence]", input_ids)
         if (segment_ids is None) != (segment is None):
@@ -71,35 +65,23 @@ class QEmbedLayerNormalization(Decomposed):
 
     epsilon: float = 1e-12
 
-    def expand(
-        self,
-        body: Expansion,
-        input_ids: TensorType,
-        segment_ids: TensorType | None,
-        word: TensorType,
-        position: TensorType,
-        segment: TensorType | None,
-        gamma: TensorType,
-        beta: TensorType,
-        mask: TensorType | None,
-        word_scale: TensorType,
-        position_scale: TensorType,
-        segment_scale: TensorType | None,
-        gamma_scale: TensorType,
-        beta_scale: TensorType,
-        word_zero: TensorType,
-        position_zero: TensorType,
-        segment_zero: TensorType | None,
-        gamma_zero: TensorType,
-        beta_zero: TensorType,
-    ) -> tuple[TensorType | None, ...]:
-        def plain(table: TensorType, scale: TensorType | None, zero: TensorType | None) -> TensorType:
+    operands = named(
+        "input_ids segment_ids word position segment gamma beta mask"
+        " word_scale position_scale segment_scale gamma_scale beta_scale"
+        " word_zero position_zero segment_zero gamma_zero beta_zero"
+    )
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        given = self.operands(*inputs)
+
+        def dequantized(name: str) -> TensorType | None:
+            table, scale = getattr(given, name), getattr(given, f"{name}_scale")
+            if table is None:
+                return None
             if scale is None or scale.size != 1:
                 self.fail("one scale for each table", scale)
-            return body("DequantizeLinear", table, scale, zero)
+            return body("DequantizeLinear", table, scale, getattr(given, f"{name}_zero"))
 
-        made = plain(word, word_scale, word_zero), plain(position, position_scale, position_zero)
-        kinds = None if segment is None else plain(segment, segment_scale, segment_zero)
-        norm = plain(gamma, gamma_scale, gamma_zero), plain(beta, beta_scale, beta_zero)
+        tables = map(dequantized, ("word", "position", "segment", "gamma", "beta"))
         inner = EmbedLayerNormalization(epsilon=self.epsilon, present=(self.wants(0), self.wants(1)))
-        return inner.expand(body, input_ids, segment_ids, *made, kinds, *norm, mask)[:2]
+        return inner.expand(body, given.input_ids, given.segment_ids, *tables, given.mask)[:2]

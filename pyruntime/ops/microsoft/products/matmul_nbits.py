@@ -14,6 +14,7 @@ from pyruntime.kernels.products.nbits import Normed, joining_product, normed_pro
 from pyruntime.kernels.products.packed_weights import Packed, integers
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.microsoft.products.packed import PIECE, dequantized, pack, zero_points
+from pyruntime.ops.operands import named, optional
 
 FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
@@ -33,6 +34,8 @@ class MatMulNBits(Op):
     block_size is a power of two, 16 or more.
     """
 
+    operands = named("a b scales", optional="zeros groups bias")
+
     K: int
     N: int
     block_size: int
@@ -45,15 +48,8 @@ class MatMulNBits(Op):
         """Blocks of a row."""
         return -(-self.K // self.block_size)
 
-    def infer(
-        self,
-        a: TensorType,
-        b: TensorType,
-        scales: TensorType,
-        zeros: TensorType | None = None,
-        groups: TensorType | None = None,
-        bias: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        a, b, scales, zeros, groups, bias = self.operands(*inputs)
         if self.bits not in (2, 4, 8):
             self.fail("weights of 2, 4 or 8 bits", f"bits={self.bits}")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
@@ -93,15 +89,8 @@ class MatMulNBits(Op):
         if bias is not None and bias.size != self.N:
             self.fail(f"a bias of {self.N} elements", bias)
 
-    def evaluate(
-        self,
-        a: Array,
-        b: Array,
-        scales: Array,
-        zeros: Array | None = None,
-        groups: Array | None = None,
-        bias: Array | None = None,
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        a, b, scales, zeros, groups, bias = self.operands(*inputs)
         rows = a.reshape(-1, self.K).astype(np.float32, copy=False)
         data, scales = b.reshape(self.N, self.blocks, -1), scales.reshape(self.N, self.blocks)
         zero = zero_points(zeros, self.N, self.blocks, self.bits)
@@ -116,18 +105,9 @@ class MatMulNBits(Op):
             y += bias.reshape(-1).astype(np.float32)
         return (y.reshape(*a.shape[:-1], self.N).astype(a.dtype, copy=False),)
 
-    def lower(
-        self,
-        target: Target,
-        a: TensorType,
-        b: TensorType,
-        scales: TensorType,
-        zeros: TensorType | None = None,
-        groups: TensorType | None = None,
-        bias: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        y, packed, product, add = self._operands(a, b, scales, zeros, groups, bias)
-        return product_with_packed(target, y, inp(0, a), packed, product, add, self.accuracy_level == INT8)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        y, packed, product, add = self._operands(*inputs)
+        return product_with_packed(target, y, inp(0, inputs[0]), packed, product, add, self.accuracy_level == INT8)
 
     def normed(self, target: Target, rows: Normed, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
         """Dispatches of the product of rows that it normalises itself; None where its kernel cannot.
@@ -139,10 +119,10 @@ class MatMulNBits(Op):
         return normed_product(target, y, rows, packed, product, add)
 
     def joining(self, target: Target, rows: PartialResults, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
-        """Dispatches of the product of rows that it joins from their shares; None where its kernel does not.
+        """Dispatches of the product of rows that it reduces from partial results; None where its kernel cannot.
 
         Args:
-            inputs: the types, that of the rows once they are joined.
+            inputs: the types, that of the rows once they are reduced.
         """
         assert inputs[0] is not None
         y, packed, product, add = self._operands(*inputs)
@@ -150,10 +130,9 @@ class MatMulNBits(Op):
 
     def _operands(self, *inputs: Any) -> tuple[Operand, Packed, Product, Operand | None]:
         """Of the kernels: y, the weights, the sizes, and the bias."""
-        _, b, scales, zeros, groups, bias = (*inputs, None, None, None)[:6]
+        _, b, scales, zeros, groups, bias = self.operands(*inputs)
         (y,) = self.infer(*inputs)
-        add = inp(5, bias) if bias is not None else None
-        return out(0, y), self.packed(b, scales, zeros, groups), self.product(y), add
+        return out(0, y), self.packed(b, scales, zeros, groups), self.product(y), optional(5, bias)
 
     def product(self, y: TensorType) -> Product:
         """The sizes of the product that y, [..., N], is."""
@@ -163,15 +142,8 @@ class MatMulNBits(Op):
         """The weights, inputs 1 to 4, as kernels read them."""
         if zeros is not None and zeros.is_known and self._is_default(zeros.value()):
             zeros = None
-        return integers(
-            inp(1, b),
-            inp(2, scales),
-            inp(3, zeros) if zeros is not None else None,
-            inp(4, groups) if groups is not None else None,
-            self.bits,
-            self.block_size,
-            self.K,
-        )
+        tensors = inp(1, b), inp(2, scales), optional(3, zeros), optional(4, groups)
+        return integers(*tensors, self.bits, self.block_size, self.K)
 
     def _is_default(self, zeros: Array) -> bool:
         """True where `zeros` says what its absence would."""

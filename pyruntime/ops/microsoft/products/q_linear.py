@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.convolution.conv_integer import QLinearConv as _OnnxQLinearConv
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
 from pyruntime.ops.registry import newest, op_class
@@ -49,6 +50,8 @@ class _QLinear(Decomposed):
 class QLinearConv(Decomposed):
     """ONNX's QLinearConv; where channels_last, x and y are [N, D1 .. Dn, C], w stays [M, C / group, K1 .. Kn]."""
 
+    operands = _OnnxQLinearConv.operands
+
     auto_pad: str = "NOTSET"
     channels_last: int = 0
     dilations: tuple[int, ...] | None = None
@@ -57,23 +60,12 @@ class QLinearConv(Decomposed):
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        x_scale: TensorType,
-        x_zero: TensorType,
-        w: TensorType,
-        w_scale: TensorType,
-        w_zero: TensorType,
-        y_scale: TensorType,
-        y_zero: TensorType,
-        b: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        x, *others = inputs
         names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
         conv = newest("QLinearConv", **{n: value for n in names if (value := getattr(self, n)) is not None})
         given = channels_first(body, x) if self.channels_last else x
-        y: TensorType = body.apply(conv, given, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b)[0]
+        y: TensorType = body.apply(conv, given, *others)[0]
         return (channels_last(body, y) if self.channels_last else y,)
 
 

@@ -19,11 +19,12 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.operands import named
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Mapping(Op):
-    """What both share."""
+    """Hashes of n-grams over rows of ids."""
 
     reset_on_eos: int = 0
     pad_id: int
@@ -40,28 +41,21 @@ class _Mapping(Op):
         """Hashes of a token."""
         return self.history * self.n_head_per_ngram
 
-    def check(
-        self,
-        ids: TensorType,
-        multipliers: TensorType,
-        vocab: TensorType,
-        offsets: TensorType | None,
-        eos: TensorType | None,
-        past: TensorType | None,
-    ) -> None:
+    def check(self, given: Any) -> None:
         """Raises InvalidGraph unless attributes are in range and tables have their shapes."""
+        ids, multipliers, eos = given.ids, given.multipliers, given.eos
         if self.max_ngram_size < 2 or self.n_head_per_ngram < 1:
             self.fail(
                 "max_ngram_size >= 2 and n_head_per_ngram >= 1", f"{self.max_ngram_size} and {self.n_head_per_ngram}"
             )
-        dtype = self.same_dtype(ids, multipliers, vocab, offsets, eos, past)
+        dtype = self.same_dtype(ids, multipliers, given.vocab, given.offsets, eos, given.past)
         if dtype not in (DType.INT32, DType.INT64):
             self.fail("int32 or int64 ids", ids)
         if dtype is DType.INT32 and not -(1 << 31) <= self.pad_id < 1 << 31:
             self.fail("a pad_id of 32 bits", self.pad_id)
         if multipliers.rank != 1 or multipliers.shape[0] < self.max_ngram_size:
             self.fail(f"at least {self.max_ngram_size} multipliers", multipliers)
-        for table in (vocab, offsets):
+        for table in (given.vocab, given.offsets):
             if table is not None and table.shape != (self.heads,):
                 self.fail(f"vocab_sizes and head_offsets [{self.heads}]", table)
         if eos is not None and eos.rank:
@@ -119,17 +113,11 @@ class NGramHashMapping(_Mapping):
     last N - 1 ids.
     """
 
-    def infer(
-        self,
-        ids: TensorType,
-        multipliers: TensorType,
-        vocab: TensorType,
-        past: TensorType | None = None,
-        offsets: TensorType | None = None,
-        eos: TensorType | None = None,
-        segments: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        self.check(ids, multipliers, vocab, offsets, eos, past)
+    operands = named("ids multipliers vocab", optional="past offsets eos segments")
+
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        ids, _, _, past, _, _, segments = given = self.operands(*inputs)
+        self.check(given)
         if ids.rank != 2:
             self.fail("ids [B, L]", ids)
         before = (ids.shape[0], self.history)
@@ -139,16 +127,8 @@ class NGramHashMapping(_Mapping):
             self.fail(f"int32 segment_ids {list(ids.shape)}", segments)
         return TensorType(ids.dtype, (*ids.shape, self.heads)), TensorType(ids.dtype, before)
 
-    def evaluate(
-        self,
-        ids: Array,
-        multipliers: Array,
-        vocab: Array,
-        past: Array | None = None,
-        offsets: Array | None = None,
-        eos: Array | None = None,
-        segments: Array | None = None,
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        ids, multipliers, vocab, past, offsets, eos, segments = self.operands(*inputs)
         self.check_vocab(vocab)
         most = np.iinfo(ids.dtype).max
         if offsets is not None and ((offsets < 0) | (offsets > most - vocab)).any():
@@ -175,22 +155,13 @@ class VarlenNGramHashMapping(_Mapping):
     `pad_id`.
     """
 
+    operands = named("ids multipliers vocab ends", optional="past offsets eos segments past_segments counts")
+
     state_update_capacity: int = 0
 
-    def infer(
-        self,
-        ids: TensorType,
-        multipliers: TensorType,
-        vocab: TensorType,
-        ends: TensorType,
-        past: TensorType | None = None,
-        offsets: TensorType | None = None,
-        eos: TensorType | None = None,
-        segments: TensorType | None = None,
-        past_segments: TensorType | None = None,
-        counts: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        self.check(ids, multipliers, vocab, offsets, eos, past)
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        ids, _, _, ends, past, _, _, segments, past_segments, counts = given = self.operands(*inputs)
+        self.check(given)
         if ids.rank != 1 or ends.rank != 1 or ends.shape[0] < 2:
             self.fail("ids [T] and cumulative_sequence_length [B + 1], B >= 1", f"{ids} and {ends}")
         before = (ends.shape[0] - 1, self.history)
@@ -212,19 +183,9 @@ class VarlenNGramHashMapping(_Mapping):
         hashes = TensorType(ids.dtype, (*ids.shape, self.heads))
         return hashes, TensorType(ids.dtype, before), TensorType(DType.INT32, before), state
 
-    def evaluate(
-        self,
-        ids: Array,
-        multipliers: Array,
-        vocab: Array,
-        ends: Array,
-        past: Array | None = None,
-        offsets: Array | None = None,
-        eos: Array | None = None,
-        segments: Array | None = None,
-        past_segments: Array | None = None,
-        counts: Array | None = None,
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        given = self.operands(*inputs)
+        ids, multipliers, vocab, ends, past, offsets, eos, segments, past_segments, counts = given
         self.check_vocab(vocab)
         if ends[0] or ends[-1] != ids.shape[0] or (np.diff(ends.astype(np.int64)) < 1).any():
             self.fail(f"cumulative_sequence_length from 0 to {ids.shape[0]}, each more than the last", ends.tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,23 +13,10 @@ from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.states.linear_attention import LinearAttention
 from pyruntime.ops.microsoft.states.requests import joined, requests_of, rows_of
+from pyruntime.ops.operands import named
 from pyruntime.ops.registry import newest
 
 _GATES = {"none": "", "softplus": "Softplus", "qwen": "Softplus", "sigmoid": "Sigmoid", "kda": "Sigmoid"}
-
-
-class _Inputs(NamedTuple):
-    query: Any
-    key: Any = None
-    value: Any = None
-    cu_seqlens: Any = None
-    decay: Any = None
-    beta: Any = None
-    initial_state: Any = None
-    a_log: Any = None
-    dt_bias: Any = None
-    capture_count: Any = None
-    state_update_active: Any = None
 
 
 @op("GatedDeltaNet", opsets=range(1, 2), domain="com.microsoft")
@@ -43,7 +30,10 @@ class GatedDeltaNet(Decomposed):
     Computed in float32, rounded once. `state_update_capacity`, for engines that take tokens back, is refused.
     """
 
-    operands = _Inputs
+    operands = named(
+        "query",
+        optional="key value cu_seqlens decay beta initial_state a_log dt_bias capture_count state_update_active",
+    )
 
     beta_activation: str = "none"
     chunk_size: int = 64
@@ -55,7 +45,7 @@ class GatedDeltaNet(Decomposed):
     update_rule: str = "gated_delta"
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        given = _Inputs(*inputs)
+        given = self.operands(*inputs)
         if self.state_update_capacity or self.wants(2):
             self.fail("state_update_capacity 0 and no output state_update", self.state_update_capacity)
         q, k, v = (body.cast(x, DType.FLOAT) for x in self._unpacked(body, given))
@@ -86,7 +76,7 @@ class GatedDeltaNet(Decomposed):
         y = body("Reshape", y, body.ints(*((-1,) if q.rank == 3 else (0, -1)), heads, v.shape[-1]))
         return body.cast(y, given.query.dtype), body("Transpose", states, perm=(0, 1, 3, 2)), None
 
-    def _unpacked(self, body: Expansion, given: _Inputs) -> Sequence[TensorType]:
+    def _unpacked(self, body: Expansion, given: Any) -> Sequence[TensorType]:
         if given.key is not None and given.value is not None:
             return given.query, given.key, given.value
         query, state = given.query, given.initial_state
@@ -100,7 +90,7 @@ class GatedDeltaNet(Decomposed):
         sizes = (size_k, size_k, size_v)
         return [body("Reshape", x, body.ints(0, -1, size)) for x, size in zip(parts, sizes, strict=True)]
 
-    def _decay(self, body: Expansion, given: _Inputs, q: TensorType, heads: int) -> TensorType | None:
+    def _decay(self, body: Expansion, given: Any, q: TensorType, heads: int) -> TensorType | None:
         """The logarithm of what is left of the state."""
         gated, delta = RULES.get(self.update_rule, (None, None))
         if gated != (given.decay is not None) or delta != (given.beta is not None):

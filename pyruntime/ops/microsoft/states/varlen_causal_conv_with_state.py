@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.states.causal_conv_with_state import CausalConvWithState
 from pyruntime.ops.microsoft.states.requests import joined, requests_of, rows_of
-
-
-class _Inputs(NamedTuple):
-    input: Any
-    weight: Any
-    cumulative_sequence_length: Any
-    bias: Any
-    initial_state: Any
-    capture_count: Any = None
-    kernel_delta: Any = None
-    previous_mask: Any = None
+from pyruntime.ops.operands import named
 
 
 @op("VarlenCausalConvWithState", opsets=range(1, 2), domain="com.microsoft")
@@ -30,7 +20,10 @@ class VarlenCausalConvWithState(Decomposed):
     What is for onnxruntime's CUDA provider alone, and `state_update_capacity`, are refused.
     """
 
-    operands = _Inputs
+    operands = named(
+        "input weight cumulative_sequence_length bias initial_state",
+        optional="capture_count kernel_delta previous_mask",
+    )
 
     activation: str = "none"
     delta_offset: int = 0
@@ -39,7 +32,7 @@ class VarlenCausalConvWithState(Decomposed):
     state_update_capacity: int = 0
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        given = _Inputs(*inputs)
+        given = self.operands(*inputs)
         x, state = given.input, given.initial_state
         if self.state_update_capacity or self.wants(2) or given.kernel_delta is not None:
             self.fail("no state_update and no kernel_delta", f"state_update_capacity {self.state_update_capacity}")
