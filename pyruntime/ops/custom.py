@@ -59,7 +59,7 @@ class CustomOp(Op):
         return (TensorType(tensors[0].dtype, tuple(np.broadcast_shapes(*(x.shape for x in tensors)))),)
 
     def params(self, *inputs: Any) -> Mapping[str, float | int | Sequence[int]]:
-        """Values for `struct Params` of a complete kernel, in addition to the attributes and `size`."""
+        """Values for `struct Params` of a complete kernel, from input types; attributes and `size` are there."""
         return {}
 
     def workgroups(self, *inputs: Any) -> tuple[int, int, int] | None:
