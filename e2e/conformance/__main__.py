@@ -3,7 +3,7 @@
     python -m e2e.conformance                  all suites, natively and in headless Chromium
     python -m e2e.conformance native light     some of them
     python -m e2e.conformance --only softmax   cases with this in their name; the lists of known failures do not apply
-    python -m e2e.conformance --table          OPERATORS.md alone
+    python -m e2e.conformance --table          OPERATORS.md alone; with --check: whether it is up to date
 
 Ends with status 1 where a suite differs from its list of known failures.
 """
@@ -58,8 +58,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("suites", nargs="*", choices=[[], *SUITES], help=f"default: all of {', '.join(SUITES)}")
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--table", action="store_true", help="write OPERATORS.md and nothing else")
+    parser.add_argument("--check", action="store_true", help="with --table: fail where it is outdated; write nothing")
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")
+    if args.check:
+        if PATH.read_text("utf-8") == render():
+            return 0
+        print(f"{PATH.name} is outdated: run `python -m e2e.conformance --table`")
+        return 1
     failed = False
     if not args.table:
         for results in run([SUITES[n] for n in args.suites or SUITES], lambda case: args.only in case.name):

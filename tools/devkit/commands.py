@@ -149,6 +149,7 @@ def lint(*, fix: bool) -> int:
         run([python(), "-m", "tools.operator_index"])
         run([python(), "-m", "tools.api_docs"])
         run([python(), "-m", "tools.switches"])
+        run([python(), "-m", "e2e.conformance", "--table"])
     checks: list[tuple[str, list[str | Path]]] = [
         ("mypy --strict", [bin_folder / "mypy"]),
         ("ruff check", [bin_folder / "ruff", "check", "--quiet"]),
@@ -162,6 +163,7 @@ def lint(*, fix: bool) -> int:
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),
         ("docs/SWITCHES.md", [python(), "-m", "tools.switches", "--check"]),
+        ("OPERATORS.md", [python(), "-m", "e2e.conformance", "--table", "--check"]),
     ]
 
     def passes(check: tuple[str, list[str | Path]]) -> bool:
