@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.operands import named
 
 _TYPES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 _ACTIVATIONS = ("none", "silu", "swish")
@@ -22,14 +24,15 @@ class CausalConv(Op):
     after the last W positions, zeros for positions there were not; past_state is read at its last.
     """
 
+    operands = named("x w", optional="bias past")
+
     activation: str
     channels_last: int = 0
     dilation: int = 1
     state_window: int = 0
 
-    def infer(
-        self, x: TensorType, w: TensorType, bias: TensorType | None = None, past: TensorType | None = None
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, w, bias, past = self.operands(*inputs)
         dtype = self.same_dtype(x, w, bias, past)
         if dtype not in _TYPES or x.rank < 3 or (x.rank > 3 and not self.channels_last):
             self.fail(f"an input {'[B, L, ...]' if self.channels_last else '[B, C, L]'} of 16- or 32-bit floats", x)
@@ -47,7 +50,8 @@ class CausalConv(Op):
             self.fail(f"a past_state {state}", past)
         return TensorType(dtype, x.shape), state
 
-    def evaluate(self, x: Array, w: Array, bias: Array | None = None, past: Array | None = None) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, w, bias, past = self.operands(*inputs)
         inside = x.reshape(*x.shape[:2], w.shape[0]).swapaxes(1, 2) if self.channels_last else x
         batch, channels, length = inside.shape
         filters, step = w[:, 0].astype(np.float32), self.dilation
@@ -77,15 +81,9 @@ class CausalConv(Op):
         states = states.reshape(shape if self.state_window else shape[1:])
         return y.reshape(x.shape).astype(x.dtype), states
 
-    def lower(
-        self,
-        target: Target,
-        x: TensorType,
-        w: TensorType,
-        bias: TensorType | None = None,
-        past: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        y, state = self.infer(x, w, bias, past)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        x, w, bias, past = self.operands(*inputs)
+        y, state = self.infer(*inputs)
         channels = w.shape[0]
         length = x.shape[1] if self.channels_last else x.shape[2]
         before = (w.shape[2] - 1) * self.dilation

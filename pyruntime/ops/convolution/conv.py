@@ -24,7 +24,9 @@ from pyruntime.ops.convolution.sliding import (
     trailing,
     volume,
     windows,
+    with_bias,
 )
+from pyruntime.ops.operands import optional
 
 __all__ = ["Conv", "convolution", "convolved", "convolved_shape", "divided"]
 
@@ -153,15 +155,12 @@ class Conv(SlidingOp):
         window = self.window(x.shape[2:], w.shape[2:])
         sums = accumulator(x.dtype)
         y = convolution(x.astype(sums, copy=False), w.astype(sums, copy=False), window, self.group)
-        if b is not None:
-            y += b.reshape(-1, *(1,) * window.rank)
-        return (y.astype(x.dtype, copy=False),)
+        return (with_bias(y, b, x.dtype),)
 
     def lower(self, target: Target, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         (y,) = self.infer(x, w, b)
         window = volume(convolved_shape(self, x, w, self.group))
-        bias = None if b is None else inp(2, b)
         maps, channels = w.shape[:2]
-        operands = (inp(0, x), inp(1, w), out(0, y), bias)
+        operands = (inp(0, x), inp(1, w), out(0, y), optional(2, b))
         return convolve(target, Convolution(window, self.group, channels, maps // self.group, *operands))

@@ -14,7 +14,8 @@ from pyruntime.kernels.convolution.convolution import convolve_transposed
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, op, refuse_float64
-from pyruntime.ops.convolution.sliding import SlidingOp, accumulator, add_windows, volume
+from pyruntime.ops.convolution.sliding import SlidingOp, accumulator, add_windows, volume, with_bias
+from pyruntime.ops.operands import optional
 
 
 @op("ConvTranspose", opsets=range(1, LATEST + 1))
@@ -70,14 +71,12 @@ class ConvTranspose(SlidingOp):
         y = np.zeros((images, group * rows, *window.input), sums)
         if window.pixels:
             y = add_windows(columns.reshape(images, group * rows, *window.kernel, *window.output), window)
-        if b is not None:
-            y += b.reshape(-1, *(1,) * window.rank)
-        return (y.astype(x.dtype, copy=False),)
+        return (with_bias(y, b, x.dtype),)
 
     def lower(self, target: Target, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         (y,) = self.infer(x, w, b)
         window = volume(self.transposed(x.shape, w.shape))
-        operands = (inp(0, x), inp(1, w), out(0, y), None if b is None else inp(2, b))
+        operands = (inp(0, x), inp(1, w), out(0, y), optional(2, b))
         channels, rows = x.shape[1] // self.group, w.shape[1]
         return convolve_transposed(target, Convolution(window, self.group, channels, rows, *operands))

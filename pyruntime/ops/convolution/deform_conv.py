@@ -9,6 +9,7 @@ Source: ONNX operator DeformConv (19, 22); Dai et al. 2017, Zhu et al. 2018.
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from pyruntime.kernels.ir.dispatch import Operand
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, Unsupported, op, refuse_float64
 from pyruntime.ops.convolution.conv import convolution, convolved_shape
-from pyruntime.ops.convolution.sliding import WindowOp, accumulator, volume
+from pyruntime.ops.convolution.sliding import WindowOp, accumulator, volume, with_bias
+from pyruntime.ops.operands import named, optional
 
 
 @op("DeformConv", opsets=range(19, LATEST + 1))
@@ -29,19 +31,15 @@ class DeformConv(WindowOp):
     mask: [N, offset_group * K, O1 .. On]; floats, of one type. K: the number of filter positions, K1 · .. · Kn.
     """
 
+    operands = named("x w offset", optional="b mask")
+
     dilations: tuple[int, ...] | None = None
     group: int = 1
     kernel_shape: tuple[int, ...] | None = None
     offset_group: int = 1
 
-    def infer(
-        self,
-        x: TensorType,
-        w: TensorType,
-        offset: TensorType,
-        b: TensorType | None = None,
-        mask: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, w, offset, b, mask = self.operands(*inputs)
         self.same_dtype(x, w, offset, b, mask)
         window = convolved_shape(self, x, w, self.group)
         groups = self.offset_group
@@ -55,18 +53,15 @@ class DeformConv(WindowOp):
             self.fail(f"a bias [{w.shape[0]}]", b)
         return (x.with_shape(x.shape[0], w.shape[0], *window.output),)
 
-    def evaluate(
-        self, x: Array, w: Array, offset: Array, b: Array | None = None, mask: Array | None = None
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, w, offset, b, mask = self.operands(*inputs)
         window = self.window(x.shape[2:], w.shape[2:])
         sums = accumulator(x.dtype)
         columns = self.columns(x.astype(sums), offset.astype(sums), mask, window)
         pointwise = _pointwise(window)
         weights = w.astype(sums).reshape(w.shape[0], -1, *(1,) * window.rank)
         y = convolution(columns.reshape(x.shape[0], -1, *window.output), weights, pointwise, self.group)
-        if b is not None:
-            y += b.reshape(-1, *(1,) * window.rank)
-        return (y.astype(x.dtype),)
+        return (with_bias(y, b, x.dtype),)
 
     def columns(self, x: Array, offset: Array, mask: Array | None, window: Window) -> Array:
         """[N, C, K, pixels]: what each of K filter positions reads."""
@@ -96,17 +91,10 @@ class DeformConv(WindowOp):
             y *= mask.reshape(images, groups, 1, positions * pixels)
         return y
 
-    def lower(
-        self,
-        target: Target,
-        x: TensorType,
-        w: TensorType,
-        offset: TensorType,
-        b: TensorType | None = None,
-        mask: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        x, w, offset, b, mask = self.operands(*inputs)
         refuse_float64(x)
-        (y,) = self.infer(x, w, offset, b, mask)
+        (y,) = self.infer(*inputs)
         window = volume(convolved_shape(self, x, w, self.group))
         columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.positions, *window.output)
         if columns.type.nbytes > target.limits.binding_bytes:
@@ -129,9 +117,8 @@ class DeformConv(WindowOp):
         first = Dispatch(kernel, (*reads, columns), target.grid(-(-columns.type.size // 4)), params)
         maps, channels = w.shape[0], w.shape[1] * window.positions
         weights = Operand(inp(1, w).role, 1, w.with_shape(maps, channels))
-        bias = None if b is None else inp(3, b)
         rows = maps // self.group
-        conv = Convolution(_pointwise(window), self.group, channels, rows, columns, weights, out(0, y), bias)
+        conv = Convolution(_pointwise(window), self.group, channels, rows, columns, weights, out(0, y), optional(3, b))
         return (first, *convolve(target, conv))
 
 

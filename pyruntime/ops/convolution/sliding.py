@@ -24,6 +24,7 @@ __all__ = [
     "trailing",
     "volume",
     "windows",
+    "with_bias",
 ]
 
 
@@ -113,6 +114,13 @@ def padded(x: Array, window: Window, fill: Any = 0) -> Array:
     grow = [(max(0, b), max(0, e)) for b, e in widths]
     result: Array = np.pad(x, [(0, 0)] * (x.ndim - len(grow)) + grow, constant_values=fill)
     return result
+
+
+def with_bias(y: Array, b: Array | None, dtype: np.dtype[Any]) -> Array:
+    """y [N, M, ...] + b [M] as `dtype`; overwrites y."""
+    if b is not None:
+        y += b.reshape(-1, *(1,) * (y.ndim - 2))
+    return y.astype(dtype, copy=False)
 
 
 def windows(x: Array, window: Window) -> Array:

@@ -16,6 +16,7 @@ from pyruntime.kernels.attention.attention import WIDEST_HEAD, attend
 from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView
 from pyruntime.ops.base import Unsupported, op
 from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.operands import optional
 
 __all__ = ["FusedAttention"]
 
@@ -75,7 +76,7 @@ class FusedAttention(CacheOp):
     def lower(
         self, target: Target, q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
-        bias = inp(3, mask) if mask is not None else None
+        bias = optional(3, mask)
         y = out(0, TensorType(q.dtype, self.y_shape))
         dtype, widest = q.dtype, max(self.sizes[4:])
         if not dtype.is_float or dtype.is_wide or widest > WIDEST_HEAD:

@@ -17,6 +17,7 @@ from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import Unsupported, op
 from pyruntime.ops.convolution.conv import convolution
 from pyruntime.ops.convolution.sliding import SlidingOp, accumulator, volume
+from pyruntime.ops.operands import optional
 
 __all__ = ["DepthwiseLast"]
 
@@ -49,5 +50,5 @@ class DepthwiseLast(SlidingOp):
         window = volume(self._window(x, w))
         if not knows_last(window, x.shape[-1], x.dtype):
             raise Unsupported(f"no kernel for {x} and {w}")
-        bias = None if b is None else inp(2, b)
+        bias = optional(2, b)
         return convolve_last(target, Operands(window, inp(0, x), inp(1, w), out(0, y), bias))

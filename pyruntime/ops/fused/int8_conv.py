@@ -16,6 +16,7 @@ from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.ops.base import op
 from pyruntime.ops.convolution.conv import convolution, convolved_shape
 from pyruntime.ops.convolution.sliding import SlidingOp, volume
+from pyruntime.ops.operands import optional
 
 __all__ = ["Int8Conv"]
 
@@ -47,5 +48,5 @@ class Int8Conv(SlidingOp):
         (y,) = self.infer(x, w, zero)
         window = volume(convolved_shape(self, x, w, self.group))
         maps, channels = w.shape[:2]
-        operands = (inp(0, x), inp(1, w), out(0, y), None, None, inp(2, zero) if zero is not None else None)
+        operands = (inp(0, x), inp(1, w), out(0, y), None, None, optional(2, zero))
         return convolve(target, Convolution(window, self.group, channels, maps // self.group, *operands))

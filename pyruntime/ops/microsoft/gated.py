@@ -9,9 +9,12 @@ All but GatedAdd is computed in float32 and rounded once.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.operands import named
 
 _ACTIVATIONS = {"silu": "Swish", "swish": "Swish", "sigmoid": "Sigmoid"}
 
@@ -69,14 +72,10 @@ class GatedRMSNorm(Decomposed):
 class LinearAttentionGate(Decomposed):
     """a, b: [B, T, H], floats of one type; dt_bias, decay_scale: float32 [H]."""
 
-    def expand(
-        self,
-        body: Expansion,
-        a: TensorType,
-        dt_bias: TensorType,
-        decay_scale: TensorType,
-        b: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    operands = named("a dt_bias decay_scale", optional="b")
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        a, dt_bias, decay_scale, b = self.operands(*inputs)
         if dt_bias.shape != a.shape[-1:] or decay_scale.shape != a.shape[-1:]:
             self.fail(f"dt_bias and decay_scale {list(a.shape[-1:])}", f"{dt_bias} and {decay_scale}")
         if b is None and self.wants(1):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from pyruntime.ir.encoding import encode
 from pyruntime.kernels import Dispatch, Operand, Target, Unit, inp, move, out
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.operands import named
 
 MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -160,39 +162,32 @@ class _Pad(Op):
 class Pad(_Pad):
     """x: any shape; pads: int64 [2n], begins then ends; value: one element of x's type; axes: int32 or int64 [n]."""
 
+    operands = named("x pads", optional="value axes")
+
     mode: str = "constant"
 
     def sides(self, x: TensorType, pads: TensorType, axes: TensorType | None) -> list[Side]:
         """The sides."""
         return sides_of(self, x.shape, pads.ints(), None if axes is None else axes.ints(), self.mode)
 
-    def infer(
-        self, x: TensorType, pads: TensorType, value: TensorType | None = None, axes: TensorType | None = None
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, pads, value, axes = self.operands(*inputs)
         self.same_dtype(x, value)
         if value is not None and value.size != 1:
             self.fail("a constant_value of one element", value)
         return (self.made(x, self.sides(x, pads, axes)),)
 
-    def evaluate(
-        self, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, pads, value, axes = self.operands(*inputs)
         along = None if axes is None else axes.reshape(-1).tolist()
         return (pad_array(x, sides_of(self, x.shape, pads.reshape(-1).tolist(), along, self.mode), self.mode, value),)
 
-    def alias(
-        self, x: TensorType, pads: TensorType, value: TensorType | None = None, axes: TensorType | None = None
-    ) -> int | None:
+    def alias(self, *inputs: Any) -> int | None:
+        x, pads, _, axes = self.operands(*inputs)
         return 0 if all(side.is_whole for side in self.sides(x, pads, axes)) else None
 
-    def lower(
-        self,
-        target: Target,
-        x: TensorType,
-        pads: TensorType,
-        value: TensorType | None = None,
-        axes: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        x, pads, value, axes = self.operands(*inputs)
         sides = self.sides(x, pads, axes)
         constant = bytes(16) if value is None else inp(2, value)
         return (pad_copy(target, out(0, self.made(x, sides)), inp(0, x), sides, self.mode, constant),)

@@ -17,6 +17,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
+from pyruntime.ops.operands import optional
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +92,7 @@ class LayerNormalization(_Norm):
         rows = rows_of(x.shape, self.reduced(x.shape)[0] if x.rank else 0, flatten=True)
         mean, inv = (out(i, types[i]) if self.wants(i) else None for i in (1, 2))
         if self.rows_share(x, scale) and self.rows_share(x, bias):
-            shift = inp(2, bias) if bias is not None else None
+            shift = optional(2, bias)
             norm = Norm(self.epsilon, False, inp(1, scale), shift, mean, inv)
             return (normalize_rows(target, out(0, types[0]), inp(0, x), rows, norm),)
         middle = scratch(DType.FLOAT, *x.shape)

@@ -12,6 +12,7 @@ from pyruntime.kernels.ir.epilogue import linear
 from pyruntime.kernels.ir.indexing import broadcast_strides
 from pyruntime.kernels.products.matmul import matmul, product_of
 from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
+from pyruntime.ops.operands import optional
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class _Gemm(Op):
         epilogue = None
         if not a.dtype.is_wide:
             row, col = broadcast_strides(c.shape, y.shape) if c is not None else (0, 0)
-            bias = inp(2, c) if c is not None else None
+            bias = optional(2, c)
             epilogue = linear(bias, product.n, self.alpha, self.beta, row, col)
         return matmul(target, out(0, y), inp(0, a), inp(1, b), product, epilogue)
 

@@ -23,13 +23,8 @@ from pyruntime.ops.recurrent.gates import Gate, gates
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Recurrent(Op):
-    """What the three layers share; subclasses say how many gates and which functions they have."""
-
-    operands = named("x w r", optional="b sequence_lens initial_h")
-    gate_count: ClassVar[int] = 1
-    defaults: ClassVar[tuple[str, ...]] = ("Tanh",)
-    states: ClassVar[int] = 1
+class RecurrentAttributes:
+    """Attributes of LSTM, GRU and RNN."""
 
     activation_alpha: tuple[float, ...] | None = None
     activation_beta: tuple[float, ...] | None = None
@@ -37,6 +32,16 @@ class _Recurrent(Op):
     clip: float | None = None
     direction: str = "forward"
     hidden_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recurrent(RecurrentAttributes, Op):
+    """What the three layers share; subclasses say how many gates and which functions they have."""
+
+    operands = named("x w r", optional="b sequence_lens initial_h")
+    gate_count: ClassVar[int] = 1
+    defaults: ClassVar[tuple[str, ...]] = ("Tanh",)
+    states: ClassVar[int] = 1
 
     @property
     def batch_first(self) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, constant, out, strided_copy
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.operands import named
 
 
 @op("MelWeightMatrix", opsets=range(17, LATEST + 1))
@@ -19,16 +22,12 @@ class MelWeightMatrix(Op):
     hertz. Inputs: scalars. y: [dft_length div 2 + 1, num_mel_bins] of `output_datatype`.
     """
 
+    operands = named("num_mel_bins dft_length sample_rate lower_edge_hertz upper_edge_hertz")
+
     output_datatype: int = DType.FLOAT.code
 
-    def infer(
-        self,
-        num_mel_bins: TensorType,
-        dft_length: TensorType,
-        sample_rate: TensorType,
-        lower_edge_hertz: TensorType,
-        upper_edge_hertz: TensorType,
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz = self.operands(*inputs)
         for scalar in (num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz):
             if scalar.size != 1:
                 self.fail("scalars", scalar)
@@ -37,14 +36,8 @@ class MelWeightMatrix(Op):
             self.fail("num_mel_bins and dft_length of 0 or more", f"{bands} and {length}")
         return (TensorType(DType.from_code(self.output_datatype), (length // 2 + 1, bands)),)
 
-    def evaluate(
-        self,
-        num_mel_bins: Array,
-        dft_length: Array,
-        sample_rate: Array,
-        lower_edge_hertz: Array,
-        upper_edge_hertz: Array,
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz = self.operands(*inputs)
         bands, length = int(num_mel_bins.reshape(())), int(dft_length.reshape(()))
         low, high = (
             2595 * np.log10(1 + e.reshape(()).astype(float) / 700) for e in (lower_edge_hertz, upper_edge_hertz)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.fourier import Rows, transform
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.operands import named, optional
 from pyruntime.ops.signal.dft import as_complex, fourier_reason, spectrum
 
 
@@ -20,12 +23,13 @@ class STFT(Op):
     bins = N div 2 + 1 where `onesided`, else N.
     """
 
+    operands = named("signal frame_step", optional="window frame_length")
+
     onesided: int = 1
 
-    def _frames(
-        self, signal: TensorType, frame_step: TensorType, window: TensorType | None, frame_length: TensorType | None
-    ) -> tuple[int, int, int]:
+    def _frames(self, inputs: tuple[Any, ...]) -> tuple[int, int, int]:
         """(frame length, frame step, number of frames)."""
+        signal, frame_step, window, frame_length = self.operands(*inputs)
         if signal.rank not in (2, 3) or (signal.rank == 3 and signal.shape[2] not in (1, 2)):
             self.fail("a signal [batch, length, 1 or 2]", signal)
         if window is not None and (window.rank != 1 or window.dtype is not signal.dtype):
@@ -39,19 +43,13 @@ class STFT(Op):
             self.fail("a frame length and step of 1 or more", f"{n} and {step}")
         return n, step, max(0, (total - n) // step + 1)
 
-    def infer(
-        self,
-        signal: TensorType,
-        frame_step: TensorType,
-        window: TensorType | None = None,
-        frame_length: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        n, _, frames = self._frames(signal, frame_step, window, frame_length)
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        signal: TensorType = inputs[0]
+        n, _, frames = self._frames(inputs)
         return (signal.with_shape(signal.shape[0], frames, n // 2 + 1 if self.onesided else n, 2),)
 
-    def evaluate(
-        self, signal: Array, frame_step: Array, window: Array | None = None, frame_length: Array | None = None
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        signal, frame_step, window, frame_length = self.operands(*inputs)
         x = as_complex(signal if signal.ndim == 3 else signal[..., None])
         n = int(frame_length.reshape(())) if frame_length is not None else len(window) if window is not None else None
         n = x.shape[1] if n is None else n
@@ -64,23 +62,16 @@ class STFT(Op):
         y = spectrum(weighted, n, 2, onesided=half, inverse=False, double=signal.dtype == np.float64)
         return (y[:, :, :bins],)
 
-    def lower(
-        self,
-        target: Target,
-        signal: TensorType,
-        frame_step: TensorType,
-        window: TensorType | None = None,
-        frame_length: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        n, step, frames = self._frames(signal, frame_step, window, frame_length)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        signal, _, window, _ = self.operands(*inputs)
+        n, step, frames = self._frames(inputs)
         reason = fourier_reason(n, signal.dtype)
         if reason:
             raise Unsupported(reason)
-        (y,) = self.infer(signal, frame_step, window, frame_length)
+        (y,) = self.infer(*inputs)
         batch, total = signal.shape[:2]
         bins = y.shape[2]
         x = signal if signal.rank == 3 else signal.with_shape(*signal.shape, 1)
         source = Rows(frames, total, step, 1, n)
         into = Rows(frames, frames * bins, bins, 1, bins)
-        shaped = inp(2, window) if window is not None else None
-        return transform(target, n, batch * frames, (inp(0, x), source), (out(0, y), into), shaped)
+        return transform(target, n, batch * frames, (inp(0, x), source), (out(0, y), into), optional(2, window))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType, ValueType, of_element
+from pyruntime.ir import Array, DType, ValueType, of_element
 from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.operands import named
 
 
 @op("NonMaxSuppression", opsets=range(10, LATEST + 1))
@@ -17,17 +20,13 @@ class NonMaxSuppression(Op):
     is. At most max_output_boxes_per_class (default 0) a class. y: int64 [chosen, 3] of (batch, class, box).
     """
 
+    operands = named("boxes scores", optional="max_output_boxes_per_class iou_threshold score_threshold")
+
     data_dependent = True
     center_point_box: int = 0
 
-    def infer(
-        self,
-        boxes: TensorType,
-        scores: TensorType,
-        max_output_boxes_per_class: TensorType | None = None,
-        iou_threshold: TensorType | None = None,
-        score_threshold: TensorType | None = None,
-    ) -> tuple[ValueType, ...]:
+    def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
+        boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold = self.operands(*inputs)
         if boxes.rank != 3 or boxes.shape[2] != 4 or boxes.dtype is not DType.FLOAT:
             self.fail("boxes float[batch, boxes, 4]", boxes)
         if scores.rank != 3 or (scores.shape[0], scores.shape[2]) != boxes.shape[:2] or scores.dtype is not DType.FLOAT:
@@ -39,14 +38,8 @@ class NonMaxSuppression(Op):
         values = (None if t is None else t.value() for t in options)
         return (of_element(DType.INT64, self.evaluate(boxes.value(), scores.value(), *values)[0]),)
 
-    def evaluate(
-        self,
-        boxes: Array,
-        scores: Array,
-        max_output_boxes_per_class: Array | None = None,
-        iou_threshold: Array | None = None,
-        score_threshold: Array | None = None,
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold = self.operands(*inputs)
         most = 0 if max_output_boxes_per_class is None else int(max_output_boxes_per_class.reshape(()))
         overlap = 0.0 if iou_threshold is None else float(iou_threshold.reshape(()))
         chosen: list[tuple[int, int, int]] = []

@@ -18,6 +18,7 @@ from pyruntime.ir import Array, TensorType, is_dim
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.resample import AxisTable, interpolate, resample
 from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.operands import named
 from pyruntime.ops.vision.resampling import (
     COORDINATES,
     MODES,
@@ -221,6 +222,8 @@ class Resize10(_ScalesInput):
 class _FullResize(_Resize):
     """Opsets from 11: x, roi, scales or sizes. An empty tensor is an absent one."""
 
+    operands = named("x", optional="roi scales sizes")
+
     coordinate_transformation_mode: str
     cubic_coeff_a: float
     exclude_outside: int
@@ -266,45 +269,24 @@ class _FullResize(_Resize):
         lengths = [math.floor(common * x[a] + 0.5) for a in axes]
         return self.plan(x, axes, lengths, (common,) * len(axes), crop)
 
-    def planned(
-        self, x: TensorType, roi: TensorType | None, scales: TensorType | None, sizes: TensorType | None
-    ) -> tuple[Axis, ...]:
+    def planned(self, inputs: tuple[Any, ...]) -> tuple[Axis, ...]:
+        x, roi, scales, sizes = self.operands(*inputs)
         crop = self.coordinate_transformation_mode == "tf_crop_and_resize"
         known = (None if t is None or not t.size else t.value() for t in (roi if crop else None, scales, sizes))
         return self.axes_plan(x.shape, *known)
 
-    def infer(
-        self,
-        x: TensorType,
-        roi: TensorType | None = None,
-        scales: TensorType | None = None,
-        sizes: TensorType | None = None,
-    ) -> tuple[TensorType, ...]:
-        return (self.result(x, self.planned(x, roi, scales, sizes)),)
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        return (self.result(inputs[0], self.planned(inputs)),)
 
-    def evaluate(
-        self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
-    ) -> tuple[Array, ...]:
+    def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        x, roi, scales, sizes = self.operands(*inputs)
         return (self.resized(x, self.axes_plan(x.shape, roi, scales, sizes)),)
 
-    def alias(
-        self,
-        x: TensorType,
-        roi: TensorType | None = None,
-        scales: TensorType | None = None,
-        sizes: TensorType | None = None,
-    ) -> int | None:
-        return self.unchanged(self.planned(x, roi, scales, sizes))
+    def alias(self, *inputs: Any) -> int | None:
+        return self.unchanged(self.planned(inputs))
 
-    def lower(
-        self,
-        target: Target,
-        x: TensorType,
-        roi: TensorType | None = None,
-        scales: TensorType | None = None,
-        sizes: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        return self.dispatches(target, x, self.planned(x, roi, scales, sizes))
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        return self.dispatches(target, inputs[0], self.planned(inputs))
 
 
 @op("Resize", opsets=range(18, LATEST + 1))

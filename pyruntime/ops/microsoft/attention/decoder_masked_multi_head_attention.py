@@ -15,6 +15,7 @@ from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.attention.multi_head_attention import MultiHeadAttention
+from pyruntime.ops.operands import named
 from pyruntime.ops.registry import newest
 
 
@@ -37,36 +38,31 @@ class DecoderMaskedMultiHeadAttention(Decomposed):
     It is a MultiHeadAttention; with beams it is one over the caches in the order of the beams, one for the presents.
     """
 
+    operands = named(
+        "query",
+        optional="key value mask_index attention_bias past_key past_value past_sequence_length"
+        " beam_width cache_indirection bias",
+    )
+
     mask_filter_value: float | None = None
     num_heads: int
     output_qk: int | None = None
     past_present_share_buffer: int | None = None
     scale: float | None = None
 
-    def expand(
-        self,
-        body: Expansion,
-        query: TensorType,
-        key: TensorType | None = None,
-        value: TensorType | None = None,
-        mask_index: TensorType | None = None,
-        attention_bias: TensorType | None = None,
-        past_key: TensorType | None = None,
-        past_value: TensorType | None = None,
-        past_sequence_length: TensorType | None = None,
-        beam_width: TensorType | None = None,
-        cache_indirection: TensorType | None = None,
-        bias: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        given = self.operands(*inputs)
+        query, key, value, mask_index = given.query, given.key, given.value, given.mask_index
+        past_key, past_value, indirection = given.past_key, given.past_value, given.cache_indirection
         if query.rank != 3 or query.shape[1] != 1 or self.num_heads <= 0:
             self.fail("a query [batch, 1, hidden] and num_heads > 0", query)
         cross = key is not None and key.rank == 4
         shared = bool(self.past_present_share_buffer) and not cross
-        rows = past_sequence_length if shared else None
+        rows = given.past_sequence_length if shared else None
         if mask_index is not None and mask_index.rank != 2:
             self.fail("no mask_index, or one of [batch, keys]", mask_index)
         self._check_past(key, past_key, past_value, rows)
-        beams = self._beams(query, past_key if shared else None, beam_width, cache_indirection)
+        beams = self._beams(query, past_key if shared else None, given.beam_width, indirection)
         if key is None:
             query, key, value = self._split(body, query, past_key)
         if not cross and (value is None or not key.shape == value.shape == query.shape):
@@ -78,13 +74,13 @@ class DecoderMaskedMultiHeadAttention(Decomposed):
             made = MultiHeadAttention(
                 mask_filter_value=self.mask_filter_value, num_heads=self.num_heads, scale=self.scale, present=present
             )
-            return body.apply(made, query, key, value, bias, mask_index, attention_bias, *caches, rows)
+            return body.apply(made, query, key, value, given.bias, mask_index, given.attention_bias, *caches, rows)
 
         wanted = tuple(self.wants(i) for i in range(4))
         if beams == 1:
             made = attend(wanted, past_key, past_value)
             return tuple(y if w else None for y, w in zip(made, wanted, strict=False))
-        ordered = [body.apply(_OfBeams(), x, cache_indirection, rows)[0] for x in (past_key, past_value)]
+        ordered = [body.apply(_OfBeams(), x, indirection, rows)[0] for x in (past_key, past_value)]
         found = attend((True, False, False, wanted[3]), *ordered)
         kept = attend((False, *wanted[1:3]), past_key, past_value) if wanted[1] or wanted[2] else (None,) * 3
         made = (found[0], kept[1], kept[2], *found[3:])

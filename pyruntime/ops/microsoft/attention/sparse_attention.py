@@ -15,6 +15,7 @@ from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.attention.group_query_attention import GroupQueryAttention
+from pyruntime.ops.operands import named
 
 _LARGEST = 1 << 25
 """Elements of a mask on the GPU."""
@@ -37,6 +38,12 @@ class SparseAttention(Decomposed):
     scores; here each is what it is alone. It is GroupQueryAttention with the layout as an additive mask.
     """
 
+    operands = named(
+        "query key value past_key past_value block_row_indices block_col_indices"
+        " total_sequence_length key_total_sequence_lengths",
+        optional="cos_cache sin_cache",
+    )
+
     do_rotary: int | None = None
     kv_num_heads: int
     num_heads: int
@@ -44,23 +51,8 @@ class SparseAttention(Decomposed):
     scale: float | None = None
     sparse_block_size: int
 
-    def expand(
-        self,
-        body: Expansion,
-        query: TensorType,
-        key: TensorType | None,
-        value: TensorType | None,
-        past_key: TensorType,
-        past_value: TensorType,
-        block_row_indices: TensorType,
-        block_col_indices: TensorType,
-        total_sequence_length: TensorType,
-        key_total_sequence_lengths: TensorType,
-        cos_cache: TensorType | None = None,
-        sin_cache: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
-        rows, columns, total = block_row_indices, block_col_indices, total_sequence_length
-        lengths = key_total_sequence_lengths
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        query, key, value, past_key, past_value, rows, columns, total, lengths, *tables = self.operands(*inputs)
         if query.rank != 3 or past_key.rank != 4:
             self.fail("a query of rank 3 with past_key and past_value of rank 4", f"{query}, {past_key}")
         self._check(query.shape[0], past_key, rows, columns, total, lengths)
@@ -82,7 +74,7 @@ class SparseAttention(Decomposed):
             scale=self.scale,
             present=(True, self.wants(1), self.wants(2)),
         )
-        turn = (cos_cache, sin_cache) if self.do_rotary else (None, None)
+        turn = tables if self.do_rotary else (None, None)
         return body.apply(attention, query, key, value, past_key, past_value, last, total, *turn, None, bias)
 
     def _check(

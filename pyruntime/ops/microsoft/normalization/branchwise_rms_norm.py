@@ -14,6 +14,7 @@ from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.rows.rows import Norm, Rows, normalize_rows
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.microsoft.normalization.streams import branches_of, check_floats
+from pyruntime.ops.operands import optional
 
 
 @op("BranchwiseRMSNorm", opsets=range(1, 2), domain="com.microsoft")
@@ -44,6 +45,6 @@ class BranchwiseRMSNorm(Op):
         (y,) = self.infer(x, scale)
         lead, c, h = branches_of(self, x, self.num_branches)
         shared = scale is None or scale.shape == (h,)
-        gain = inp(1, scale) if scale is not None else None
+        gain = optional(1, scale)
         norm = Norm(self.epsilon, True, gain, scales=1 if shared else c)
         return (normalize_rows(target, out(0, y), inp(0, x), Rows(math.prod(lead) * c, h, 1), norm),)

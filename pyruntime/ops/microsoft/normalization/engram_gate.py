@@ -10,29 +10,25 @@ All is computed in float32; both outputs are rounded once.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.normalization.streams import check_floats
+from pyruntime.ops.operands import named
 
 
 @op("EngramGate", opsets=range(1, 2), domain="com.microsoft")
 class EngramGate(Decomposed):
     """key, query: [B, L, C, H]; value: [B, L, H], for all C; scales: [C, H]; floats of one type. Outputs: as key."""
 
+    operands = named("key query value key_scale query_scale", optional="conv_scale")
+
     epsilon: float = 1e-5
 
-    def expand(
-        self,
-        body: Expansion,
-        key: TensorType,
-        query: TensorType,
-        value: TensorType,
-        key_scale: TensorType,
-        query_scale: TensorType,
-        conv_scale: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        key, query, value, key_scale, query_scale, conv_scale = self.operands(*inputs)
         check_floats(self, key)
         dtype = self.same_dtype(key, query, value, key_scale, query_scale, conv_scale)
         if key.rank != 4:

@@ -7,11 +7,13 @@ GroupNorm s = x.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
+from pyruntime.ops.operands import named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +56,10 @@ class GroupNorm(_GroupNorm):
 class SkipGroupNorm(_GroupNorm):
     """skip: of x's shape, [N, 1 .. 1, C] (channels first: [N, C, 1 .. 1]) or [N, C]; bias: [C]; of x's type."""
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        gamma: TensorType,
-        beta: TensorType,
-        skip: TensorType,
-        bias: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    operands = named("x gamma beta skip", optional="bias")
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        x, gamma, beta, skip, bias = self.operands(*inputs)
         channels = x.shape[-1] if self.channels_last else x.shape[min(1, x.rank - 1)]
         flat = (x.shape[0], *(1,) * (x.rank - 2))
         one = (*flat, channels) if self.channels_last else (x.shape[0], channels, *flat[1:])

@@ -11,11 +11,13 @@ belong, or com.microsoft.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
+from pyruntime.ops.operands import named
 
 _WANTED = (True, True, True)
 """y and both statistics of a SkipNorm."""
@@ -59,17 +61,12 @@ class _SkipNormalization(Decomposed):
 
     epsilon: float = 1e-12
 
-    def normalised(
-        self,
-        body: Expansion,
-        x: TensorType,
-        skip: TensorType,
-        gamma: TensorType,
-        beta: TensorType | None,
-        bias: TensorType | None,
-        rms: bool,
-    ) -> tuple[TensorType | None, ...]:
-        """The outputs: Add and a normalisation, which passes join; where statistics are wanted, a SkipNorm."""
+    rms: ClassVar[bool] = False
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        """Add and a normalisation, which passes fuse; where statistics are wanted, a SkipNorm."""
+        given, rms = self.operands(*inputs), self.rms
+        x, skip, gamma, beta, bias = given.x, given.skip, given.gamma, None if rms else given.beta, given.bias
         if x.rank < 2 or not follows(skip.shape, x.shape):
             self.fail("a skip of the input's shape, or of its last dimensions", f"{skip} for {x}")
         for vector in (gamma, beta, bias):
@@ -89,28 +86,12 @@ class _SkipNormalization(Decomposed):
 class SkipLayerNormalization(_SkipNormalization):
     """With the mean taken off."""
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        skip: TensorType,
-        gamma: TensorType,
-        beta: TensorType | None = None,
-        bias: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
-        return self.normalised(body, x, skip, gamma, beta, bias, False)
+    operands = named("x skip gamma", optional="beta bias")
 
 
 @op("SkipSimplifiedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
 class SkipSimplifiedLayerNormalization(_SkipNormalization):
     """The mean is not taken off, and its output is 0; no beta."""
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        skip: TensorType,
-        gamma: TensorType,
-        bias: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
-        return self.normalised(body, x, skip, gamma, None, bias, True)
+    operands = named("x skip gamma", optional="bias")
+    rms: ClassVar[bool] = True

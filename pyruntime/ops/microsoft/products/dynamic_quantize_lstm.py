@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyruntime.ir import DType, TensorType
-from pyruntime.ops.base import op
+from pyruntime.ops.base import attributes_of, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.products.matmul_integer_to_float import MatMulIntegerToFloat
+from pyruntime.ops.operands import named
+from pyruntime.ops.recurrent.recurrent import RecurrentAttributes
 from pyruntime.ops.recurrent.rounded_lstm import CHUNK, RoundedLstm
 from pyruntime.ops.registry import newest
 
 
 @op("DynamicQuantizeLSTM", opsets=range(1, 2), domain="com.microsoft")
-class DynamicQuantizeLSTM(Decomposed):
+class DynamicQuantizeLSTM(RecurrentAttributes, Decomposed):
     """LSTM of x W and h R with w = (W - W_zero) · W_scale and r = (R - R_zero) · R_scale.
 
     x: float [T, B, I]; W: int8 or uint8 [D, I, 4·H], R: [D, H, 4·H], transposed as against LSTM; their scales and zero
@@ -21,33 +25,14 @@ class DynamicQuantizeLSTM(Decomposed):
     all entries of the batch, as onnxruntime does on one thread; with more it takes ranges of parts of a batch.
     """
 
-    activation_alpha: tuple[float, ...] | None = None
-    activation_beta: tuple[float, ...] | None = None
-    activations: tuple[str, ...] | None = None
-    clip: float | None = None
-    direction: str = "forward"
-    hidden_size: int | None = None
+    operands = named("x w r b lens h c p w_scale w_zero r_scale r_zero")
+
     input_forget: int = 0
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        w: TensorType,
-        r: TensorType,
-        b: TensorType | None,
-        lens: TensorType | None,
-        h: TensorType | None,
-        c: TensorType | None,
-        p: TensorType | None,
-        w_scale: TensorType,
-        w_zero: TensorType,
-        r_scale: TensorType,
-        r_zero: TensorType,
-    ) -> tuple[TensorType | None, ...]:
-        names = ("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size")
-        given = {n: getattr(self, n) for n in (*names, "input_forget")}
-        steps = RoundedLstm(present=tuple(self.wants(i) for i in range(3)), **given)
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        x, w, r, b, lens, h, c, p, w_scale, w_zero, r_scale, r_zero = self.operands(*inputs)
+        attributes = attributes_of(self) | {"present": tuple(self.wants(i) for i in range(3))}
+        steps = RoundedLstm(**attributes)
         self._check(x, (w, w_scale, w_zero), (r, r_scale, r_zero), len(steps.directions))
         gates = self._inputs(body, x, w, w_scale, w_zero, b, lens)
         rows, columns = _rows(body, r, r_scale, r_zero)

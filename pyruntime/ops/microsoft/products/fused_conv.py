@@ -8,13 +8,14 @@ NhwcFusedConv  FusedConv of x and z: [N, .., C]; w: [M, C / group, K1 .. Kn] as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
 from pyruntime.ops.microsoft.products.activation import activate
+from pyruntime.ops.operands import named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,57 +29,38 @@ class _Conv(Decomposed):
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    @property
-    def conv(self) -> dict[str, Any]:
-        """The attributes that Conv has too."""
+    def convolved(self, body: Expansion, x: TensorType, w: TensorType, b: TensorType | None, last: bool) -> TensorType:
+        """Conv(x, w, b); `last`: x and the result are [N, D1 .. Dn, C]."""
         names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-        return {name: getattr(self, name) for name in names}
-
-    def finished(self, body: Expansion, y: TensorType, z: TensorType | None) -> TensorType:
-        """activation(y + z)."""
-        if z is not None:
-            if z.shape != y.shape:
-                self.fail(f"z to be {y}", z)
-            y = body("Add", y, z)
-        numbers = getattr(self, "activation_params", None) or ()
-        return activate(self, body, y, getattr(self, "activation", None), numbers)
+        y = body("Conv", channels_first(body, x) if last else x, w, b, **{name: getattr(self, name) for name in names})
+        return channels_last(body, y) if last else y
 
 
 @op("FusedConv", opsets=range(1, 2), domain="com.microsoft")
 class FusedConv(_Conv):
     """x: [N, C, D1 .. Dn], w: [M, C / group, K1 .. Kn], b: [M], z of y's shape: floats of one type."""
 
+    operands = named("x w", optional="b z")
+    has_channels_last: ClassVar[bool] = False
+
     activation: str | None = None
     activation_params: tuple[float, ...] | None = None
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        w: TensorType,
-        b: TensorType | None = None,
-        z: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
-        return (self.finished(body, body("Conv", x, w, b, **self.conv), z),)
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        x, w, b, z = self.operands(*inputs)
+        y = self.convolved(body, x, w, b, self.has_channels_last)
+        if z is not None:
+            if z.shape != y.shape:
+                self.fail(f"z to be {y}", z)
+            y = body("Add", y, z)
+        return (activate(self, body, y, self.activation, self.activation_params or ()),)
 
 
 @op("NhwcFusedConv", opsets=range(1, 2), domain="com.microsoft")
-class NhwcFusedConv(_Conv):
+class NhwcFusedConv(FusedConv):
     """x: [N, D1 .. Dn, C], w: [M, C / group, K1 .. Kn], b: [M], z of y's shape: floats of one type."""
 
-    activation: str | None = None
-    activation_params: tuple[float, ...] | None = None
-
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        w: TensorType,
-        b: TensorType | None = None,
-        z: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
-        y = channels_last(body, body("Conv", channels_first(body, x), w, b, **self.conv))
-        return (self.finished(body, y, z),)
+    has_channels_last: ClassVar[bool] = True
 
 
 @op("NhwcConv", opsets=range(1, 2), domain="com.microsoft")
@@ -88,5 +70,4 @@ class NhwcConv(_Conv):
     def expand(
         self, body: Expansion, x: TensorType, w: TensorType, b: TensorType | None = None
     ) -> tuple[TensorType | None, ...]:
-        weights = channels_first(body, w)
-        return (channels_last(body, body("Conv", channels_first(body, x), weights, b, **self.conv)),)
+        return (self.convolved(body, x, channels_first(body, w), b, True),)

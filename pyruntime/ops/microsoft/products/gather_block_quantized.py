@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from pyruntime.kernels.products.packed_weights import unpacked_view
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.indexing.indices import check_indices, index_value
 from pyruntime.ops.microsoft.products.packed import unpack
+from pyruntime.ops.operands import named
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 _SMALL_FLOATS = (
@@ -33,6 +35,8 @@ class GatherBlockQuantized(Op):
     block_size 0, for floats: one block.
     """
 
+    operands = named("x indices scales", optional="zeros")
+
     bits: int = 4
     block_size: int = 128
     gather_axis: int = 0
@@ -48,9 +52,8 @@ class GatherBlockQuantized(Op):
         gather, quantize = (self.axis_of(axis, x.rank) for axis in (self.gather_axis, self.quantize_axis))
         return shape, gather, quantize, self.block_size or max(1, shape[quantize])
 
-    def infer(
-        self, x: TensorType, indices: TensorType, scales: TensorType, zeros: TensorType | None = None
-    ) -> tuple[TensorType, ...]:
+    def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
+        x, indices, scales, zeros = self.operands(*inputs)
         check_indices(self, indices)
         if x.dtype not in (DType.UINT8, DType.INT4, DType.UINT4, *_SMALL_FLOATS):
             self.fail("data of int4, uint4, uint8, float8 or float4e2m1", x.dtype.type_string)
@@ -75,7 +78,7 @@ class GatherBlockQuantized(Op):
         return (TensorType(scales.dtype, (*shape[:gather], *indices.shape, *shape[gather + 1 :])),)
 
     def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array | None) -> tuple[Array, ...]:
-        x, indices, scales, zeros = (*inputs, None)[:4]
+        x, indices, scales, zeros = self.operands(*inputs)
         kind = types[0]
         assert isinstance(kind, TensorType) and x is not None and indices is not None and scales is not None
         shape, gather, quantize, block = self._layout(kind)
@@ -106,15 +109,9 @@ class GatherBlockQuantized(Op):
         inside = valid.reshape((1,) * gather + valid.shape + (1,) * (len(shape) - gather - 1))
         return (np.where(inside, q * spread(scales), np.float32(0)).astype(scales.dtype),)
 
-    def lower(
-        self,
-        target: Target,
-        x: TensorType,
-        indices: TensorType,
-        scales: TensorType,
-        zeros: TensorType | None = None,
-    ) -> tuple[Dispatch, ...]:
-        (y,) = self.infer(x, indices, scales, zeros)
+    def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
+        x, indices, scales, zeros = self.operands(*inputs)
+        (y,) = self.infer(*inputs)
         shape, gather, quantize, block = self._layout(x)
         packed = x.dtype is DType.UINT8
         sources = [

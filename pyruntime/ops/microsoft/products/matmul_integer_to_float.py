@@ -5,9 +5,12 @@ Sums are exact in int32; scales and biases apply in float32. Source: onnxruntime
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
+from pyruntime.ops.operands import named
 from pyruntime.ops.registry import newest
 
 
@@ -26,17 +29,10 @@ def scaled(
 class MatMulIntegerToFloat(Decomposed):
     """y = (a - a_zero) @ (b - b_zero) · a_scale · b_scale + bias; b's scale and zero point: one, or one a column."""
 
-    def expand(
-        self,
-        body: Expansion,
-        a: TensorType,
-        b: TensorType,
-        a_scale: TensorType,
-        b_scale: TensorType,
-        a_zero: TensorType | None = None,
-        b_zero: TensorType | None = None,
-        bias: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    operands = named("a b a_scale b_scale", optional="a_zero b_zero bias")
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        a, b, a_scale, b_scale, a_zero, b_zero, bias = self.operands(*inputs)
         total = body("MatMulInteger", a, b, a_zero, b_zero)
         return (body.cast(scaled(self, body, total, a_scale, b_scale, bias), b_scale.dtype),)
 
@@ -45,15 +41,10 @@ class MatMulIntegerToFloat(Decomposed):
 class DynamicQuantizeMatMul(Decomposed):
     """y = (q - a_zero) @ (b - b_zero) · a_scale · b_scale + bias; q, a_scale, a_zero = DynamicQuantizeLinear(a)."""
 
-    def expand(
-        self,
-        body: Expansion,
-        a: TensorType,
-        b: TensorType,
-        b_scale: TensorType,
-        b_zero: TensorType | None = None,
-        bias: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    operands = named("a b b_scale", optional="b_zero bias")
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        a, b, b_scale, b_zero, bias = self.operands(*inputs)
         q, a_scale, a_zero = body.apply(newest("DynamicQuantizeLinear", present=(True, True, True)), a)
         return (scaled(self, body, body("MatMulInteger", q, b, a_zero, b_zero), a_scale, b_scale, bias),)
 
@@ -62,23 +53,14 @@ class DynamicQuantizeMatMul(Decomposed):
 class QGemm(Decomposed):
     """y = alpha · a_scale · b_scale · (op(a - a_zero) @ op(b - b_zero) + c), c int32; quantised where y_scale is."""
 
+    operands = named("a a_scale a_zero b b_scale b_zero", optional="c y_scale y_zero")
+
     alpha: float = 1.0
     transA: int = 0  # noqa: N815
     transB: int = 0  # noqa: N815
 
-    def expand(
-        self,
-        body: Expansion,
-        a: TensorType,
-        a_scale: TensorType,
-        a_zero: TensorType | None,
-        b: TensorType,
-        b_scale: TensorType,
-        b_zero: TensorType | None,
-        c: TensorType | None = None,
-        y_scale: TensorType | None = None,
-        y_zero: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = self.operands(*inputs)
         if a.rank != 2 or b.rank != 2:
             self.fail("two matrices", f"{a} and {b}")
         left = body("Transpose", a, perm=(1, 0)) if self.transA else a

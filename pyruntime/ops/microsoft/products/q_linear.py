@@ -13,6 +13,7 @@ from pyruntime.ops.base import Op, op
 from pyruntime.ops.convolution.conv_integer import QLinearConv as _OnnxQLinearConv
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
+from pyruntime.ops.operands import named
 from pyruntime.ops.registry import newest, op_class
 
 
@@ -72,20 +73,12 @@ class QLinearConv(Decomposed):
 class _Binary(_QLinear):
     """Of two tensors, broadcast."""
 
+    operands = named("a a_scale a_zero b b_scale b_zero y_scale", optional="y_zero")
+
     function: ClassVar[str]
 
-    def expand(
-        self,
-        body: Expansion,
-        a: TensorType,
-        a_scale: TensorType,
-        a_zero: TensorType | None,
-        b: TensorType,
-        b_scale: TensorType,
-        b_zero: TensorType | None,
-        y_scale: TensorType,
-        y_zero: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = self.operands(*inputs)
         left, right = self.dequantized(body, a, a_scale, a_zero), self.dequantized(body, b, b_scale, b_zero)
         return (self.rounded_with_zero(body, body(self.function, left, right), y_scale, y_zero, a),)
 
@@ -107,19 +100,14 @@ class QLinearMul(_Binary):
 class _Unary(_QLinear):
     """Of x, its scale and zero point, y's scale and zero point."""
 
+    operands = named("x x_scale x_zero y_scale y_zero")
+
     def function(self, body: Expansion, x: TensorType) -> TensorType:
         """The operator on float32."""
         raise NotImplementedError(f"{self.op_type}.function")
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        x_scale: TensorType,
-        x_zero: TensorType | None,
-        y_scale: TensorType,
-        y_zero: TensorType | None,
-    ) -> tuple[TensorType | None, ...]:
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        x, x_scale, x_zero, y_scale, y_zero = self.operands(*inputs)
         y = self.function(body, self.dequantized(body, x, x_scale, x_zero))
         return (self.stored(body, y, y_scale, y_zero, x),)
 
@@ -133,16 +121,7 @@ class _Unary(_QLinear):
 class _UnaryOfFour(_Unary):
     """`_Unary` of four inputs or five: the last zero point need not be listed."""
 
-    def expand(
-        self,
-        body: Expansion,
-        x: TensorType,
-        x_scale: TensorType,
-        x_zero: TensorType | None,
-        y_scale: TensorType,
-        y_zero: TensorType | None = None,
-    ) -> tuple[TensorType | None, ...]:
-        return super().expand(body, x, x_scale, x_zero, y_scale, y_zero)
+    operands = named("x x_scale x_zero y_scale", optional="y_zero")
 
 
 @op("QLinearSigmoid", opsets=range(1, 2), domain="com.microsoft")
@@ -262,18 +241,9 @@ class QLinearConcat(_QLinear):
 class QLinearWhere(_QLinear):
     """x where the condition holds, else y."""
 
-    def expand(
-        self,
-        body: Expansion,
-        condition: TensorType,
-        x: TensorType,
-        x_scale: TensorType,
-        x_zero: TensorType | None,
-        y: TensorType,
-        y_scale: TensorType,
-        y_zero: TensorType | None,
-        z_scale: TensorType,
-        z_zero: TensorType | None,
-    ) -> tuple[TensorType | None, ...]:
+    operands = named("condition x x_scale x_zero y y_scale y_zero z_scale z_zero")
+
+    def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
+        condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = self.operands(*inputs)
         left, right = self.dequantized(body, x, x_scale, x_zero), self.dequantized(body, y, y_scale, y_zero)
         return (self.quantized(body, body("Where", condition, left, right), z_scale, z_zero, x),)

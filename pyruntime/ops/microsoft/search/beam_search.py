@@ -25,19 +25,9 @@ _MOST_BEAMS = 128
 _NEVER = np.float32(-1e9)
 """The score of a beam that is there to fill the batch."""
 
-_SLOTS = (
-    "input_ids",
-    "max_length",
-    "min_length",
-    "num_beams",
-    "num_return_sequences",
-    "length_penalty",
-    "repetition_penalty",
-    "vocab_mask",
-    "prefix_vocab_mask",
-    "attention_mask",
-    "decoder_input_ids",
-    "logits_processor",
+_INPUTS = (
+    "input_ids max_length min_length num_beams num_return_sequences length_penalty repetition_penalty"
+    " vocab_mask prefix_vocab_mask attention_mask decoder_input_ids logits_processor"
 )
 
 
@@ -50,7 +40,7 @@ class _BeamSearch(Generation):
     result's score is its beam's, divided by its length (with the prompt, without the end token) ^ length_penalty.
     """
 
-    SLOTS: ClassVar[tuple[str, ...]] = _SLOTS
+    inputs: ClassVar[str] = _INPUTS
     early_stopping: int = 0
 
     def beams(self, fed: dict[str, TensorType]) -> tuple[int, int]:
@@ -196,7 +186,7 @@ class WhisperBeamSearch(_BeamSearch):
     temperature: what scores are divided by, after the softmax.
     """
 
-    SLOTS: ClassVar[tuple[str, ...]] = (*_SLOTS, "cross_qk_layer_head", "extra_decoding_ids", "temperature")
+    inputs: ClassVar[str] = f"{_INPUTS} cross_qk_layer_head extra_decoding_ids temperature"
     arity = (5, 15)
     model_type: int = _WHISPER
     beginning_timestamp_token_id: int | None = None

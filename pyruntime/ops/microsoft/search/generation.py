@@ -22,10 +22,10 @@ class Generation(BodyOp):
     """An operator that generates text.
 
     Class attributes:
-        SLOTS: what its inputs are called, in order.
+        inputs: the names of its inputs, in order.
     """
 
-    SLOTS: ClassVar[tuple[str, ...]] = ()
+    inputs: ClassVar[str] = ""
     decoder: Graph
     eos_token_id: int
     pad_token_id: int
@@ -40,7 +40,7 @@ class Generation(BodyOp):
         """The inputs that are there, by name, and the captured outer values."""
         own, outer = self.split(inputs)
         found: dict[str, TensorType] = {}
-        for name, value in zip(self.SLOTS, own, strict=False):
+        for name, value in zip(self.inputs.split(), own, strict=False):
             if value is not None:
                 if not isinstance(value, TensorType):
                     self.refuse(name, "a tensor", value)

@@ -16,15 +16,7 @@ from pyruntime.ops.control.body import permit
 from pyruntime.ops.microsoft.search.decoders import PromptDecoder, tensor_of
 from pyruntime.ops.microsoft.search.generation import Generation
 
-_SLOTS = (
-    "input_ids",
-    "max_length",
-    "min_length",
-    "repetition_penalty",
-    "vocab_mask",
-    "prefix_vocab_mask",
-    "attention_mask",
-)
+_INPUTS = "input_ids max_length min_length repetition_penalty vocab_mask prefix_vocab_mask attention_mask"
 
 _MODULUS = 2**31 - 1
 
@@ -33,7 +25,7 @@ _MODULUS = 2**31 - 1
 class _TokenByToken(Generation):
     """Shared: one sequence for each prompt."""
 
-    SLOTS: ClassVar[tuple[str, ...]] = _SLOTS
+    inputs: ClassVar[str] = _INPUTS
 
     def chooser(self, fed: dict[str, TensorType]) -> _Chooser:
         """What chooses a token."""
@@ -145,7 +137,7 @@ class Sampling(_TokenByToken):
     Scores are divided by `temperature`. presence_mask changes nothing, as there is no presence_penalty.
     """
 
-    SLOTS: ClassVar[tuple[str, ...]] = (*_SLOTS, "presence_mask", "seed")
+    inputs: ClassVar[str] = f"{_INPUTS} presence_mask seed"
     arity = (2, 9)
     custom: int = 0
     filter_value: float = -1e20
