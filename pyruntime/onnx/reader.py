@@ -1,4 +1,4 @@
-"""A model file as records, and a clear word where the bytes are something else."""
+"""Read a model file into records, and say what a file is that holds no model."""
 
 from __future__ import annotations
 

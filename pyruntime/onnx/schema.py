@@ -1,4 +1,4 @@
-"""onnx.proto as tables: which field numbers of which message become which attributes of which record.
+"""onnx.proto as tables: the field numbers of each message, and the record attributes that they become.
 
 Fields that inference has no use for (types of inner values, which are inferred anyway and are most messages of an
 exported model; documentation of inner objects, training, multi-device annotations) are not listed, so they are skipped

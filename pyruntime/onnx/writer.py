@@ -1,4 +1,4 @@
-"""ONNX models written by this package: records as protobuf bytes, without the onnx package.
+"""Write records of ONNX models as protobuf bytes, without the onnx package.
 
 Source: onnx.proto3 (ModelProto, GraphProto, NodeProto, AttributeProto, ValueInfoProto, TensorProto); protobuf's wire
 format.

@@ -1,4 +1,4 @@
-"""What an operator is.
+"""The base class of operators, and their registration.
 
 An operator is a frozen value: its fields are the ONNX attributes, so equal operators compare equal and hash equal
 (common subexpressions and kernel caches use that). Its methods say everything the runtime knows about it:

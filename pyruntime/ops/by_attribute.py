@@ -1,4 +1,4 @@
-"""Earlier versions of operators, which have as attributes what later ones have as inputs."""
+"""Earlier versions of operators, whose attributes are inputs of the later ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that are said by others: FusedConv is Conv, Add and an activation.
+"""Operators that expand to others: FusedConv is Conv, Add and an activation.
 
 Such an operator states one thing, the nodes it stands for:
 

@@ -1,4 +1,4 @@
-"""Bugs met while planning are told as such: they fail the run, and never become a slower path.
+"""Report exceptions that only a bug explains as Defect: they fail the run and never become a slower path.
 
 What means "not here, but elsewhere" has a class: `Unsupported` (no kernel for these types or on this device),
 `ValueNeeded` (a value that only a run brings), `OrtError` (the model, a limit or the device is at fault). An exception

@@ -1,4 +1,4 @@
-"""The sizes that a plan leaves open: their ranges, what was asked about them, and expressions over them.
+"""The dynamic dimensions of a plan: their ranges, the guards on them, and expressions over them.
 
 A polynomial over sizes is known by its value for the sizes seen and by the range of its values. A comparison with 0
 that the range does not decide answers by the value and is remembered as a guard. What is no polynomial (`//`, `%`) is

@@ -1,4 +1,4 @@
-"""What the wire reader must know of each message: its fields, their kinds, and the record they make."""
+"""Descriptions of protobuf messages for the reader: their fields, the fields' kinds, and the records they make."""
 
 from __future__ import annotations
 

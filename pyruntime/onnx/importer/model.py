@@ -1,4 +1,4 @@
-"""A model file's records as a graph, and what the file says around it."""
+"""Import the records of a model file: its graph, and its metadata."""
 
 from __future__ import annotations
 

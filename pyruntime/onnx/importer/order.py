@@ -1,4 +1,4 @@
-"""Nodes in an order in which every value is made before it is read."""
+"""Sort nodes topologically: every value is made before it is read."""
 
 from __future__ import annotations
 

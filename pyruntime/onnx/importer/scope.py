@@ -1,4 +1,4 @@
-"""Names while a model is imported.
+"""Unique names of values while a model is imported.
 
 A *frame* is where names are looked up: the main graph, a function call, or a subgraph inside either. A *target* is
 the graph that nodes go to: a function call shares its caller's, a subgraph has its own. A node that reads a value

@@ -51,7 +51,7 @@ class States:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearAttentionBase(Op):
-    """What ONNX's operator and com.microsoft's have in common. `chunk_size` is a hint and changes nothing.
+    """LinearAttention of ai.onnx and of com.microsoft. `chunk_size` is a hint and changes nothing.
 
     Class attributes:
         shares: heads of states may share heads of queries and keys, and gates a rule does not use may be given.

@@ -1,4 +1,4 @@
-"""What operators with subgraphs share: bodies, the outer values they use, stacking what their trips make.
+"""Operators with subgraphs: run a body with the outer values that it uses, and stack the results of its iterations.
 
 A node with subgraphs has the outer values its bodies use as trailing inputs, each once, in the order in which the
 bodies (by attribute name) list them in `Graph.captures`.

@@ -15,7 +15,7 @@ from pyruntime.ops.interpreter import current
 
 @dataclass(frozen=True, kw_only=True)
 class _Scan(BodyOp):
-    """Shared: `body` takes N states and a slice of each of the M scan inputs, and gives N states and K outputs."""
+    """Scan of any version: `body` maps N states and a slice of each of M scan inputs to N states and K outputs."""
 
     body: Graph
     num_scan_inputs: int

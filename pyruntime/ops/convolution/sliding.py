@@ -1,4 +1,4 @@
-"""What operators with sliding windows share: their attributes, and NumPy views of what windows see."""
+"""Operators with sliding windows: their attributes, and NumPy views of the elements that windows cover."""
 
 from __future__ import annotations
 

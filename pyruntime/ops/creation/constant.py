@@ -14,7 +14,7 @@ NUMBERS = {"float": DType.FLOAT, "int": DType.INT64, "string": DType.STRING}
 
 
 class _Constant(Op):
-    """What all versions share: one of the attributes is given."""
+    """Constant of any version: the value of the one attribute that is given."""
 
     def tensor(self) -> tuple[TensorType, Array | ir.Constant]:
         """Type and value. Raises InvalidGraph unless exactly one attribute is given."""

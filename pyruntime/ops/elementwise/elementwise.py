@@ -1,4 +1,4 @@
-"""What elementwise operators share: y[i] = f(a[i], b[i], ...) with NumPy broadcasting.
+"""Elementwise operators: y[i] = f(a[i], b[i], ...) with NumPy broadcasting.
 
 An operator states its function three times: types (`dtypes`, `result`), NumPy (`compute`) and WGSL (`expression`).
 Operators without attributes are rows of a table; `define` makes classes of rows:

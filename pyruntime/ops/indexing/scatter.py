@@ -79,7 +79,7 @@ class _Places:
 
 
 class _Scatter(Op):
-    """What all versions share."""
+    """Scatter operators: their checks, and which elements updates replace."""
 
     reduction: str = "none"
 

@@ -1,4 +1,4 @@
-"""What the operators of ai.onnx.ml share: number types, class labels, post-transforms.
+"""Number types, class labels and post-transforms of the operators of ai.onnx.ml.
 
 Source: ONNX operators ai.onnx.ml, attributes `classlabels_*` and `post_transform`.
 """

@@ -82,7 +82,7 @@ def _join_chunk(
 
 
 class _Concat(CacheOp):
-    """What both versions share."""
+    """Concat of any version."""
 
     axis: int | None
 

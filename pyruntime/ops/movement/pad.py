@@ -149,7 +149,7 @@ def pad_copy(
 
 
 class _Pad(Op):
-    """What all versions share."""
+    """Pad by inputs or by attributes."""
 
     mode: str
 

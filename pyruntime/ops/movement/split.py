@@ -42,7 +42,7 @@ def _distribute(
 
 
 class _Split(Op):
-    """x: any shape of rank 1 or more; split: int64 [number of outputs]. What versions share that have this input."""
+    """x: any shape of rank 1 or more; split: int64 [number of outputs]. The versions that have this input."""
 
     axis: int | None
 

@@ -23,7 +23,7 @@ NORMALISED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
 
 @dataclass(frozen=True, kw_only=True)
 class _BatchNormalization(Op):
-    """What all versions share. x: [N, C, D1 .. Dn]; scale, b, mean, var: [C]; floats.
+    """BatchNormalization of any version. x: [N, C, D1 .. Dn]; scale, b, mean, var: [C]; floats.
 
     `saved` more outputs after the running statistics are the batch's own mean and variance (opsets before 14).
     """

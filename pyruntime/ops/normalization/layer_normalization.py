@@ -22,7 +22,7 @@ from pyruntime.ops.operands import optional
 
 @dataclass(frozen=True, kw_only=True)
 class _Norm(Op):
-    """What both share."""
+    """Normalisation over the dimensions from `axis` on."""
 
     axis: int = -1
     epsilon: float = 1e-5

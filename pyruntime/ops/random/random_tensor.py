@@ -19,7 +19,7 @@ from pyruntime.ops.interpreter import current
 
 @dataclass(frozen=True, kw_only=True)
 class _Random(Op):
-    """Shared: the generator, and the type of the result."""
+    """An operator that draws random numbers: its generator, and the type of its result."""
 
     pure = False
     seed: float | None = None

@@ -36,7 +36,7 @@ class RecurrentAttributes:
 
 @dataclass(frozen=True, kw_only=True)
 class _Recurrent(RecurrentAttributes, Op):
-    """What the three layers share; subclasses say how many gates and which functions they have."""
+    """A recurrent layer; subclasses say how many gates and which functions it has."""
 
     operands = named("x w r", optional="b sequence_lens initial_h")
     gate_count: ClassVar[int] = 1

@@ -88,7 +88,7 @@ IDENTITIES = frozenset(("Sum", "Mean", "Max", "Min", "Prod"))
 
 
 class Reduce(Op):
-    """What both forms share: `fold` names the reduction, `axes_of` finds its axes."""
+    """A reduction with axes as an attribute or as an input: `fold` names the reduction, `axes_of` finds its axes."""
 
     fold = ""
 

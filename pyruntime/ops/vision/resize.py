@@ -38,7 +38,7 @@ CACHED = 1 << 18
 
 
 class _Resize(Op):
-    """What all versions share. x: any type; strings, bools and complex numbers by the nearest element only."""
+    """Resize of any version. x: any type; strings, bools and complex numbers by the nearest element only."""
 
     extrapolation_value: float = 0.0
 

@@ -47,7 +47,7 @@ class Layer(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureOp(Op):
-    """What both have in common.
+    """A mixture of experts: the base of MoE and QMoE.
 
     y = sum over the chosen experts e of weight · (act(x @ fc1[e]^T + b1[e]) @ fc2[e]^T + b2[e]); with fc3 the
     activation is multiplied by x @ fc3[e]^T + b3[e]; swiglu: `Activation`.

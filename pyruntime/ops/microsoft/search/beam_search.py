@@ -33,7 +33,7 @@ _INPUTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _BeamSearch(Generation):
-    """Shared: the search.
+    """Beam search, for BeamSearch and WhisperBeamSearch.
 
     At each token scores are log_softmax(logits), changed (`_scoring`), plus the score of the beam; the 2 · num_beams
     best are taken in order: an end becomes a result if it is among the first num_beams, others are the next beams. A

@@ -1,4 +1,4 @@
-"""What operators that generate text share: their inputs, and the loop over tokens."""
+"""Text generation: the inputs of BeamSearch, GreedySearch and similar operators, and the loop over tokens."""
 
 from __future__ import annotations
 

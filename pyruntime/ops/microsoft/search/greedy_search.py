@@ -23,7 +23,7 @@ _MODULUS = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class _TokenByToken(Generation):
-    """Shared: one sequence for each prompt."""
+    """Generation of one sequence for each prompt, for GreedySearch and Sampling."""
 
     inputs: ClassVar[str] = _INPUTS
 
