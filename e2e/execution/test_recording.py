@@ -77,14 +77,14 @@ for model in models:
         await session.run_async(None, {"x": x})
     *_, stage = session._program.roots
     executable, gpu = stage.executable, session._program.device
-    *_, recorded = executable._recordings._bound.values()
-    bound = [executable._memory.bind(c, recorded.external) for c in executable.plan.steps[0].commands]
-    opened = [executable._memory.bind(c, executable._memory.external({})) for c in executable.plan.steps[0].commands]
+    *_, recorded = executable.recordings._bound.values()
+    bound = [executable.memory.bind(c, recorded.external) for c in executable.plan.steps[0].commands]
+    opened = [executable.memory.bind(c, executable.memory.external({})) for c in executable.plan.steps[0].commands]
     recording, binding, replay, run = [], [], [], []
     with counted(recording):
         number = gpu.record(bound)
     with counted(binding):
-        another = gpu.bind(executable._recordings.open[0], recorded.external)
+        another = gpu.bind(executable.recordings.open[0], recorded.external)
     gpu.drop(another)
     with counted(run):
         await gpu.submit(number, [], [])

@@ -175,7 +175,7 @@ def test_released_sessions__pythons_collector_rests__leave_no_model(python_in_br
 
         async def lost(session):
             await session.run_async(None, {"x": x})
-            session._program.device.device.destroy()
+            session._program.device.gpu_device.destroy()
             await session.run_async(None, {"x": x})
 
         async def used(use, release):

@@ -21,7 +21,7 @@ def test_loss__device_destroyed_fifty_times__every_run_answers_right(any_python:
         for number in range(losses):
             gpu = session._program.device
             devices.append(gpu)
-            gpu.device.destroy()
+            gpu.gpu_device.destroy()
             (y,) = await session.run_async(None, {"x": x})
             right += bool(np.array_equal(y, expected))
         distinct = len({id(d) for d in devices})
@@ -51,7 +51,7 @@ def test_loss__while_runs_and_stages_are_in_progress__answers_equal_the_serial_o
             runs = [asyncio.ensure_future(session.run_async(None, {"x": x})) for _ in range(4)]
             for _ in range(number):
                 await asyncio.sleep(0)
-            session._program.device.device.destroy()
+            session._program.device.gpu_device.destroy()
             for got in await asyncio.gather(*runs):
                 same += all(np.array_equal(a, b) for a, b in zip(got, expected))
         gpu = session._program.device
@@ -78,7 +78,7 @@ def test_loss__no_adapter_any_more__says_so_and_the_cpu_goes_on(python_in_browse
         allowed = await InferenceSession.create(model, options(pyruntime__cpu_after_device_loss=1))
         backend.find_adapter = none
         try:
-            session._program.device.device.destroy()
+            session._program.device.gpu_device.destroy()
             try:
                 await session.run_async(None, {"x": x})
                 said = ""

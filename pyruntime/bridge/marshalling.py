@@ -181,7 +181,7 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
         "reserved": list(tensor.reserved) if tensor.reserved else None,
         "counted": tensor.counted,
         "buffer": buffer,
-        "device": tensor.device.device,
+        "device": tensor.device.gpu_device,
     }
 
 

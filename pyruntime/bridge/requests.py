@@ -23,8 +23,8 @@ from pyodide.ffi import jsnull, to_js
 from pyruntime.bridge import marshalling
 from pyruntime.bridge.replays import expected_replays, replay_of
 from pyruntime.compiler.saved import ExternalFile, ModelFile, tree_hash
+from pyruntime.device.execution.concurrency import forget_frames
 from pyruntime.device.execution.executable import Executable
-from pyruntime.device.execution.together import forget_frames
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, HostTensor
@@ -356,7 +356,7 @@ async def use_device(gpu_device: JsObject) -> None:
 
 async def gpu_device() -> JsObject:
     """The GPUDevice that sessions compute on."""
-    return getattr(await device(), "device", None)
+    return (await device()).gpu_device
 
 
 async def set_log_level(level: str) -> None:

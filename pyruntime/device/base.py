@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
@@ -129,6 +129,10 @@ class Device(Protocol):
     info: AdapterInfo
     target: Target
     ledger: Ledger
+    lost: str | None
+    """Why the device was lost; None while it works."""
+    gpu_device: Any
+    """The GPUDevice of JavaScript; None where there is none."""
 
     @property
     def replays(self) -> int:

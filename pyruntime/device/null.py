@@ -26,6 +26,8 @@ class NullDevice:
         self.info = AdapterInfo("null", "", "", "no GPU: records commands")
         self.target = target or Target()
         self.ledger = Ledger()
+        self.lost: str | None = None
+        self.gpu_device = None
         self.calls: list[tuple[str, object]] = []
         self.replays = 0
         self.recordings: dict[int, list[Bound]] = {}

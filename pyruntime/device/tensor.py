@@ -57,7 +57,7 @@ class _Pool:
 
     def give(self, buffer: int, size: int) -> None:
         """Nothing uses this buffer any more: keep it, so that loops meet the same ones again and again."""
-        if size > _SPARE_BYTES or getattr(self.device, "lost", None) is not None:
+        if size > _SPARE_BYTES or self.device.lost is not None:
             self.device.free([buffer])
             return
         self.free.append((size, buffer))
@@ -117,7 +117,7 @@ class DeviceTensor:
     @property
     def is_lost(self) -> bool:
         """True where its device was lost, and its contents with it."""
-        return getattr(self.device, "lost", None) is not None
+        return self.device.lost is not None
 
     @property
     def in_use(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pyruntime.device.base import Device
-from pyruntime.device.execution.together import forget_frames
+from pyruntime.device.execution.concurrency import forget_frames
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import DType
 from pyruntime.kernels.selection.measurements import Knowledge
@@ -61,21 +61,21 @@ async def device() -> Device:
     """
     if not in_browser:
         raise EPFail(f"{WEBGPU} needs a browser (Pyodide); under CPython use {CPU}")
+    from pyruntime.device.webgpu import measurements
     from pyruntime.device.webgpu.pyodide import open_device
-    from pyruntime.device.webgpu.remembered import recall
 
     async with _open_attempts.attempt():  # sessions that load at the same time get the same device
         held = opened()
         if held is None:
             held = await open_device()
-            held.target = (await recall(held.info)).of(held.target)
+            held.target = (await measurements.load(held.info)).of(held.target)
             _held[:] = [held]
         return held
 
 
 def opened() -> Device | None:
     """The device, where there is one and it was not lost."""
-    return next((held for held in _held if getattr(held, "lost", None) is None), None)
+    return next((held for held in _held if held.lost is None), None)
 
 
 async def preopen_device() -> None:
@@ -97,9 +97,9 @@ async def learn(device: Device, known: Knowledge) -> None:
     """Have sessions made from now on choose kernels by this, in later visits of this browser too."""
     device.target = known.of(device.target)
     if in_browser:
-        from pyruntime.device.webgpu.remembered import remember
+        from pyruntime.device.webgpu import measurements
 
-        await remember(device.info, known)
+        await measurements.store(device.info, known)
 
 
 async def adopt(gpu_device: Any) -> None:
@@ -113,7 +113,7 @@ async def adopt(gpu_device: Any) -> None:
     async with _open_attempts.attempt():
         held = opened()
         if held is not None:
-            if getattr(held, "device", None) == gpu_device:
+            if held.gpu_device == gpu_device:
                 return
             raise InvalidArgument("the GPU device is chosen already: set env.webgpu.device before the first session")
         _held[:] = [adopt_device(gpu_device)]

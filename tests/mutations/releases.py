@@ -127,14 +127,14 @@ RELEASE_MUTATIONS = (
     ),
     Mutation(
         "frames of parallel work that failed are emptied",
-        "pyruntime/device/execution/together.py",
+        "pyruntime/device/execution/concurrency.py",
         "        forget_frames(error)\n        failures[number] = error\n",
         "        failures[number] = error\n",
         (LOST + "test_released_sessions__pythons_collector_rests__leave_no_model",),
     ),
     Mutation(
         "failures of parallel work stay out of its tasks",
-        "pyruntime/device/execution/together.py",
+        "pyruntime/device/execution/concurrency.py",
         "        failures[number] = error\n",
         "        failures[number] = error\n        raise\n",
         (LOST + "test_loss__no_adapter_any_more__twenty_runs_fail_with_the_questions_of_one",),

@@ -30,7 +30,6 @@ class FaultyDevice(NullDevice):
         super().__init__(target)
         self.fail_at = fail_at
         self.lose = lose
-        self.lost: str | None = None
         self.count = 0
         self.failed = ""
         self.closed = False
@@ -101,7 +100,7 @@ def on_device(*devices: NullDevice | Exception) -> Iterator[list[NullDevice]]:
     opened: list[NullDevice] = []
 
     async def device(replay: str = "auto") -> Any:
-        if not opened or getattr(opened[-1], "lost", None) is not None:
+        if not opened or opened[-1].lost is not None:
             following = remaining.pop(0)
             if isinstance(following, Exception):
                 raise following

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from pyruntime.compiler.plan import Command, Plan, Region, Space
 from pyruntime.device.base import Bound, Device, Slice, Slot
 from pyruntime.device.execution.arenas import Arenas
-from pyruntime.device.execution.together import all_of
+from pyruntime.device.execution.concurrency import all_of
 from pyruntime.device.execution.weights import Weights
 from pyruntime.errors import OutOfMemory
 

@@ -11,9 +11,10 @@ from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequen
 
 from pyruntime.compiler.plan import Command, GpuSegment, Plan
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
-from pyruntime.device.execution.executable import Executable, Observer, Replay, Sized, arrived
-from pyruntime.device.execution.plan_memory import Compute
-from pyruntime.device.execution.recordings import Recorded
+from pyruntime.device.execution.executable import Executable, Replay
+from pyruntime.device.execution.plan_memory import Compute, PlanMemory
+from pyruntime.device.execution.plan_runs import Observer, PlanRuns, Sized, arrived
+from pyruntime.device.execution.recordings import Recorded, Recordings
 from pyruntime.device.execution.weights import Weights
 from pyruntime.errors import Fail
 from pyruntime.ops.host import HostValue
@@ -41,7 +42,7 @@ class SanitizedExecutable(Executable):
     ) -> None:
         super().__init__(plan, device, weights, resident, bound)
         self._alone = Executable(alone, device, weights, resident)
-        self._begun: set[str] = set()
+        self._runs = _ComparedRuns(plan, device, self.memory, self.recordings, self._alone)
 
     async def prepare(self, compute: Compute | None = None) -> None:
         await super().prepare(compute)
@@ -53,25 +54,41 @@ class SanitizedExecutable(Executable):
 
     async def _compute(self, compute: Compute | None) -> None:
         await super()._compute(compute)
-        self._alone._memory.resident.update(self.resident)
+        self._alone.memory.resident.update(self.resident)
 
     def replay(self, fed: Container[str] = ()) -> Replay | None:
         return None
 
+    def release(self) -> None:
+        self._alone.release()
+        super().release()
+
+
+class _ComparedRuns(PlanRuns):
+    """Runs of a plan, each dispatch followed by the same one of `alone`."""
+
+    def __init__(
+        self, plan: Plan, device: Device, memory: PlanMemory, recordings: Recordings, alone: Executable
+    ) -> None:
+        super().__init__(plan, device, memory, recordings)
+        self._alone = alone
+        self._alone_runs = PlanRuns(alone.plan, device, alone.memory, alone.recordings)
+        self._begun_values: set[str] = set()
+
     async def run(
         self,
         values: MutableMapping[str, HostValue],
-        bound: Mapping[str, int] | None = None,
-        observe: Observer | None = None,
-        sizes: Sequence[int] = (),
+        bound: Mapping[str, int],
+        observe: Observer | None,
+        sizes: Sequence[int],
     ) -> None:
         async with self._memory.arenas.alone():
-            self._begun = set()
-            for name, buffer in (bound or {}).items():
+            self._begun_values = set()
+            for name, buffer in bound.items():
                 size = min(self._device.ledger.live[b] for b in (buffer, self._alone.resident[name]))
                 self._device.copy([(Slice(buffer, 0, size), Slice(self._alone.resident[name], 0, size))])
-            sized = self.sized(sizes) if self.plan.sizes else Sized()
-            await self._run(values, self._recordings.of(bound or {}), observe, sized)
+            sized = self.sized(sizes) if self._plan.sizes else Sized()
+            await self._run(values, self._recordings.of(bound), observe, sized)
 
     async def _segment(
         self,
@@ -84,12 +101,12 @@ class SanitizedExecutable(Executable):
     ) -> Measured | None:
         twin = self._alone.plan.steps[number]
         assert isinstance(twin, GpuSegment) and len(twin.commands) == len(step.commands)
-        here, there = recorded.external, self._alone._recordings.of({}).external
-        writes = [*self._writes(step, values, here, sized), *self._alone._writes(twin, values, there, sized)]
+        here, there = recorded.external, self._alone.recordings.of({}).external
+        writes = [*self.writes(step, values, here, sized), *self._alone_runs.writes(twin, values, there, sized)]
         await self._submit([], writes, [], sized)
         for place, pair in enumerate(zip(step.commands, twin.commands, strict=True)):
             await self._compare(place, *pair, here, there, sized)
-        answers = await self._submit([], [], self._reads(step, here, sized), sized)
+        answers = await self._submit([], [], self.reads(step, here, sized), sized)
         arrived(step, answers, values, sized)
         return Measured(answers, [(0, 0)] * len(step.commands), "host") if measure else None
 
@@ -103,15 +120,15 @@ class SanitizedExecutable(Executable):
             if not access.write or not nbytes:
                 continue
             mine = self._memory.slice(command.regions[access.region], here, nbytes)
-            own = self._alone._memory.slice(twin.regions[other.region], there, nbytes)
-            if access.value not in self._begun:
+            own = self._alone.memory.slice(twin.regions[other.region], there, nbytes)
+            if access.value not in self._begun_values:
                 in_place = sum(a.region == access.region for a in command.accesses) > 1
                 data = bytes([POISON]) * nbytes
                 poison += [Write(target, data) for target in ((own,) if in_place else (mine, own))]
-                self._begun.add(access.value)
+                self._begun_values.add(access.value)
             reads += [Read(mine), Read(own)]
             names.append(access.value)
-        bound = [self._memory.bind(command, here), self._alone._memory.bind(twin, there)]
+        bound = [self._memory.bind(command, here), self._alone.memory.bind(twin, there)]
         answers = await self._submit(bound, poison, reads, sized)
         for name, read, *raws in zip(names, reads[::2], answers[::2], answers[1::2], strict=True):
             a, b = (_plain(raw, read.source.nbytes) for raw in raws)
@@ -121,7 +138,7 @@ class SanitizedExecutable(Executable):
     def _message(self, place: int, command: Command, value: str, a: bytes, b: bytes) -> str:
         differing = [i for i in range(0, len(a), 4) if a[i : i + 4] != b[i : i + 4]]
         at = differing[0]
-        node = self.plan.assignments[command.node]
+        node = self._plan.assignments[command.node]
         return (
             f"pyruntime.sanitize: dispatch {place}, kernel {command.kernel} of node '{node.name}' ({node.op_type}), "
             f"gives other bits in the plan's memory than in memory of its own: '{value}' has "
@@ -136,10 +153,6 @@ class SanitizedExecutable(Executable):
             return await self._device.submit(recording, writes, reads, sized.numbers)
         finally:
             self._device.drop(recording)
-
-    def release(self) -> None:
-        self._alone.release()
-        super().release()
 
 
 def _plain(raw: Raw, nbytes: int) -> bytes:

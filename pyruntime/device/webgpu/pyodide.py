@@ -116,7 +116,7 @@ class WebGpuDevice:
         known = frozenset([*features, *spoken, *subgroup_size(info), *_software(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
         self.ledger = Ledger()
-        self.device = device
+        self.gpu_device = device
         self.lost: str | None = None
         self._web = web
         self._buffers: dict[int, JsObject] = {}
@@ -130,7 +130,7 @@ class WebGpuDevice:
 
     def _on_lost(self, info: JsObject) -> None:
         self.lost = self.lost or f"{info.reason}: {info.message}"
-        self.device.onuncapturederror = None
+        self.gpu_device.onuncapturederror = None
         self._errors.destroy()
         self._watch.destroy()
 
@@ -139,7 +139,7 @@ class WebGpuDevice:
         event.preventDefault()
         if self.lost is None:
             self.lost = f"given up after an error outside of any run: {event.error.message}"
-        self.device.destroy()
+        self.gpu_device.destroy()
 
     def _check(self) -> None:
         if self.lost is not None:
@@ -171,7 +171,7 @@ class WebGpuDevice:
         held = self.ledger.total
         made: list[int] = []
         try:
-            given = self._web.allocate(self.device, to_js(list(sizes)), label)
+            given = self._web.allocate(self.gpu_device, to_js(list(sizes)), label)
             made += map(self._number, given.buffers, sizes)
             refused = await given.refused
         except JsException as thrown:
@@ -193,7 +193,7 @@ class WebGpuDevice:
     def allocate_now(self, size: int, label: str) -> int:
         """A buffer, where nothing can be awaited: a refusal is one of the errors outside of any run."""
         self._check()
-        return self._number(self._web.bufferOf(self.device, size, label), size)
+        return self._number(self._web.bufferOf(self.gpu_device, size, label), size)
 
     def _number(self, buffer: JsObject, size: int) -> int:
         """The number of a buffer of `size` bytes, from now on."""
@@ -223,21 +223,21 @@ class WebGpuDevice:
         """See `Device.write`."""
         self._check()
         try:
-            self._web.uploadNow(self.device, js_object(self._write(Write(target, data, offset))))
+            self._web.uploadNow(self.gpu_device, js_object(self._write(Write(target, data, offset))))
         except JsException as error:
             raise EngineError(f"the GPU took no bytes: {error.message}") from None
 
     def prepare_upload(self, source: RawSource) -> None:
         """See `Device.prepare_upload`."""
         if self.lost is None and isinstance(source, JsArriving):
-            self._web.prepareUpload(self.device, source.file)
+            self._web.prepareUpload(self.gpu_device, source.file)
 
     async def upload(self, writes: Sequence[Write]) -> None:
         """See `Device.upload`."""
         self._check()
         proxies: list[JsObject] = []
         try:
-            await self._web.upload(self.device, js_object([self._write(w, proxies) for w in writes]))
+            await self._web.upload(self.gpu_device, js_object([self._write(w, proxies) for w in writes]))
         except JsException as error:
             raise await self._failed("the GPU took no bytes", error) from None
         finally:
@@ -254,11 +254,11 @@ class WebGpuDevice:
     def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
         """See `Device.copy`."""
         self._check()
-        encoder = self.device.createCommandEncoder()
+        encoder = self.gpu_device.createCommandEncoder()
         for source, target in pairs:
             buffers = self._buffers[source.buffer], source.offset, self._buffers[target.buffer], target.offset
             encoder.copyBufferToBuffer(*buffers, (source.nbytes + 3) & ~3)
-        self.device.queue.submit(to_js([encoder.finish()]))
+        self.gpu_device.queue.submit(to_js([encoder.finish()]))
 
     async def copy_from(self, buffer: JsObject, number: int, nbytes: int, what: str) -> None:
         """Copy the first bytes of a GPUBuffer of the page's into a buffer, after everything submitted so far.
@@ -268,7 +268,7 @@ class WebGpuDevice:
         """
         self._check()
         complaint = f"{what}: the GPUBuffer cannot be read"
-        await copy_foreign(self.device, buffer, buffer, self._buffers[number], nbytes, complaint)
+        await copy_foreign(self.gpu_device, buffer, buffer, self._buffers[number], nbytes, complaint)
 
     async def copy_to(self, number: int, buffer: JsObject, nbytes: int, what: str) -> None:
         """Copy a buffer's first bytes into a GPUBuffer of the page's, after everything submitted so far.
@@ -278,7 +278,7 @@ class WebGpuDevice:
         """
         self._check()
         complaint = f"{what}: the GPUBuffer cannot be written"
-        await copy_foreign(self.device, buffer, self._buffers[number], buffer, nbytes, complaint)
+        await copy_foreign(self.gpu_device, buffer, self._buffers[number], buffer, nbytes, complaint)
 
     def ask(self, source: str) -> None:
         """See `Device.ask`."""
@@ -292,13 +292,13 @@ class WebGpuDevice:
 
     async def wait_for_pipelines(self) -> None:
         """See `Device.wait_for_pipelines`."""
-        await self._web.whenOptimized(self.device)
+        await self._web.whenOptimized(self.gpu_device)
 
     def record(self, commands: Sequence[Bound]) -> int:
         """See `Device.record`."""
         self._check()
         try:
-            made = self._web.record(self.device, *self._written(commands))
+            made = self._web.record(self.gpu_device, *self._written(commands))
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
         return self._recorded(made, [made.refused])
@@ -307,7 +307,7 @@ class WebGpuDevice:
         """See `Device.bind`."""
         self._check()
         try:
-            made = self._web.bind(self.device, self._recordings[recording], self._js_buffers(buffers))
+            made = self._web.bind(self.gpu_device, self._recordings[recording], self._js_buffers(buffers))
         except JsException as error:
             raise EngineError(f"the GPU could not bind what the run brings: {error.message}") from None
         return self._recorded(made, [*self._unchecked.pop(recording, ()), made.refused])
@@ -343,7 +343,7 @@ class WebGpuDevice:
                 if refused := await scope:
                     raise EngineError(f"it could not bind the model's buffers: {refused}")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
-            answers = await self._web.play(self.device, commands, *given)
+            answers = await self._web.play(self.gpu_device, commands, *given)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
         finally:
@@ -361,7 +361,7 @@ class WebGpuDevice:
         has_queries = "timestamp-query" in self.target.features
         try:
             await self.wait_for_pipelines()
-            timed = await self._web.timed(self.device, commands, to_js(list(numbers)), has_queries)
+            timed = await self._web.timed(self.gpu_device, commands, to_js(list(numbers)), has_queries)
         except JsException as error:
             raise await self._failed("the GPU could not run the model", error) from None
         flat = [round(ns) for ns in timed.to_py()]
@@ -382,7 +382,7 @@ class WebGpuDevice:
         made = described(replay, sizes)
         commands = self._recordings[replay.recording]
         buffers = self._js_buffers(made.buffers)
-        return self._web.described(self.device, commands, made.text, buffers, to_js(params) if sizes else jsnull)
+        return self._web.described(self.gpu_device, commands, made.text, buffers, to_js(params) if sizes else jsnull)
 
     def drop(self, recording: int) -> None:
         """See `Device.drop`."""
@@ -395,6 +395,6 @@ class WebGpuDevice:
         self._recordings.clear()
         self._unchecked.clear()
         self._pipelines.clear()
-        self.device.destroy()
+        self.gpu_device.destroy()
         if self.lost is None:
             self.lost = "destroyed: closed here"

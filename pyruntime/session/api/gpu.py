@@ -34,7 +34,7 @@ class Gpu:
 
     async def open(self) -> Any:
         """Awaitable `device`."""
-        return getattr(await open_device(), "device", None)
+        return (await open_device()).gpu_device
 
     @property
     def info(self) -> dict[str, str] | None:

@@ -8,8 +8,8 @@ from functools import partial
 from pyruntime.compiler.compile import Computed
 from pyruntime.compiler.plan import Plan
 from pyruntime.device.base import Device
+from pyruntime.device.execution.constant_plans import is_constant_plan, run_constant_plans
 from pyruntime.device.execution.executable import Executable
-from pyruntime.device.execution.run_once import is_at_once, run_once
 from pyruntime.device.execution.weights import Weights
 from pyruntime.session.limits import ResourceLimits
 
@@ -78,8 +78,8 @@ class Prologue:
     async def _together(self, constants: Sequence[Computed]) -> dict[Hashable, int]:
         """The buffers of those that are not there yet and can be made in one go, by key."""
         some = [c for c in constants if c.key not in self._weights and c.alone is None]
-        some = [c for c in some if is_at_once(c.plan, self._device)]
-        made = await run_once([c.plan for c in some], self._device) if some else []
+        some = [c for c in some if is_constant_plan(c.plan, self._device)]
+        made = await run_constant_plans([c.plan for c in some], self._device) if some else []
         return {c.key: buffers[c.name] for c, buffers in zip(some, made, strict=True)}
 
     async def _made(self, constant: Computed, ready: dict[Hashable, int]) -> int:

@@ -111,7 +111,7 @@ class LiveProgram:
         async with self._rebuilding.attempt():
             if self.current is not lost:
                 return
-            why = getattr(lost.device, "lost", None) or cause
+            why = lost.device.lost or cause
             lost.release()
             lost.device.close()
             try:
@@ -138,4 +138,4 @@ class LiveProgram:
 
 
 def _is_lost(device: Device) -> bool:
-    return getattr(device, "lost", None) is not None
+    return device.lost is not None

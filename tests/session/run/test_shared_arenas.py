@@ -145,7 +145,7 @@ def test_plans__that_wait_for_the_host_in_between__have_memory_of_their_own(mode
         program: Program = session._program
         several = [s for s in program.roots if len(s.executable.plan.steps) > 1]
         shared = {*program.cache.arenas.buffers}
-        assert all(not shared & {*s.executable._memory.arenas.buffers} for s in several)
+        assert all(not shared & {*s.executable.memory.arenas.buffers} for s in several)
         session.release()
         assert device.ledger.total == 0
 

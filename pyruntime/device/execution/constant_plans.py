@@ -1,4 +1,4 @@
-"""Plans that run once, many of them together: each would wait for the device several times, and for Python."""
+"""Plans of constants, which run once: many are submitted as one, since each would wait for the device several times."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from pyruntime.compiler.plan import GpuSegment, Plan, Region, Space
 from pyruntime.device.base import Bound, Device, Slice
+from pyruntime.device.execution.concurrency import all_of
 from pyruntime.device.execution.plan_memory import region_slice
-from pyruntime.device.execution.together import all_of
 from pyruntime.device.execution.weights import Weights
 
-__all__ = ["is_at_once", "run_once"]
+__all__ = ["is_constant_plan", "run_constant_plans"]
 
 
-def is_at_once(plan: Plan, device: Device) -> bool:
+def is_constant_plan(plan: Plan, device: Device) -> bool:
     """True where all a plan does is to compute tensors that stay on the device from constants."""
     step = plan.steps[0] if len(plan.steps) == 1 else None
     plain = isinstance(step, GpuSegment) and not (step.uploads or step.downloads or step.numbers or plan.patches)
     return plain and max(plan.arenas, default=0) <= device.target.limits.buffer_bytes
 
 
-async def run_once(plans: Sequence[Plan], device: Device) -> list[dict[str, int]]:
-    """Run plans that are `is_at_once`: memory is allocated, constants are uploaded and everything is submitted once.
+async def run_constant_plans(plans: Sequence[Plan], device: Device) -> list[dict[str, int]]:
+    """Run plans that are `is_constant_plan`: one allocation, one upload and one submit for all of them.
 
     Returns:
         For each plan the buffers of its tensors by name, now the caller's.

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pyruntime.device.execution.together import all_of
+from pyruntime.device.execution.concurrency import all_of
 
 
 async def _fails(turns: int, error: Exception, done: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Several pieces of a device's work, awaited together."""
+"""Concurrent awaits: several pieces of a device's work, and what their exceptions hold."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from pyruntime.device.base import AdapterInfo
 from pyruntime.device.webgpu.javascript import js_object
 from pyruntime.kernels.selection.measurements import Knowledge
 
-__all__ = ["recall", "remember"]
+__all__ = ["load", "store"]
 
 _CACHE = "pyruntime-devices"
 
 
-async def recall(info: AdapterInfo) -> Knowledge:
+async def load(info: AdapterInfo) -> Knowledge:
     """What is known of an adapter; nothing where there is no storage, or no entry that can be read."""
     try:
         caches = getattr(js, "caches", None)  # not there in pages that are not secure
@@ -28,14 +28,14 @@ async def recall(info: AdapterInfo) -> Knowledge:
         return Knowledge()
 
 
-async def remember(info: AdapterInfo, known: Knowledge) -> None:
+async def store(info: AdapterInfo, known: Knowledge) -> None:
     """Keep it in place of what was known; no error where the browser keeps nothing."""
     try:
         caches = getattr(js, "caches", None)
         if caches is not None:
-            store = await caches.open(_CACHE)
+            cache = await caches.open(_CACHE)
             headers = js_object({"headers": {"Content-Type": "application/json"}})
-            await store.put(_address(info), js.Response.new(json.dumps(known.to_dict()), headers))
+            await cache.put(_address(info), js.Response.new(json.dumps(known.to_dict()), headers))
     except JsException:
         return
 
