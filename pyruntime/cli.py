@@ -28,6 +28,7 @@ from pyruntime.passes.pipeline import PassRun
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
 from pyruntime.session.api.feeds import from_user
+from pyruntime.session.base import Internals
 from pyruntime.session.inspect.explanation import KernelUse, kernels_of
 from pyruntime.session.inspect.memory_plan import MemoryPlan
 from pyruntime.session.markup import bytes_text, text_table
@@ -150,7 +151,7 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
     Where planning looks at the values of inputs, they are what `run` would feed.
     """
     session, dims = _session(arguments), _dims(arguments)
-    graph = session._model.graph
+    graph = Internals(session).model.graph
     names = [v.name for v in graph.outputs]
     program = Program(graph, NullDevice())
     stage = asyncio.run(program.prepare({v.name: _type(v, dims) for v in graph.inputs}, names))
@@ -168,7 +169,7 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
 
 def _inspect(arguments: argparse.Namespace) -> tuple[Any, str]:
     session = _session(arguments)
-    model = session._model
+    model = Internals(session).model
     constants = model.graph.constants.values()
     nbytes = sum(c.nbytes for c in constants)
     counts: dict[str, int] = {}
@@ -209,7 +210,7 @@ def _inspect(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 def _plan(arguments: argparse.Namespace) -> tuple[Any, str]:
     session, stage = _planned(arguments)
-    plan = stage.executable.plan
+    plan, nodes = stage.executable.plan, len(Internals(session).model.graph.nodes)
     memory = MemoryPlan((plan.memory,))
     left = [n.label for n in stage.compiled.rest]
     data = {
@@ -224,7 +225,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[Any, str]:
     }
     rows = [(a.name, a.op_type, a.placement, a.reason, ", ".join(dict.fromkeys(a.kernels))) for a in plan.assignments]
     parts = [
-        f"{len(session._model.graph.nodes)} nodes, {len(plan.commands)} dispatches of {len(plan.shaders)} shaders",
+        f"{nodes} nodes, {len(plan.commands)} dispatches of {len(plan.shaders)} shaders",
         "",
         text_table(("node", "operator", "runs on", "why", "kernels"), rows, 48),
         "",
@@ -294,7 +295,7 @@ def _feeds(session: InferenceSession, arguments: argparse.Namespace) -> dict[str
             feeds[name] = np.load(file, allow_pickle=False)
         except (OSError, ValueError) as error:
             raise NoSuchFile(f"--input {text}: {error}") from None
-    for value in session._model.graph.inputs:
+    for value in Internals(session).model.graph.inputs:
         if value.name not in feeds:
             kind = _type(value, dims)
             if kind.dtype is DType.STRING:

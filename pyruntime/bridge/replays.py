@@ -11,6 +11,7 @@ from pyruntime.device.webgpu.pyodide import WebGpuDevice
 from pyruntime.errors import DeviceLost, OutOfMemory
 from pyruntime.ir import HostTensor, TensorType
 from pyruntime.session import InferenceSession
+from pyruntime.session.base import Internals
 from pyruntime.session.run.dynamic_dimensions import sizes_data
 from pyruntime.session.run.stages import Stage
 
@@ -27,8 +28,9 @@ def replay_of(
     session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
 ) -> JsObject | None:
     """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
-    program = session._program
-    if session._trace is not None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
+    internals = Internals(session)
+    program = internals.program
+    if internals.is_traced or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
         return None
     if program is None or not isinstance(program.device, WebGpuDevice) or program.device.lost is not None:
         return None
@@ -46,8 +48,9 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
         Python for it. No tensors where the device has no memory for them, which the run will report; nothing at all
         where the device was lost, which the run repairs.
     """
-    program = session._program
-    if session._trace is not None or program is None or not isinstance(device := program.device, WebGpuDevice):
+    internals = Internals(session)
+    program = internals.program
+    if internals.is_traced or program is None or not isinstance(device := program.device, WebGpuDevice):
         return [], []
     if device.lost is not None:
         return [], []
@@ -73,7 +76,7 @@ def _described(session: InferenceSession, device: WebGpuDevice, stage: Stage, re
     if known and _replays[executable].live:
         return _replays[executable]
     made = device.replay_object(replay, _sizes(stage), executable.plan.params)
-    made.seconds = session._limits.run_seconds
+    made.seconds = Internals(session).run_seconds
     _replays[executable] = made
     if not known:
         executable.on_release.append(lambda: setattr(_replays.pop(executable), "live", False))

@@ -12,7 +12,6 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
@@ -21,21 +20,32 @@ import js
 from pyodide.ffi import jsnull, to_js
 
 from pyruntime.bridge import marshalling
+from pyruntime.bridge.inspection import (
+    adapter_info,
+    end_profiling,
+    explain,
+    gpu_device,
+    operators,
+    set_log_level,
+    start_profiling,
+    summary,
+    tune,
+    use_device,
+)
 from pyruntime.bridge.replays import expected_replays, replay_of
+from pyruntime.bridge.sessions import OpenSession, open_sessions, session_of
 from pyruntime.compiler.saved import ExternalFile, ModelFile, tree_hash
 from pyruntime.device.execution.concurrency import forget_frames
-from pyruntime.device.execution.executable import Executable
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import InvalidArgument
+from pyruntime.device.webgpu.javascript import javascript_object
 from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.formats.source import ByteSource
-from pyruntime.ops import registry
-from pyruntime.session import InferenceSession, adapter
+from pyruntime.onnx.importer.model import ImportedModel
+from pyruntime.session import InferenceSession
 from pyruntime.session.aot.cached_plan import cached_plan_file
-from pyruntime.session.environment import adopt, device
+from pyruntime.session.base import Internals
+from pyruntime.session.environment import device
 from pyruntime.session.load.loading import Fetched, source_of
-from pyruntime.session.log import set_default_logger_severity
-from pyruntime.session.run.profiling import Trace
 from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
 
 __all__ = [
@@ -66,24 +76,6 @@ __all__ = [
 JsObject: TypeAlias = Any
 """An object of JavaScript, as Pyodide hands it to Python."""
 
-_LOG_LEVELS = ("verbose", "info", "warning", "error", "fatal")
-
-
-@dataclass(slots=True)
-class _Open:
-    """A session that JavaScript has.
-
-    Attributes:
-        source: the bytes of its model.
-        filed: the plans that were in its file when it was last written.
-    """
-
-    session: InferenceSession
-    source: ByteSource
-    filed: WeakSet[Executable] | None = None
-
-
-_open: dict[int, _Open] = {}
 _hashes: WeakKeyDictionary[ByteSource, str] = WeakKeyDictionary()
 """`tree_hash` of files that models keep weights in."""
 _handles = itertools.count(1)
@@ -158,7 +150,7 @@ async def create(
         session.release()
         raise
     handle = next(_handles)
-    _open[handle] = _Open(session, source)
+    open_sessions[handle] = OpenSession(session, source)
     return {
         "handle": handle,
         "inputs": [value_metadata(value) for value in session.get_inputs()],
@@ -171,7 +163,7 @@ async def create(
 
 async def _decoder(session: InferenceSession) -> dict[str, Any] | None:
     """`decoder_facts` of a session that is to write text."""
-    if '"names"' not in session._options.config("pyruntime.expects"):
+    if '"names"' not in session.get_session_options().config("pyruntime.expects"):
         return None
     from pyruntime.generate.facts import facts_of  # few pages write text
 
@@ -187,16 +179,19 @@ async def run(
         request: see the module.
         kept: by name, the outputs that stay on the GPU: null, or the tensor or buffer they are written to.
     """
-    session = _session(handle)
-    gpu = session._program.device if session._program else None
+    session = session_of(handle)
+    internals = Internals(session)
+    gpu = internals.program.device if internals.program else None
     values = {name: await marshalling.from_wire(name, value, gpu) for name, value in js.Object.entries(feeds)}
-    names = session._output_names(list(fetches) if fetches else None)
+    names = internals.output_names(list(fetches) if fetches else None)
     kept_names = list(js.Object.keys(kept))
-    targets = {name: value for name, value in js.Object.entries(kept) if gpu is not None and _stays(session, name)}
+    targets = {
+        name: value for name, value in js.Object.entries(kept) if gpu is not None and _stays(internals.model, name)
+    }
     keep = {name: marshalling.held_as(name, t) if t and t.kind == "gpu" else None for name, t in targets.items()}
     chosen = run_options(options.to_py())
     with _cancellable(request, lambda: setattr(chosen, "terminate", True)):
-        outputs = await session._run_values(values, names, chosen, keep)
+        outputs = await internals.run_values(values, names, chosen, keep)
     wires: dict[str, Any] = {}
     stay = [name for name, target in targets.items() if not target]
     try:
@@ -211,9 +206,9 @@ async def run(
     return {"outputs": wires, "replay": replay}
 
 
-def _stays(session: InferenceSession, name: str) -> bool:
+def _stays(model: ImportedModel, name: str) -> bool:
     """True for outputs that the GPU can hold."""
-    declared = next((v.type for v in session._model.graph.outputs if v.name == name), None)
+    declared = next((v.type for v in model.graph.outputs if v.name == name), None)
     return isinstance(declared, DeclaredTensor) and bool(declared.dtype.compute)
 
 
@@ -241,7 +236,7 @@ async def sampler(handle: int | None, options: JsObject) -> JsObject | None:
     """
     from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
 
-    if handle is not None and _session(handle)._program is None:
+    if handle is not None and Internals(session_of(handle)).program is None:
         return None
     return js.Uint8Array.new(to_js(sampler_model(SamplerOptions(**options.to_py()))))
 
@@ -254,12 +249,12 @@ async def cache_plan(handle: int, model_hash: str, before: JsObject, hash_of: Js
         before: what earlier sessions over the model have left, as this returns it.
         hash_of: gives `tree_hash` of a file, as `create` takes it.
     """
-    session, opened = _session(handle), _open[handle]
-    program, source = session._program, opened.source
+    session, opened = session_of(handle), open_sessions[handle]
+    program, source, external = Internals(session).program, opened.source, Internals(session).files
     planned = WeakSet(stage.executable for stage in program.roots) if program else None
     if program is None or not planned or planned == opened.filed:
         return None
-    files = {await _file_hash(p, f, hash_of): f for p, f in sorted(session._files.items())}
+    files = {await _file_hash(p, f, hash_of): f for p, f in sorted(external.items())}
     inputs, outputs = (list(map(value_metadata, values)) for values in (session.get_inputs(), session.get_outputs()))
     model = ModelFile(source.size, model_hash)
     info = program.device.info.names
@@ -275,50 +270,16 @@ async def cache_plan(handle: int, model_hash: str, before: JsObject, hash_of: Js
 async def _file_hash(path: str, file: ByteSource, hash_of: JsObject) -> ExternalFile:
     """What a plan knows a file by; hashed where its bytes are, and once."""
     if file not in _hashes:
-        outside = getattr(file, "file", None) or getattr(file, "blob", None) or getattr(file, "buffer", None)
-        whole = outside and not getattr(file, "offset", 0)
-        _hashes[file] = await hash_of(outside) if whole else tree_hash(file, file.size)
+        outside = javascript_object(file)
+        _hashes[file] = tree_hash(file, file.size) if outside is None else await hash_of(outside)
     return ExternalFile(path, file.size, _hashes[file])
 
 
 async def release(handle: int) -> None:
     """Free everything of the session, on the GPU too."""
-    opened = _open.pop(handle, None)
+    opened = open_sessions.pop(handle, None)
     if opened is not None:
         opened.session.release()
-
-
-async def summary(handle: int) -> dict[str, Any]:
-    """Where each node runs and why, and the memory plan: interface Summary of `web/pyruntime.d.ts`."""
-    return _session(handle).summary()
-
-
-async def explain(handle: int) -> dict[str, Any]:
-    """Nodes, kernels with their WGSL, fusions, memory over time: interface Explanation of `web/pyruntime.d.ts`."""
-    return _session(handle).explain().to_dict()
-
-
-async def tune(handle: int) -> dict[str, Any]:
-    """Measure the kernels that could run this model: interface Tuning of `web/pyruntime.d.ts`."""
-    return (await _session(handle).tune_async()).to_dict()
-
-
-async def operators() -> dict[str, list[str]]:
-    """The operators that exist here, by domain ('' is ONNX's own). Some exist for newer opsets only."""
-    return {domain: registry.names(domain) for domain in registry.domains() if domain != "pyruntime"}
-
-
-async def start_profiling(handle: int) -> None:
-    """Note the times of every run from now on."""
-    session = _session(handle)
-    session._trace = session._trace or Trace(session._options.profile_file_prefix)
-
-
-async def end_profiling(handle: int) -> list[dict[str, Any]]:
-    """Stop noting; the events since `start_profiling`, or the option `enableProfiling`, as a Chrome trace has them."""
-    session = _session(handle)
-    trace, session._trace = session._trace, None
-    return trace.events if trace else []
 
 
 async def download(number: int) -> dict[str, Any] | None:
@@ -335,7 +296,7 @@ async def upload(tensor: JsObject) -> dict[str, Any]:
 def forget(number: int) -> None:
     """Forget a tensor that is on the GPU; without a session nothing is kept for the next one."""
     marshalling.dispose(number)
-    if not _open:
+    if not open_sessions:
         DeviceTensor.trim_all()
 
 
@@ -349,39 +310,10 @@ def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None 
     return marshalling.share_memory(number, js_type, dims, counted)
 
 
-async def use_device(gpu_device: JsObject) -> None:
-    """Let sessions compute on this GPUDevice. Raises InvalidArgument where they have another one."""
-    await adopt(gpu_device)
-
-
-async def gpu_device() -> JsObject:
-    """The GPUDevice that sessions compute on."""
-    return (await device()).gpu_device
-
-
-async def set_log_level(level: str) -> None:
-    """Least severe messages that are logged: onnxruntime-web's `env.logLevel`."""
-    if level not in _LOG_LEVELS:
-        raise InvalidArgument(f"env.logLevel: expected one of {', '.join(_LOG_LEVELS)}, got {level!r}")
-    set_default_logger_severity(_LOG_LEVELS.index(level))
-
-
-async def adapter_info() -> dict[str, str] | None:
-    """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
-    return await adapter()
-
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for name in __all__ if name != "serve" and iscoroutinefunction(function := globals()[name])
 }
 """What `serve` awaits."""
-
-
-def _session(handle: int) -> InferenceSession:
-    try:
-        return _open[handle].session
-    except KeyError:
-        raise InvalidArgument(f"session {handle} is released; create another") from None
 
 
 def _progress(report: JsObject) -> Callable[[dict[str, Any]], None]:

@@ -250,7 +250,7 @@ class DeviceTensor:
     def write(self, raw: Raw) -> None:
         """Replace the contents by raw_data of the same length; of a tensor whose memory is not `shared`."""
         self.counted = None
-        blocks = self._blocks(self.reserved[0], self.type.shape[self.reserved[0]]) if self.reserved else [self._all]
+        blocks = self._blocks(self.reserved[0], self.type.shape[self.reserved[0]]) if self.reserved else [self.content]
         offset = 0
         for block in blocks:
             if block.nbytes:
@@ -258,7 +258,8 @@ class DeviceTensor:
             offset += block.nbytes
 
     @property
-    def _all(self) -> Slice:
+    def content(self) -> Slice:
+        """All of it, without padding; of a tensor without reserved rows."""
         return Slice(self.buffer, 0, self.type.nbytes)
 
     async def download(self) -> HostTensor:
@@ -270,7 +271,7 @@ class DeviceTensor:
         recording = self.device.record([])
         try:
             with self.lent() as lent:
-                (raw,) = await self.device.submit(recording, [], [Read(lent._all)])
+                (raw,) = await self.device.submit(recording, [], [Read(lent.content)])
         finally:
             self.device.drop(recording)
         return HostTensor(self.type, raw)

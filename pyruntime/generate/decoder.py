@@ -21,6 +21,7 @@ from pyruntime.generate.window import Window
 from pyruntime.ir import Array, DType
 from pyruntime.onnx.writer import ModelWriter
 from pyruntime.session import InferenceSession, OrtValue
+from pyruntime.session.base import Internals
 from pyruntime.session.environment import CPU, WEBGPU
 
 __all__ = ["SLACK", "Cache", "DecoderModel"]
@@ -74,23 +75,23 @@ class DecoderModel:
         slack: int = SLACK,
     ) -> None:
         self.session = session
-        self._rows = {name: rows + slack for name, rows in window_caches(session._model.graph).items()}
+        self._internals = Internals(session)
+        graph = self._internals.model.graph
+        self._rows = {name: rows + slack for name, rows in window_caches(graph).items()}
         self._sizes = dict(sizes or {})
         self._inputs = {i.name: i for i in session.get_inputs()}
         self._outputs = {o.name: o for o in session.get_outputs()}
         self._names = {r: r for r in ("input_ids", "attention_mask", "position_ids", "logits")} | dict(names or {})
         self.caches = self._found_caches() | dict(caches or {})
         self._check()
-        kinds = {node.op.op_type for node in session._model.graph.nodes}
+        kinds = {node.op.op_type for node in graph.nodes}
         self.right_padded = "GroupQueryAttention" in kinds
         """True where lengths are counts of the mask: shorter prompts of a batch are then padded on the right."""
         self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
         mask, positions = self._names["attention_mask"], self._names["position_ids"]
-        self.local: LocalCaches | None = (
-            local_caches(session._model.graph, self.caches, mask, positions) if self.rewindable else None
-        )
+        self.local: LocalCaches | None = local_caches(graph, self.caches, mask, positions) if self.rewindable else None
         """The caches of a model that looks back at so many tokens and no further."""
-        self.positions = positions_of(session._model.graph, positions)
+        self.positions = positions_of(graph, positions)
         """How many positions the model knows; None: nothing says it."""
         self._turns: dict[DType, InferenceSession] = {}
         self._samplers: dict[SamplerOptions, InferenceSession] = {}
@@ -220,7 +221,7 @@ class DecoderModel:
             kind = _TYPES.get(self._inputs[name].type, DType.INT64)
             feeds[name] = value if isinstance(value, OrtValue) else np.asarray(value, kind.numpy)
         outputs = [self._names["logits"], *self.caches.values()]
-        made = await self.session._run_values(feeds, outputs, None, dict.fromkeys(outputs) if self.on_gpu else None)
+        made = await self._internals.run_values(feeds, outputs, None, dict.fromkeys(outputs) if self.on_gpu else None)
         logits, *states = [OrtValue(made[name]) for name in outputs]
         return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole, cache.begin)
 

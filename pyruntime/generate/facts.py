@@ -13,6 +13,7 @@ from pyruntime.ir.constant import Constant
 from pyruntime.ir.graph import Graph
 from pyruntime.ir.types import TensorType
 from pyruntime.session import InferenceSession
+from pyruntime.session.base import Internals
 from pyruntime.session.load.loading import when_there
 
 __all__ = ["decoder_facts", "facts_of"]
@@ -23,9 +24,10 @@ CHUNK = 256
 
 async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
     """`decoder_facts` of a session, by its own options; it waits for tables that are still on their way."""
+    graph = Internals(session).model.graph
 
     async def read() -> dict[str, Any] | None:
-        return decoder_facts(session._model.graph, session._options.config("pyruntime.expects"))
+        return decoder_facts(graph, session.get_session_options().config("pyruntime.expects"))
 
     return await when_there(read)
 

@@ -5,6 +5,8 @@ A kernel has no angles for positions after the last one, which onnxruntime refus
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyruntime.ir.graph import Graph, Node
 
 __all__ = ["positions_of"]
@@ -23,13 +25,16 @@ def positions_of(graph: Graph, positions: str) -> int | None:
 
 def _table(node: Node, positions: str) -> str:
     """The table that a node looks positions up in; '' where it has none."""
-    kind = (node.op.op_type, node.op.domain)
+    op: Any = node.op
+    kind = (op.op_type, op.domain)
     slots = {
-        ("GroupQueryAttention", "com.microsoft"): 7 if getattr(node.op, "do_rotary", 0) else None,
+        ("GroupQueryAttention", "com.microsoft"): 7,
         ("RotaryEmbedding", "com.microsoft"): 2,
         ("MRotaryEmbedding", "com.microsoft"): 2,
         ("RotaryEmbedding", ""): 1,
         ("Gather", ""): 0 if node.inputs[1:] == (positions,) else None,
     }
     slot = slots.get(kind)
+    if op.op_type == "GroupQueryAttention" and not op.do_rotary:
+        return ""
     return node.inputs[slot] if slot is not None and slot < len(node.inputs) else ""

@@ -8,14 +8,16 @@ from typing import Any
 
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import Fail
+from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.onnx.importer.model import ImportedModel
+from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.options import RunOptions, SessionOptions
 from pyruntime.session.run.ownership import owned
 from pyruntime.session.run.profiling import Recorder, Trace
 from pyruntime.session.run.program import AnyValue, Program
 
-__all__ = ["Session"]
+__all__ = ["Internals", "Session"]
 
 
 class Session(ABC):
@@ -23,6 +25,8 @@ class Session(ABC):
 
     _model: ImportedModel
     _options: SessionOptions
+    _limits: ResourceLimits
+    _files: dict[str, ByteSource]
     _timings: dict[str, float]
     _warnings: list[str]
     _trace: Trace | None = None
@@ -85,3 +89,47 @@ class Session(ABC):
     @abstractmethod
     def release(self) -> None:
         """Free everything of the session."""
+
+
+class Internals:
+    """What this package uses of a session, and users do not."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.output_names = session._output_names
+        self.run_values = session._run_values
+        self.run_owned = session._run_owned
+
+    @property
+    def model(self) -> ImportedModel:
+        """The model; without nodes and weights once the session is released."""
+        return self._session._model
+
+    @property
+    def program(self) -> Program | None:
+        """The program in use; None on NumPy."""
+        return self._session._program
+
+    @property
+    def files(self) -> Mapping[str, ByteSource]:
+        """The model's external data files, by the names that it gives them."""
+        return self._session._files
+
+    @property
+    def run_seconds(self) -> float:
+        """The limit of a run's wall time."""
+        return self._session._limits.run_seconds
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether runs are recorded for a Chrome trace."""
+        return self._session._trace is not None
+
+    def start_trace(self) -> None:
+        """Record every run from now on; events of a trace that has begun are kept."""
+        self._session._trace = self._session._trace or Trace(self._session._options.profile_file_prefix)
+
+    def end_trace(self) -> list[dict[str, Any]]:
+        """Stop recording; the events since the trace began, in the format of Chrome traces."""
+        trace, self._session._trace = self._session._trace, None
+        return trace.events if trace else []

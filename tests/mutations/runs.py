@@ -62,7 +62,7 @@ DEVICE_MUTATIONS = (
         "errors outside of any scope",
         "pyruntime/device/webgpu/pyodide.py",
         '            self.lost = f"given up after an error outside of any run: {event.error.message}"\n'
-        "        self.device.destroy()\n",
+        "        self.gpu_device.destroy()\n",
         "            pass\n",
         (BROWSER + "test_error_outside_of_any_run__a_write_refused__is_no_answer_but_a_new_device",),
     ),

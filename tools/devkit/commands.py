@@ -157,6 +157,7 @@ def lint(*, fix: bool) -> int:
         ("import-linter", [bin_folder / "lint-imports"]),
         ("import cycles of web/", [python(), "-m", "tools.devkit.cycles"]),
         ("exceptions", [python(), "-m", "tools.devkit.boundaries"]),
+        ("private attributes", [python(), "-m", "tools.devkit.privates"]),
         ("sizes", [python(), "-m", "tools.devkit.code_limits"]),
         ("folders", [python(), "-m", "tools.devkit.folders"]),
         ("tsc", tsc()),

@@ -27,6 +27,7 @@ __all__ = [
     "JsObject",
     "fetch_bytes",
     "in_python",
+    "javascript_object",
     "js_data",
     "js_object",
     "read_bytes",
@@ -187,6 +188,18 @@ _ELEMENTS: dict[str, str] = {
 
 _BITS = {"Uint8Array": (DType.BOOL,), "Uint16Array": (DType.FLOAT16,)}
 """Element types that JavaScript's tensors keep in arrays of integers."""
+
+
+def javascript_object(source: ByteSource) -> JsObject | None:
+    """The JavaScript object that holds exactly the bytes of a source; None where there is none."""
+    match source:
+        case JsFile():
+            return source.file
+        case JsBlob():
+            return source.blob
+        case JsBytes(offset=0):
+            return source.buffer
+    return None
 
 
 def in_python(value: Any, wanted: DType | None, name: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, MutableSequence, Sequence
 from typing import Any
 
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BadValue, BindingError
+from pyruntime.errors import BindingError
 from pyruntime.ir import DeclaredTensor, DType
 from pyruntime.session.api.iobinding import IOBinding
 from pyruntime.session.api.ortvalue import OrtValue, dtype_of
@@ -37,9 +37,7 @@ class BoundRuns(Session):
 
     async def run_with_iobinding_async(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Awaitable `run_with_iobinding`."""
-        if iobinding._session is not self:
-            raise BadValue("IOBinding must be used with the session that created it.")
-        await iobinding.run(run_options)
+        await iobinding.run(self, run_options)
 
     def create_ortvalue_from_shape_and_type(
         self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0, vendor_id: int = -1

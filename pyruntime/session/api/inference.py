@@ -19,7 +19,6 @@ from pyruntime.session.api.feeds import check_names, check_tensor, from_user, to
 from pyruntime.session.api.ortvalue import OrtValue
 from pyruntime.session.environment import CPU, WEBGPU, apart, call_back, wait_for
 from pyruntime.session.inspect.insight import Insight
-from pyruntime.session.inspect.report import summarize
 from pyruntime.session.interruption import within
 from pyruntime.session.limits import deadline, too_long
 from pyruntime.session.load.creation import Creation
@@ -77,20 +76,6 @@ class InferenceSession(Creation, BoundRuns, Insight):
     ) -> InferenceSession:
         """Like the constructor, awaitable: works everywhere. `progress` is called with dicts as loading goes on."""
         return await apart(cls._created(path_or_bytes, sess_options, providers, provider_options, progress))
-
-    @classmethod
-    async def _created(
-        cls,
-        path_or_bytes: Any,
-        sess_options: SessionOptions | None,
-        providers: Sequence[Any] | None,
-        provider_options: Sequence[Mapping[str, Any]] | None,
-        progress: Progress | None,
-    ) -> InferenceSession:
-        session = cls.__new__(cls)
-        session._begin(sess_options, providers, provider_options)
-        await session._load(path_or_bytes, progress)
-        return session
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
@@ -287,17 +272,6 @@ class InferenceSession(Creation, BoundRuns, Insight):
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Options by provider."""
         return self._provider_options
-
-    def summary(self) -> dict[str, Any]:
-        """Adapter, inputs, outputs, nodes with placement and reason, memory: plain data for pages and programs.
-
-        `timings`, in milliseconds: `parse_ms` (without what is read while a file arrives), `adapter_ms` and
-        `shaders_ms` of `create_ms`; `run_ms` of the last run;
-        `plan_ms` of all planning so far; and of the last plan, side by side, until its memory, pipelines, weights and
-        computed constants were there: `allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`.
-        """
-        self._check_released()
-        return summarize(self)
 
     @property
     def target(self) -> Target | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from pyruntime.ir import HostTensor, TensorType
 from pyruntime.ops.host import HostValue
 from pyruntime.session.api.feeds import from_user
 from pyruntime.session.api.ortvalue import OrtValue, OrtValueVector, at_pointer, dtype_of, is_gpu
+from pyruntime.session.base import Internals, Session
 from pyruntime.session.environment import wait_for
 from pyruntime.session.options import RunOptions
 from pyruntime.session.run.ownership import copied
-
-if TYPE_CHECKING:
-    from pyruntime.session.base import Session
 
 __all__ = ["IOBinding"]
 
@@ -31,7 +29,8 @@ class IOBinding:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        graph = session._model.graph
+        self._internals = Internals(session)
+        graph = self._internals.model.graph
         self._inputs = {v.name: v for v in (*graph.overridable, *graph.inputs)}
         self._outputs = {v.name: v for v in graph.outputs}
         self._fed: dict[str, OrtValue] = {}
@@ -137,12 +136,15 @@ class IOBinding:
                 f"Failed to find NodeArg with name: {name} in the def list; the model has {list(among)}"
             ) from None
 
-    async def run(self, options: RunOptions | None) -> None:
+    async def run(self, session: Session, options: RunOptions | None) -> None:
         """Run the session with what is bound.
 
         Raises:
+            BadValue: the binding is of another session.
             BindingError: whatever is wrong, with the exception it was as its cause.
         """
+        if session is not self._session:
+            raise BadValue("IOBinding must be used with the session that created it.")
         try:
             await self._run(options)
         except BindingError:
@@ -158,19 +160,19 @@ class IOBinding:
         for name, place in self._wanted.items():
             if place == "webgpu":
                 keep[name] = None
-            elif isinstance(place, OrtValue) and isinstance(place._value, DeviceTensor):
-                keep[name] = place._value
-        made = await self._session._run_owned(feeds, list(self._wanted), options, keep)
+            elif isinstance(place, OrtValue) and isinstance(tensor := place.current(), DeviceTensor):
+                keep[name] = tensor
+        made = await self._internals.run_owned(feeds, list(self._wanted), options, keep)
         self._made = [await self._deliver(name, place, made[name]) for name, place in self._wanted.items()]
 
     async def _deliver(self, name: str, place: OrtValue | str, value: HostValue | DeviceTensor) -> OrtValue:
         """The result as the binding wants it: in the tensor given, or as a new value on its device."""
         if not isinstance(place, OrtValue):
             return OrtValue(value)
-        if isinstance(place._value, DeviceTensor):
+        if isinstance(tensor := place.current(), DeviceTensor):
             if isinstance(value, HostTensor):
-                await place._value.materialize()
-                place._value.write(value.bytes())
+                await tensor.materialize()
+                tensor.write(value.bytes())
         elif isinstance(value, HostTensor):
             place.assign(value, name)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
@@ -60,7 +60,7 @@ class Insight(Session):
         name = self._model.metadata.graph_name or "model"
         return Explanation(
             name,
-            tuple(assignments(self)),
+            tuple(assignments(self._model.graph, self._program)),
             tuple(kernels_of(plans)),
             self.memory_plan,
             len(self._model.graph.nodes),
@@ -69,6 +69,40 @@ class Insight(Session):
             tuple(self._program.dynamic_dimensions.reasons.items()) if self._program else (),
             choices_of(plans, self._program.target) if self._program else (),
         )
+
+    def summary(self) -> dict[str, Any]:
+        """Adapter, inputs, outputs, nodes with placement and reason, memory in bytes: plain data for programs.
+
+        `timings`, in milliseconds: `parse_ms` (without what is read while a file arrives), `adapter_ms` and
+        `shaders_ms` of `create_ms`; `run_ms` of the last run;
+        `plan_ms` of all planning so far; and of the last plan, side by side, until its memory, pipelines, weights and
+        computed constants were there: `allocate_ms`, `pipelines_ms`, `weights_ms`, `computed_ms`.
+        """
+        self._check_released()
+        program = self._program
+        plans = [stage.executable.plan for stage in stages_of(program)]
+        return {
+            "adapter": program.device.info.names if program else None,
+            "providers": self.get_providers(),
+            "inputs": list(map(asdict, self.get_inputs())),
+            "outputs": list(map(asdict, self.get_outputs())),
+            "nodes": [
+                {
+                    "name": a.name,
+                    "op_type": a.op_type,
+                    "domain": a.domain,
+                    "placement": a.placement,
+                    "reason": "" if a.placement == "gpu" else a.reason,
+                    "kernels": list(a.kernels),
+                }
+                for a in assignments(self._model.graph, program)
+            ],
+            "memory": MemoryPlan(tuple(p.memory for p in plans)).totals() if plans else None,
+            "dispatches": sum(len(p.commands) for p in plans),
+            "pipelines": len({s for p in plans for s in p.shaders}),
+            "timings": {**self._timings, **(program.timings if program else {})},
+            "warnings": list(self._warnings),
+        }
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -159,7 +193,7 @@ class Insight(Session):
             )
         self._check_released()
         groups: list[tuple[str, list[AssignedNode]]] = []
-        for a in assignments(self):
+        for a in assignments(self._model.graph, self._program):
             provider = WEBGPU if a.placement == "gpu" or (a.placement == "none" and self._program) else CPU
             if not groups or groups[-1][0] != provider:
                 groups.append((provider, []))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyruntime.compiler.plan import Assignment
+from pyruntime.ir import Graph
 from pyruntime.ops.base import Op
 from pyruntime.session.environment import CPU
 from pyruntime.session.inspect.explanation import DynamicDimension
-from pyruntime.session.inspect.memory_plan import MemoryPlan
 
 if TYPE_CHECKING:
-    from pyruntime.session.base import Session
     from pyruntime.session.run.program import Program, Stage
 
-__all__ = ["assignments", "dynamic_dimensions", "stages_of", "summarize"]
+__all__ = ["assignments", "dynamic_dimensions", "stages_of"]
 
 
 def stages_of(program: Program | None) -> list[Stage]:
@@ -38,12 +36,12 @@ def dynamic_dimensions(program: Program | None) -> list[DynamicDimension]:
     return [DynamicDimension(name, low, high) for name, (low, high) in pairs if name not in pinned]
 
 
-def assignments(session: Session) -> list[Assignment]:
+def assignments(graph: Graph, program: Program | None) -> list[Assignment]:
     """Where each node runs and why, in the model's order; before anything is planned, where it could run."""
-    if session._program is None:
+    if program is None:
         reason = f"the session runs on {CPU}"
-        return [Assignment(n.name, n.op.op_type, n.op.domain, "host", reason) for n in session._model.graph.nodes]
-    stages = stages_of(session._program)
+        return [Assignment(n.name, n.op.op_type, n.op.domain, "host", reason) for n in graph.nodes]
+    stages = stages_of(program)
     made = [a for stage in stages for a in stage.executable.plan.assignments]
     made += [
         Assignment(
@@ -57,40 +55,12 @@ def assignments(session: Session) -> list[Assignment]:
         if s.boundary and s.boundary.node
     ]
     if not stages or stages[-1].compiled.rest:
-        rest = stages[-1].compiled.rest if stages else session._model.graph.nodes
+        rest = stages[-1].compiled.rest if stages else graph.nodes
         for node in rest:
             has = isinstance(node.op, Op) and type(node.op).has_kernel()
             reason = (
                 "has a GPU kernel; planned when shapes are known" if has else f"{node.op.op_type} has no GPU kernel"
             )
             made.append(Assignment(node.name, node.op.op_type, node.op.domain, "gpu" if has else "host", reason))
-    order = {n.name: i for i, n in enumerate(session._model.graph.nodes)}
+    order = {n.name: i for i, n in enumerate(graph.nodes)}
     return sorted(made, key=lambda a: order.get(a.name, len(order)))
-
-
-def summarize(session: Session) -> dict[str, Any]:
-    """See `InferenceSession.summary`. Memory in bytes, times in ms; `memory` is None until something is planned."""
-    program = session._program
-    plans = [s.executable.plan for s in stages_of(program)]
-    return {
-        "adapter": program.device.info.names if program else None,
-        "providers": session.get_providers(),
-        "inputs": list(map(asdict, session.get_inputs())),
-        "outputs": list(map(asdict, session.get_outputs())),
-        "nodes": [
-            {
-                "name": a.name,
-                "op_type": a.op_type,
-                "domain": a.domain,
-                "placement": a.placement,
-                "reason": "" if a.placement == "gpu" else a.reason,
-                "kernels": list(a.kernels),
-            }
-            for a in assignments(session)
-        ],
-        "memory": MemoryPlan(tuple(p.memory for p in plans)).totals() if plans else None,
-        "dispatches": sum(len(p.commands) for p in plans),
-        "pipelines": len({s for p in plans for s in p.shaders}),
-        "timings": {**session._timings, **(program.timings if program else {})},
-        "warnings": list(session._warnings),
-    }

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import Constant, DeclaredTensor, Graph, TensorType, ValueInfo
@@ -66,9 +66,24 @@ class Creation(Session):
         self._limits = self._options.limits.merged(self._options.config_entries)
         self._live: LiveProgram | None = None
         self._random = Randomness()
-        self._timings: dict[str, float] = {}
-        self._warnings: list[str] = []
-        self._files: dict[str, ByteSource] = {}
+        self._timings = {}
+        self._warnings = []
+        self._files = {}
+
+    @classmethod
+    async def _created(
+        cls,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None,
+        providers: Sequence[Any] | None,
+        provider_options: Sequence[Mapping[str, Any]] | None,
+        progress: Progress | None,
+    ) -> Self:
+        """A session, loaded."""
+        session = cls.__new__(cls)
+        session._begin(sess_options, providers, provider_options)
+        await session._load(path_or_bytes, progress)
+        return session
 
     @property
     def _program(self) -> Program | None:
@@ -89,7 +104,7 @@ class Creation(Session):
             with Phase("parse", progress, self._timings):
                 record = await when_there(lambda: _read(source, limits)) if followed is None else followed
                 files = self._files = await external_files(record, self._options.external_files, fetch_relative)
-                self._model: ImportedModel = await when_there(lambda: _imported(record, files, folder, limits))
+                self._model = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
             self._replace_initializers()
             if WEBGPU in self._providers:

@@ -38,7 +38,7 @@ def cache_sizes(graph: Graph) -> Mapping[str, tuple[int, int]]:
         op: Any = node.op
         if node.op.op_type not in _PAST:
             continue
-        heads = getattr(op, "kv_num_heads", op.num_heads)
+        heads = op.kv_num_heads if op.op_type == "GroupQueryAttention" else op.num_heads
         components = _components(graph, makers, node, op.num_heads, heads)
         for at in _PAST[node.op.op_type]:
             if components and at < len(node.inputs) and node.inputs[at]:

@@ -1,0 +1,83 @@
+"""Requests about sessions and the device, which compute nothing: `requests.py` serves them with the others."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from pyruntime.bridge.sessions import session_of
+from pyruntime.errors import InvalidArgument
+from pyruntime.ops import registry
+from pyruntime.session import adapter
+from pyruntime.session.base import Internals
+from pyruntime.session.environment import adopt, device
+from pyruntime.session.log import set_default_logger_severity
+
+__all__ = [
+    "adapter_info",
+    "end_profiling",
+    "explain",
+    "gpu_device",
+    "operators",
+    "set_log_level",
+    "start_profiling",
+    "summary",
+    "tune",
+    "use_device",
+]
+
+JsObject: TypeAlias = Any
+"""An object of JavaScript, as Pyodide hands it to Python."""
+
+_LOG_LEVELS = ("verbose", "info", "warning", "error", "fatal")
+
+
+async def summary(handle: int) -> dict[str, Any]:
+    """Where each node runs and why, and the memory plan: interface Summary of `web/pyruntime.d.ts`."""
+    return session_of(handle).summary()
+
+
+async def explain(handle: int) -> dict[str, Any]:
+    """Nodes, kernels with their WGSL, fusions, memory over time: interface Explanation of `web/pyruntime.d.ts`."""
+    return session_of(handle).explain().to_dict()
+
+
+async def tune(handle: int) -> dict[str, Any]:
+    """Measure the kernels that could run this model: interface Tuning of `web/pyruntime.d.ts`."""
+    return (await session_of(handle).tune_async()).to_dict()
+
+
+async def operators() -> dict[str, list[str]]:
+    """The operators that exist here, by domain ('' is ONNX's own). Some exist for newer opsets only."""
+    return {domain: registry.names(domain) for domain in registry.domains() if domain != "pyruntime"}
+
+
+async def start_profiling(handle: int) -> None:
+    """Note the times of every run from now on."""
+    Internals(session_of(handle)).start_trace()
+
+
+async def end_profiling(handle: int) -> list[dict[str, Any]]:
+    """Stop noting; the events since `start_profiling`, or the option `enableProfiling`, as a Chrome trace has them."""
+    return Internals(session_of(handle)).end_trace()
+
+
+async def use_device(gpu_device: JsObject) -> None:
+    """Let sessions compute on this GPUDevice. Raises InvalidArgument where they have another one."""
+    await adopt(gpu_device)
+
+
+async def gpu_device() -> JsObject:
+    """The GPUDevice that sessions compute on."""
+    return (await device()).gpu_device
+
+
+async def set_log_level(level: str) -> None:
+    """Least severe messages that are logged: onnxruntime-web's `env.logLevel`."""
+    if level not in _LOG_LEVELS:
+        raise InvalidArgument(f"env.logLevel: expected one of {', '.join(_LOG_LEVELS)}, got {level!r}")
+    set_default_logger_severity(_LOG_LEVELS.index(level))
+
+
+async def adapter_info() -> dict[str, str] | None:
+    """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
+    return await adapter()
