@@ -34,7 +34,7 @@ from pyruntime.session.aot.stated_inputs import stated_type, stated_value
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.run.dynamic_dimensions import sizes_data
-from pyruntime.session.run.plan_cache import recall
+from pyruntime.session.run.plan_cache import find_stage
 from pyruntime.session.run.program import Program
 from pyruntime.session.run.stages import Stage
 from pyruntime.session.web_api import value_metadata
@@ -173,11 +173,11 @@ def _planned(
     program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
     names = [v.name for v in graph.outputs]
     for one in rounds:
-        program.dynamic_dimensions.note(one.types)
+        program.dynamic_dimensions.observe(one.types)
     # The largest first: the ranges of its plan include the others.
     for one in sorted(rounds, key=lambda r: -r.elements):
         signature = tuple(one.types.items()), tuple(names), frozenset[str]()
-        if recall(program.roots, signature, sources_of(one.values)) is None:
+        if find_stage(program.roots, signature, sources_of(one.values)) is None:
             _check(graph, _prepared(program, one, names), one.values)
     _refuse_closed(program, rounds)
     return sorted(program.roots, key=lambda stage: stage.sizes is not None)

@@ -1,8 +1,8 @@
-"""Which sizes of a model's inputs plans leave open, and for which range.
+"""The dynamic-shape policy: which dimensions of inputs are dynamic in plans, and their ranges.
 
-A model's first plan is for the very sizes it was fed: most pictures never bring others. A dimension that the model
-leaves open (by a name, or by nothing) and that has come with two sizes is open from then on. Sizes 0 and 1 are not: an
-empty tensor and a dimension that broadcasts are other computations.
+A model's first plan is for exactly the sizes it was fed: images usually come in one size. A dimension without a
+declared size that has come with two sizes is dynamic from then on. Sizes 0 and 1 never are: an empty tensor and a
+dimension that broadcasts are other computations.
 
 The range of a plan decides memory and the choice of kernels. It ends at a power of two; a size that outgrows it gets
 four times as much, and smaller ones share that where kernels for it are no waste. One that was empty once (a cache)
@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
 
-__all__ = ["WASTE", "DynamicDimensions", "matched", "scale", "sizes_data"]
+__all__ = ["WASTE", "DynamicDimensions", "match_sizes", "scale", "sizes_data"]
 
 Key: TypeAlias = str
 """What a dimension is called: the model's name of it, or the input's and the axis."""
@@ -44,7 +44,7 @@ SMALL = 64
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ObservedSizes:
     """The sizes a dimension came with.
 
     Attributes:
@@ -85,19 +85,19 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class DynamicDimensions:
-    """The open dimensions of one program's inputs.
+    """The dynamic dimensions of one program's inputs.
 
     Attributes:
-        closed: dimensions whose number plans turned out to rely on, and why: they stay as they come.
+        fixed: dimensions whose number plans turned out to rely on, and why: they stay as they come.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._declared = {v.name: v.type for v in graph.inputs}
-        self._seen: dict[Key, _Seen] = {}
-        self.closed: dict[Key, str] = {}
+        self._seen: dict[Key, _ObservedSizes] = {}
+        self.fixed: dict[Key, str] = {}
         self._chances: Counter[Key] = Counter()
-        self._hosted: list[tuple[dict[Key, int], str]] = []
-        self._looked: set[str] = set()
+        self._avoided: list[tuple[dict[Key, int], str]] = []
+        self._read: set[str] = set()
 
     def _keys(self, name: str, kind: TensorType) -> list[Key | None]:
         """What each dimension is called; None for those that the model fixes."""
@@ -107,33 +107,33 @@ class DynamicDimensions:
             return [f"{name}[{axis}]" for axis in range(kind.rank)]
         return [f"{name}[{axis}]" if d is None else d if isinstance(d, str) else None for axis, d in enumerate(shape)]
 
-    def close(self, reasons: Mapping[Key, str]) -> None:
-        """Leave these dimensions as they come from now on."""
+    def fix(self, reasons: Mapping[Key, str]) -> None:
+        """Plan these dimensions for each size that comes, from now on."""
         for key, reason in reasons.items():
-            self.closed.setdefault(key, reason)
+            self.fixed.setdefault(key, reason)
 
     def avoid(self, sizes: Sizes, reason: str) -> None:
-        """Open no such sizes with ranges this long: without one of them, or with shorter ones, plans may be whole."""
-        self._hosted.append(({n: high for n, (_, high) in zip(sizes.names, sizes.ranges, strict=True)}, reason))
+        """Combine no such sizes with ranges this long: without one, or with shorter ranges, plans may need no host."""
+        self._avoided.append(({n: high for n, (_, high) in zip(sizes.names, sizes.ranges, strict=True)}, reason))
 
     def _is_avoided(self, sizes: Sizes) -> bool:
         ends = {n: high for n, (_, high) in zip(sizes.names, sizes.ranges, strict=True)}
-        return any(all(ends.get(n, 0) >= high for n, high in longest.items()) for longest, _ in self._hosted)
+        return any(all(ends.get(n, 0) >= high for n, high in longest.items()) for longest, _ in self._avoided)
 
     @property
     def reasons(self) -> dict[Key, str]:
         """Why dimensions are planned as they come, always or where they are long."""
-        return {**{name: reason for longest, reason in self._hosted for name in longest}, **self.closed}
+        return {**{name: reason for longest, reason in self._avoided for name in longest}, **self.fixed}
 
     def learn(self, sizes: Sizes) -> None:
-        """Close what a plan needed the number of, and what happened to be one that it was compared with too often."""
-        self.close(sizes.specialized(by_chance=False))
+        """Fix what a plan needed the number of, and what too often equalled a number that it was compared with."""
+        self.fix(sizes.specialized(by_chance=False))
         by_chance = sizes.specialized()
         self._chances.update(list(by_chance))
-        self.close({key: reason for key, reason in by_chance.items() if self._chances[key] >= CHANCES})
+        self.fix({key: reason for key, reason in by_chance.items() if self._chances[key] >= CHANCES})
 
-    def _found(self, types: Mapping[str, ValueType], numbers: Mapping[str, int]) -> Iterator[tuple[Key, int]]:
-        """The sizes of what the model leaves open, and the numbers that are fed."""
+    def _sizes_in(self, types: Mapping[str, ValueType], numbers: Mapping[str, int]) -> Iterator[tuple[Key, int]]:
+        """The sizes of dimensions without a declared size, and the numbers that are fed."""
         for name, kind in types.items():
             if isinstance(kind, TensorType):
                 pairs = zip(self._keys(name, kind), kind.shape, strict=True)
@@ -141,34 +141,34 @@ class DynamicDimensions:
             if name in numbers:
                 yield _value_of(name), numbers[name]
 
-    def note(self, types: Mapping[str, ValueType], numbers: Mapping[str, int] = _NONE) -> None:
+    def observe(self, types: Mapping[str, ValueType], numbers: Mapping[str, int] = _NONE) -> None:
         """Remember the sizes a run brings.
 
         Args:
             numbers: inputs of one integer.
         """
-        for key, size in self._found(types, numbers):
-            self._seen.setdefault(key, _Seen()).note(size)
+        for key, size in self._sizes_in(types, numbers):
+            self._seen.setdefault(key, _ObservedSizes()).note(size)
 
     def sizes_of(self, types: Mapping[str, ValueType]) -> dict[Key, int]:
-        """The sizes that a run of these types brings to what the model leaves open."""
-        return dict(self._found(types, _NONE))
+        """The sizes that a run of these types brings to dimensions without a declared size."""
+        return dict(self._sizes_in(types, _NONE))
 
-    def look(self, names: Iterable[str]) -> None:
-        """A plan looked at the values of these inputs: those that are numbers are sizes."""
-        self._looked.update(names)
+    def observe_reads(self, names: Iterable[str]) -> None:
+        """Remember that a plan read the values of these inputs: those that are numbers are sizes."""
+        self._read.update(names)
 
-    def open(
+    def widen(
         self, types: Mapping[str, ValueType], tight: bool = False, numbers: Mapping[str, int] = _NONE
     ) -> tuple[dict[str, ValueType], Sizes | None]:
-        """The types with Dims for what is open, and what these are made of; None where nothing is.
+        """The types with Dims for dynamic dimensions, and their `Sizes`; None where there are none.
 
         Args:
             tight: ranges end at the next power of two.
-            numbers: inputs of one integer; `Sizes.values` has those that are open.
+            numbers: inputs of one integer; `Sizes.values` has those that are dynamic.
         """
         sizes, made = Sizes(), dict[str, ValueType]()
-        numbers = {n: v for n, v in numbers.items() if n in self._looked and 1 < v < LARGEST}
+        numbers = {n: v for n, v in numbers.items() if n in self._read and 1 < v < LARGEST}
         self._note_growth(types, numbers)
         dims: dict[tuple[Key, int], int] = {}
         bounds = self._bounds(types, tight, numbers)
@@ -178,7 +178,7 @@ class DynamicDimensions:
                 continue
             shape = list(kind.shape)
             for axis, (key, size) in enumerate(zip(self._keys(name, kind), kind.shape, strict=True)):
-                if key is None or key in self.closed or size < 2 or len(self._seen[key].sizes) < 2:
+                if key is None or key in self.fixed or size < 2 or len(self._seen[key].sizes) < 2:
                     continue
                 if (key, size) not in dims:
                     bound = bounds[key, size]
@@ -194,11 +194,11 @@ class DynamicDimensions:
     def _bounds(
         self, types: Mapping[str, ValueType], tight: bool, numbers: Mapping[str, int]
     ) -> dict[tuple[Key, int], int]:
-        """The ends of the ranges of what is open: those of plans made before, where kernels for these are no waste."""
+        """The ends of the ranges: those of earlier plans, where kernels for these are no waste."""
         found = [
             (key, size)
-            for key, size in self._found(types, numbers)
-            if key not in self.closed and size > 1 and len(self._seen[key].sizes) > 1
+            for key, size in self._sizes_in(types, numbers)
+            if key not in self.fixed and size > 1 and len(self._seen[key].sizes) > 1
         ]
         choices = [{(key, size): self._seen[key].bounds(size)[n] for key, size in found} for n in range(4)]
         choices = choices[2:] if tight else choices
@@ -219,7 +219,7 @@ class DynamicDimensions:
 
     def _note_growth(self, types: Mapping[str, ValueType], numbers: Mapping[str, int]) -> None:
         """What is always longer than a cache grows with it, and has its range: all of it is outgrown at once."""
-        pairs = [(self._seen[key], size) for key, size in self._found(types, numbers)]
+        pairs = [(self._seen[key], size) for key, size in self._sizes_in(types, numbers)]
         caches = [size for seen, size in pairs if seen.empty and size > 1]
         for seen, size in pairs:
             if caches and not seen.empty:
@@ -235,7 +235,7 @@ def _value_of(name: str) -> Key:
     return f"the value of {name}"
 
 
-def matched(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> list[int] | None:
+def match_sizes(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> list[int] | None:
     """The dynamic sizes of values of `types` in a plan for `pattern`, 0 for others; None where they do not fit."""
     values: dict[int, int] = {}
     if pattern.keys() != types.keys():

@@ -9,26 +9,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyruntime.compiler.compile import Request
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.session.run.cache_sizes import cache_sizes
 
-__all__ = ["ExpectedRun", "expected_logits", "expected_runs"]
+__all__ = ["expected_logits", "expected_runs"]
 
 PROMPT = 128
 """Tokens of the prompt: a plan for up to so many serves shorter ones."""
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 _INTEGERS = (DType.INT64, DType.INT32)
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedRun:
-    """Types of the inputs, the outputs wanted, and which of both are on the device."""
-
-    feeds: Mapping[str, TensorType]
-    outputs: tuple[str, ...]
-    on_device: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +52,8 @@ class _Decoder:
         return tokens if dim == self.tokens else tokens + past
 
 
-def expected_runs(graph: Graph, entry: str) -> list[ExpectedRun]:
-    """What is expected of a decoder with caches; nothing of other models.
+def expected_runs(graph: Graph, entry: str) -> list[Request]:
+    """Predict the runs of a decoder with caches, a prompt and one token; none of other models.
 
     Args:
         entry: the session config entry `pyruntime.expects`, JSON: `staying`, names of the outputs that stay on the
@@ -92,13 +84,14 @@ def expected_runs(graph: Graph, entry: str) -> list[ExpectedRun]:
         if len(wanted) != len(decoder.caches):
             return []
     inside = frozenset((*decoder.caches, *((decoder.ids,) if text else ())))
+    free = stay & frozenset(wanted)
     return [
-        ExpectedRun(decoder.feeds(PROMPT, 0), wanted, stay & frozenset(wanted)),
-        ExpectedRun(decoder.feeds(1, PROMPT), outputs, stay | inside),
+        Request(decoder.feeds(PROMPT, 0), wanted, free, free, early=True),
+        Request(decoder.feeds(1, PROMPT), outputs, stay | inside, stay, early=True),
     ]
 
 
-def expected_logits(graph: Graph, runs: Sequence[ExpectedRun]) -> dict[str, object] | None:
+def expected_logits(graph: Graph, runs: Sequence[Request]) -> dict[str, object] | None:
     """The logits that a run of one token brings to the host; None where there are none, or several outputs may be them.
 
     Returns:
@@ -111,7 +104,8 @@ def expected_logits(graph: Graph, runs: Sequence[ExpectedRun]) -> dict[str, obje
     if len(brought) != 1 or not isinstance(kind := brought[0].type, DeclaredTensor):
         return None
     shape = kind.shape or ()
-    ids = [t.dtype for t in last.feeds.values() if t.dtype in _INTEGERS and t.rank == 2]
+    tensors = [t for t in last.arrived.values() if isinstance(t, TensorType)]
+    ids = [t.dtype for t in tensors if t.dtype in _INTEGERS and t.rank == 2]
     if len(shape) != 3 or not isinstance(shape[2], int) or kind.dtype not in (DType.FLOAT, DType.FLOAT16) or not ids:
         return None
     return {

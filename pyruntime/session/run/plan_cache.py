@@ -1,4 +1,4 @@
-"""The stages that are planned for a graph, on a device and within limits: those not used for longest go first."""
+"""The stages that are planned for a graph, on a device and within limits; the least recently used are evicted first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.run.dynamic_dimensions import scale
 from pyruntime.session.run.stages import Stage
 
-__all__ = ["PlanCache", "recall"]
+__all__ = ["PlanCache", "find_stage"]
 
 
 class PlanCache:
@@ -38,24 +38,24 @@ class PlanCache:
         return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
 
     def evict_for(self, stages: list[Stage], needed: Callable[[], int]) -> None:
-        """Free stages so that one of `needed` bytes more fits the limits and goes into `stages`.
+        """Evict stages until another one of `needed` bytes fits the limits, and can go into `stages`.
 
         Args:
             stages: `roots`, or what follows one of these.
 
         Raises:
-            OutOfMemory: it does not fit, with all that can go gone.
+            OutOfMemory: it does not fit even without them.
         """
         most = self.limits.cached_plans if stages is self.roots else max(1, self.limits.cached_plans // 4)
-        while len(stages) >= most and _forget_oldest(stages):
+        while len(stages) >= most and _evict_oldest(stages):
             pass
-        while needed() + self.held > self.limits.gpu_bytes and _forget_oldest(self.roots):
+        while needed() + self.held > self.limits.gpu_bytes and _evict_oldest(self.roots):
             self.weights.sweep()
         self.limits.check_gpu(needed(), self.held)
 
     def trim(self, most: int) -> None:
         """Free stages that no run is in until there are `most`."""
-        while len(self.roots) > most and _forget_oldest(self.roots):
+        while len(self.roots) > most and _evict_oldest(self.roots):
             pass
 
     def release(self) -> None:
@@ -66,7 +66,7 @@ class PlanCache:
         self.weights.release()
 
 
-def recall(
+def find_stage(
     stages: list[Stage],
     signature: Signature,
     sources: Mapping[str, Callable[[], object]],
@@ -87,8 +87,8 @@ def recall(
     return stages[-1], best[2]
 
 
-def _forget_oldest(stages: list[Stage]) -> bool:
-    """Free the stage not used for longest that no run is in; False where there is none."""
+def _evict_oldest(stages: list[Stage]) -> bool:
+    """Free the least recently used stage that no run is in; False where there is none."""
     for index, stage in enumerate(stages):
         if not stage.users:
             stages.pop(index).release()

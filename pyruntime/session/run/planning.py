@@ -1,4 +1,4 @@
-"""Stages of a graph on a device, planned when their shapes are known: what decides which sizes, and when again."""
+"""Stages of a graph on a device, planned when the shapes of their inputs are known."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ from pyruntime.ops.defects import planning
 from pyruntime.ops.host import HostValue
 from pyruntime.session.log import logger
 from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
-from pyruntime.session.run.expected_runs import ExpectedRun
-from pyruntime.session.run.plan_cache import PlanCache, recall
+from pyruntime.session.run.plan_cache import PlanCache, find_stage
 from pyruntime.session.run.prologue import Prologue
 from pyruntime.session.run.stages import Run, Stage, type_of
 
 __all__ = ["Planner"]
 
-OTHERWISE = OutOfMemory, EPFail, TooEarly
-"""What says that a plan is too much for the device, needs the host, or a run's values: another one may not."""
+NOT_PLANNABLE = OutOfMemory, EPFail, TooEarly
+"""A plan is too large for the device, needs the host, or needs a run's values; another plan may not."""
 
-MISPREDICTED = *OTHERWISE, InvalidGraph
-"""What says that an expected run is not planned ahead of time: inputs that only a prediction has may not fit a node."""
+MISPREDICTED = *NOT_PLANNABLE, InvalidGraph
+"""A predicted run cannot be planned before it comes: predicted shapes may also not fit a node."""
 
 
 class Planner:
@@ -45,7 +44,7 @@ class Planner:
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
 
     Attributes:
-        dynamic_dimensions: which sizes plans leave open.
+        dynamic_dimensions: which dimensions of inputs are dynamic in plans, and their ranges.
         timings: milliseconds of planning so far, and those of the last stage's preparation on the device, by part.
     """
 
@@ -82,7 +81,7 @@ class Planner:
                     raise
                 return None
 
-    async def expect(self, runs: Sequence[ExpectedRun]) -> None:
+    async def expect(self, runs: Sequence[Request]) -> None:
         """Plan and compile predicted runs: all of them before weights are uploaded, which takes until the last byte has
         come. Where one of them cannot be planned, all are forgotten."""
         # Tokens follow a prompt at once: nothing may compile then.
@@ -91,15 +90,11 @@ class Planner:
         async with self._planning:
             self.dynamic_dimensions = DynamicDimensions(self.compiler.graph)
             for run in runs:
-                self.dynamic_dimensions.note(run.feeds)
+                self.dynamic_dimensions.observe(run.arrived)
             try:
-                requests = [
-                    Request(run.feeds, run.outputs, run.on_device, run.on_device & set(run.outputs), early=True)
-                    for run in runs
-                ]
-                requests = [r for r in requests if recall(self.cache.roots, r.signature, {}) is None]
-                for request, planned in [(r, self._ahead(r)) for r in requests]:
-                    stage = await self._made_of(planned, request)
+                requests = [r for r in runs if find_stage(self.cache.roots, r.signature, {}) is None]
+                for request, planned in [(r, self._compile_predicted(r)) for r in requests]:
+                    stage = await self._place_predicted(planned, request)
                     stage.expected = True
             except MISPREDICTED as error:
                 logger.info("the runs expected are planned when they come: %s: %s", type(error).__name__, error)
@@ -107,50 +102,54 @@ class Planner:
                 self.cache.trim(0)
                 self.cache.weights.sweep()
 
-    def _ahead(self, request: Request) -> tuple[Compiled, Request] | None:
-        """What `_plan` begins with, and for what; None where it is not to be used, and `_plan` may know another."""
-        self.dynamic_dimensions.note(request.arrived)
+    def _compile_predicted(self, request: Request) -> tuple[Compiled, Request] | None:
+        """Compile a predicted run; None where the result cannot be used, and `_plan` may find another.
+
+        Returns:
+            The stage, and the request with dynamic sizes that it is for.
+        """
+        self.dynamic_dimensions.observe(request.arrived)
         try:
-            opened, sizes = self.dynamic_dimensions.open(request.arrived) if self._opens else ({}, None)
-            wider = replace(request, arrived=opened, sizes=sizes) if sizes else request
-            compiled = self._compile(wider)
+            widened, sizes = self.dynamic_dimensions.widen(request.arrived) if self._allows_dynamic else ({}, None)
+            widened_request = replace(request, arrived=widened, sizes=sizes) if sizes else request
+            compiled = self._compile(widened_request)
         except MISPREDICTED:
             return None
         if sizes is not None:
             if compiled.boundary is not None or compiled.plan.host_steps:
                 return None
             self.dynamic_dimensions.learn(sizes)
-        return compiled, wider
+        return compiled, widened_request
 
-    async def _made_of(self, planned: tuple[Compiled, Request] | None, request: Request) -> Stage:
-        """The stage that is planned, on the device; where that cannot be, as `_plan` makes one."""
+    async def _place_predicted(self, planned: tuple[Compiled, Request] | None, request: Request) -> Stage:
+        """Put a compiled stage on the device; where there is none or it does not fit, `_plan` one."""
         if planned is not None:
             try:
-                return await self._made(self.cache.roots, *planned)
-            except OTHERWISE as error:
+                return await self._place(self.cache.roots, *planned)
+            except NOT_PLANNABLE as error:
                 logger.info("a run expected is planned otherwise: %s: %s", type(error).__name__, error)
         return await self._plan(self.cache.roots, request)
 
     @property
-    def _opens(self) -> bool:
+    def _allows_dynamic(self) -> bool:
         return self.compiler.target.allows("dynamic_dimensions")
 
-    async def find(
+    async def stage_for(
         self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
     ) -> tuple[Stage, tuple[int, ...]]:
         """The stage for these values and the dynamic sizes they bring; planned where there is none."""
         types = {n: type_of(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
-        signature = tuple((n, replace(t, source=None)) for n, t in types.items()), tuple(run.outputs), on_device
+        request = Request(types, run.outputs, on_device, run.free, run.values)
+        signature = request.signature
         sources = sources_of(run.values)
         row_capacities = {n: t.reserved[1] for n, t in run.tensors.items() if t.reserved}
-        found = recall(stages, signature, sources, row_capacities)
+        found = find_stage(stages, signature, sources, row_capacities)
         if found is not None:
             return found
         async with self._planning:
-            found = recall(stages, signature, sources, row_capacities)
+            found = find_stage(stages, signature, sources, row_capacities)
             if found is not None:
                 return found
-            request = Request(types, run.outputs, on_device, run.free, run.values)
             if before is not None:
                 request = replace(request, before=before.compiled, carried=before.executable.resident)
             stage = await self._plan(stages, request)
@@ -159,53 +158,53 @@ class Planner:
     async def _plan(self, stages: list[Stage], request: Request) -> Stage:
         """Plan a stage: with dynamic sizes where inputs have come with several, else for exactly these sizes."""
         if request.before is None:
-            self.dynamic_dimensions.note(request.arrived, numbers_of(request.values))
-            stage = await self._plan_open(stages, request)
+            self.dynamic_dimensions.observe(request.arrived, numbers_of(request.values))
+            stage = await self._plan_dynamic(stages, request)
             if stage is not None:
                 return stage
         compiled = self._compile(request)
-        return await self._made(stages, compiled, request)
+        return await self._place(stages, compiled, request)
 
-    async def _plan_open(self, stages: list[Stage], request: Request) -> Stage | None:
+    async def _plan_dynamic(self, stages: list[Stage], request: Request) -> Stage | None:
         """A stage with dynamic sizes; None where there are none, or where it needs their numbers: they then stay fixed.
 
         Where the largest sizes of their ranges are too much for the device, the ranges are the least there are.
         """
         reasons: dict[str, str] = {}
         numbers = numbers_of(request.values)
-        ways = [False, True] if self._opens else []
-        while ways:
+        tightness = [False, True] if self._allows_dynamic else []
+        while tightness:
             with planning("choosing dynamic dimensions"):
-                opened, sizes = self.dynamic_dimensions.open(request.arrived, ways[0], numbers)
+                widened, sizes = self.dynamic_dimensions.widen(request.arrived, tightness[0], numbers)
             if sizes is None:
                 return None
             try:
-                wider = replace(request, arrived=opened, sizes=sizes)
-                compiled = self._compile(wider)
+                widened_request = replace(request, arrived=widened, sizes=sizes)
+                compiled = self._compile(widened_request)
                 if compiled.boundary is None and not compiled.plan.host_steps:
-                    made = await self._made(stages, compiled, wider)
+                    made = await self._place(stages, compiled, widened_request)
                     self.dynamic_dimensions.learn(sizes)
                     return made
                 self.dynamic_dimensions.avoid(sizes, "a node runs on the host or waits for values")
-            except OTHERWISE as error:
+            except NOT_PLANNABLE as error:
                 reason = f"{type(error).__name__}: {error}"
                 if sizes.values:
-                    self.dynamic_dimensions.close({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
+                    self.dynamic_dimensions.fix({sizes.names[sizes.index(v)]: reason for v in sizes.values.values()})
                     continue
                 reasons = dict.fromkeys(sizes.names, reason)
-            ways.pop(0)
-        self.dynamic_dimensions.close(reasons)
+            tightness.pop(0)
+        self.dynamic_dimensions.fix(reasons)
         return None
 
     def _compile(self, request: Request) -> Compiled:
         began = time.perf_counter()
         compiled = self.compiler.compile(request)
-        self.dynamic_dimensions.look(compiled.guards.read)
+        self.dynamic_dimensions.observe_reads(compiled.guards.read)
         self.timings["plan_ms"] = self.timings.get("plan_ms", 0.0) + (time.perf_counter() - began) * 1000
         return compiled
 
-    async def _made(self, stages: list[Stage], compiled: Compiled, request: Request) -> Stage:
-        """The stage on the device: constants computed, memory allocated, pipelines compiled."""
+    async def _place(self, stages: list[Stage], compiled: Compiled, request: Request) -> Stage:
+        """Put a stage on the device, into `stages`: constants computed, memory allocated, pipelines compiled."""
         plan, cache = compiled.plan, self.cache
         if request.early:
             refuse_too_early(plan.host_steps, compiled.boundary, request.arrived)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from pyruntime.compiler.compile import Compiler, sources_of
+from pyruntime.compiler.compile import Compiler, Request, sources_of
 from pyruntime.compiler.typing import Boundary
 from pyruntime.device.base import Device
 from pyruntime.device.execution.executable import Replay
@@ -20,7 +20,7 @@ from pyruntime.ops.host import run_on_host
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.input_memory import move_inputs
-from pyruntime.session.run.plan_cache import PlanCache, recall
+from pyruntime.session.run.plan_cache import PlanCache, find_stage
 from pyruntime.session.run.planning import Planner
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
@@ -123,7 +123,7 @@ class Program:
     async def _run(self, run: Run, fed: Sequence[str]) -> Stage:
         """Run all stages; returns the last."""
         on_device = run.on_device
-        stage, sizes = await self._planner.find(self.roots, run, fed, None, on_device)
+        stage, sizes = await self._planner.stage_for(self.roots, run, fed, None, on_device)
         root = stage
         root.users += 1
         try:
@@ -149,9 +149,9 @@ class Program:
             stay: outputs that stay on the device, in memory of its choice.
         """
         on_device = frozenset((*(n for n, v in feeds.items() if isinstance(v, DeviceTensor)), *stay))
-        signature = tuple((n, type_of(v, n)) for n, v in feeds.items()), tuple(self._ordered(outputs)), on_device
+        signature = Request({n: type_of(v, n) for n, v in feeds.items()}, self._ordered(outputs), on_device).signature
         sources = sources_of({n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)})
-        found = recall([s for s in self.roots if not s.compiled.guards.read], signature, sources)
+        found = find_stage([s for s in self.roots if not s.compiled.guards.read], signature, sources)
         if found is None or found[0].boundary is not None:
             return None
         if found[0].executable.runs < REPEATED and not found[0].expected:
@@ -193,7 +193,7 @@ class Program:
         while stage.boundary is not None:
             run.check()
             arrived = self._cross(stage, stage.boundary, run)
-            stage, _ = await self._planner.find(stage.next, run, arrived, stage, on_device)
+            stage, _ = await self._planner.stage_for(stage.next, run, arrived, stage, on_device)
             await self._run_stage(stage, run)
         return stage
 

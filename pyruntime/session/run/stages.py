@@ -16,7 +16,7 @@ from pyruntime.device.tensor import DeviceTensor
 from pyruntime.ir import HostTensor, Sizes, ValueType, evaluate
 from pyruntime.ops.host import HostValue
 from pyruntime.passes.decoding.grow_in_place import capacity
-from pyruntime.session.run.dynamic_dimensions import WASTE, matched, scale
+from pyruntime.session.run.dynamic_dimensions import WASTE, match_sizes, scale
 from pyruntime.session.run.profiling import Recorder
 
 __all__ = ["AnyValue", "Run", "Stage", "type_of"]
@@ -104,7 +104,7 @@ class Stage:
             return () if self.signature == signature else None
         if self.signature[1:] != signature[1:]:
             return None
-        found = matched(dict(self.signature[0]), dict(signature[0]), self.sizes)
+        found = match_sizes(dict(self.signature[0]), dict(signature[0]), self.sizes)
         if found is None:
             return None
         for name, size in self.sizes.values.items():

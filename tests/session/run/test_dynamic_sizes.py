@@ -140,7 +140,7 @@ def test_plans__of_300_runs_of_random_sizes__are_few_and_made_early(
         assert len(plans) <= most, [(p.sizes.ranges if p.sizes else p.signature) for p in plans.values()]
         assert pipelines[early] == pipelines[-1]
         assert held[-1] <= max(held[:100]), "held bytes stay flat"
-        assert not program.dynamic_dimensions.closed
+        assert not program.dynamic_dimensions.fixed
 
     on(device, model(), use)
 
@@ -178,7 +178,7 @@ def test_decoding__of_1000_tokens__makes_nothing_but_where_capacity_doubles(targ
         assert all(any(0 < past - edge <= 6 for edge in edges) for past in changed), changed
         plans, pipelines = ({now[i] for past, now in seen if 600 < past < 1000} for i in (0, 1))
         assert len(plans) == len(pipelines) == 1 and max(plans) <= 6
-        assert not program.dynamic_dimensions.closed
+        assert not program.dynamic_dimensions.fixed
 
     on(device, open_models.decoder(), use)
 
@@ -198,7 +198,7 @@ def test_conversations__of_random_prompts__meet_the_same_plans() -> None:
         await decode(session, 4, note, 1)  # a prompt of one token is another computation than a longer one
         while len(counts) < 500:
             await decode(session, r.randint(3, 14), note, r.randint(2, 300))
-        assert len(plans) <= 6 and not program.dynamic_dimensions.closed
+        assert len(plans) <= 6 and not program.dynamic_dimensions.fixed
         assert counts[40] == counts[-1]
 
     on(device, open_models.decoder(), use)
@@ -265,7 +265,7 @@ def test_a_size__that_is_by_chance_a_number_of_the_model__stays_open() -> None:
         for batch, length in ((2, 16), (3, 8), (2, 16), (2, 2), (16, 16), (3, 50), (5, 7)):
             (y,) = await session.run_async(None, encoder_feeds(batch, length))
             assert y.shape == (batch, length, WIDTH)
-        assert not program.dynamic_dimensions.closed
+        assert not program.dynamic_dimensions.fixed
         assert any(s.sizes and len(s.sizes.names) == 2 for s in program.roots)
 
     on(NullDevice(), open_models.encoder(), use)
@@ -278,7 +278,7 @@ def test_ranges__beyond_what_the_device_can_do__are_tried_at_their_least() -> No
     async def use(session: InferenceSession, program: Program) -> None:
         for n in (8, 9, 70, 300, 500):
             await session.run_async(None, {"x": np.ones((n, 4), np.float32)})
-        assert not program.dynamic_dimensions.closed
+        assert not program.dynamic_dimensions.fixed
 
     on(device, models.double(), use)
 
@@ -294,8 +294,8 @@ def test_dynamic_dimensions__of_sizes_all_just_above_powers_of_two__make_ranges_
     )
     for size in (64, 65, 129, 513):
         types = {"x": TensorType(DType.FLOAT, (size,) * 6)}
-        dynamic_dimensions.note(types)
-        _, sizes = dynamic_dimensions.open(types)
+        dynamic_dimensions.observe(types)
+        _, sizes = dynamic_dimensions.widen(types)
         assert sizes is None or scale(sizes, (size,) * 6) <= WASTE
 
 
@@ -306,7 +306,7 @@ def test_pads__that_are_0_by_chance__are_in_plans_for_others_too() -> None:
         for sides in ((32, 48), (21, 40), (50, 19), (33, 35), (9, 100), (64, 64)):
             (y,) = await session.run_async(None, picture_feeds(2, *sides))
             assert y.shape == (2, 3, *(3 * ((n - 1) // 2) // 2 for n in sides))
-        assert not program.dynamic_dimensions.closed and any(stage.sizes for stage in program.roots)
+        assert not program.dynamic_dimensions.fixed and any(stage.sizes for stage in program.roots)
 
     on(NullDevice(), open_models.by_float(5, 1), use)
 

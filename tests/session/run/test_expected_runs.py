@@ -16,7 +16,7 @@ from pyruntime.device.base import Write
 from pyruntime.device.null import NullDevice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import InvalidArgument
-from pyruntime.ir import DeclaredTensor, DType, Graph, ValueInfo
+from pyruntime.ir import DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.run.expected_runs import PROMPT, expected_logits, expected_runs
 from tests.compiler.test_decode_counts import GROUPS, SIZE, WORDS, Decoder
@@ -37,12 +37,12 @@ def test_decoder__ids_mask_and_caches__a_prompt_and_a_token() -> None:
     logits = DeclaredTensor(DType.FLOAT, ("batch", "tokens", 100))
     made = graph({"ids": IDS, "mask": MASK, "past.0": CACHE}, {"logits": logits, "present.0": CACHE})
     prompt, token = expected_runs(made, json.dumps({"staying": ["present.0"]}))
-    assert {n: t.shape for n, t in prompt.feeds.items()} == {
+    assert {n: t.shape for n, t in prompt.arrived.items() if isinstance(t, TensorType)} == {
         "ids": (1, PROMPT),
         "mask": (1, PROMPT),
         "past.0": (1, 2, 0, 8),
     }
-    assert {n: t.shape for n, t in token.feeds.items()} == {
+    assert {n: t.shape for n, t in token.arrived.items() if isinstance(t, TensorType)} == {
         "ids": (1, 1),
         "mask": (1, PROMPT + 1),
         "past.0": (1, 2, PROMPT, 8),

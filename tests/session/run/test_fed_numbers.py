@@ -50,7 +50,7 @@ def test_decoding__with_the_length_as_a_number__has_few_plans_and_makes_nothing(
             allocated.append(sum(name == "allocate" for name, _ in device.calls))
         assert len(plans) <= 6
         assert pipelines[3] == pipelines[-1] and allocated[5] == allocated[240] and allocated[260] == allocated[-1]
-        assert not program.dynamic_dimensions.closed
+        assert not program.dynamic_dimensions.fixed
 
     decoding("group_query_scalar", use)
 
