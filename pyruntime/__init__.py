@@ -193,30 +193,30 @@ def __dir__() -> list[str]:
 
 
 def get_device() -> str:
-    """'GPU' where WebGPU may be there, else 'CPU'."""
+    """Return 'GPU' where WebGPU may exist, else 'CPU'."""
     providers = import_module("pyruntime.session").available_providers()
     return "GPU" if "WebGpuExecutionProvider" in providers else "CPU"
 
 
 def get_all_providers() -> list[str]:
-    """The providers this package has, here or elsewhere."""
+    """Return the providers this package has, here or elsewhere."""
     return ["WebGpuExecutionProvider", "CPUExecutionProvider"]
 
 
 def get_version_string() -> str:
-    """The version of this package."""
+    """Return the version of this package."""
     return __version__
 
 
 def get_build_info() -> str:
-    """The package, its version and the newest operator set."""
+    """Return the package, its version and the newest operator set."""
     from pyruntime.ops.base import LATEST
 
     return f"pyruntime {__version__}, ONNX opsets 1 to {LATEST}"
 
 
 def has_collective_ops() -> bool:
-    """False: there is one device."""
+    """Return False: there is one device."""
     return False
 
 

@@ -37,12 +37,12 @@ class OnnxRuntimeBackend:
 
     @classmethod
     def is_compatible(cls, model: Any, device: str | None = None, **kwargs: Any) -> bool:
-        """Whether there is such a device; `model` is not looked at."""
+        """Return whether there is such a device; `model` is not looked at."""
         return cls.supports_device(device or pyruntime.get_device())
 
     @classmethod
     def is_opset_supported(cls, model: Any) -> tuple[bool, str]:
-        """Whether the operator sets of an onnx.ModelProto exist here, and why not."""
+        """Return whether the operator sets of an onnx.ModelProto exist here, and why not."""
         for opset in model.opset_import:
             if opset.domain in ("", "ai.onnx") and opset.version > LATEST:
                 return False, f"expected ai.onnx up to version {LATEST}, got {opset.version}"
@@ -50,13 +50,13 @@ class OnnxRuntimeBackend:
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether models run on 'CPU' or 'GPU' ('CUDA' means the latter)."""
+        """Return whether models run on 'CPU' or 'GPU' ('CUDA' means the latter)."""
         here = pyruntime.get_device()
         return device in (("CPU", "GPU", "CUDA") if here == "GPU" else (here,))
 
     @classmethod
     def prepare(cls, model: Any, device: str | None = None, **kwargs: Any) -> OnnxRuntimeBackendRep:
-        """A model ready to run.
+        """Load a model, ready to run.
 
         Args:
             model: path, bytes, onnx.ModelProto, InferenceSession, or what this returns.
@@ -80,7 +80,7 @@ class OnnxRuntimeBackend:
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str | None = None, **kwargs: Any) -> list[Any]:
-        """`prepare(model, device, **kwargs).run(inputs, **kwargs)`."""
+        """Load a model and run it: `prepare(model, device, **kwargs).run(inputs, **kwargs)`."""
         return cls.prepare(model, device, **kwargs).run(inputs, **kwargs)
 
     @classmethod

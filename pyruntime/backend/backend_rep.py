@@ -20,7 +20,7 @@ class OnnxRuntimeBackendRep:
         self._session = session
 
     def run(self, inputs: Any, **kwargs: Any) -> list[Any]:
-        """The outputs.
+        """Run the model; returns the outputs.
 
         Args:
             inputs: a list, one for each of the model's inputs; or the value of its only one.

@@ -32,12 +32,12 @@ _LOG_LEVELS = ("verbose", "info", "warning", "error", "fatal")
 
 
 async def summary(handle: int) -> dict[str, Any]:
-    """Where each node runs and why, and the memory plan: interface Summary of `web/pyruntime.d.ts`."""
+    """Summarize where each node runs and why, and memory: interface Summary of `web/pyruntime.d.ts`."""
     return session_of(handle).summary()
 
 
 async def explain(handle: int) -> dict[str, Any]:
-    """Nodes, kernels with their WGSL, fusions, memory over time: interface Explanation of `web/pyruntime.d.ts`."""
+    """Explain nodes, kernels with WGSL, fusions, memory over time: interface Explanation of `web/pyruntime.d.ts`."""
     return session_of(handle).explain().to_dict()
 
 
@@ -47,17 +47,17 @@ async def tune(handle: int) -> dict[str, Any]:
 
 
 async def operators() -> dict[str, list[str]]:
-    """The operators that exist here, by domain ('' is ONNX's own). Some exist for newer opsets only."""
+    """Return the operators that exist here, by domain ('' is ONNX's own). Some exist for newer opsets only."""
     return {domain: registry.names(domain) for domain in registry.domains() if domain != "pyruntime"}
 
 
 async def start_profiling(handle: int) -> None:
-    """Note the times of every run from now on."""
+    """Record the times of every run from now on."""
     Internals(session_of(handle)).start_trace()
 
 
 async def end_profiling(handle: int) -> list[dict[str, Any]]:
-    """Stop noting; the events since `start_profiling`, or the option `enableProfiling`, as a Chrome trace has them."""
+    """Stop recording; returns the events since `start_profiling`, or `enableProfiling`, as a Chrome trace."""
     return Internals(session_of(handle)).end_trace()
 
 
@@ -67,17 +67,17 @@ async def use_device(gpu_device: JsObject) -> None:
 
 
 async def gpu_device() -> JsObject:
-    """The GPUDevice that sessions compute on."""
+    """Return the GPUDevice that sessions compute on."""
     return (await device()).gpu_device
 
 
 async def set_log_level(level: str) -> None:
-    """Least severe messages that are logged: onnxruntime-web's `env.logLevel`."""
+    """Log messages from this severity on: onnxruntime-web's `env.logLevel`."""
     if level not in _LOG_LEVELS:
         raise InvalidArgument(f"env.logLevel: expected one of {', '.join(_LOG_LEVELS)}, got {level!r}")
     set_default_logger_severity(_LOG_LEVELS.index(level))
 
 
 async def adapter_info() -> dict[str, str] | None:
-    """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
+    """Return vendor, architecture, device and description of the GPU adapter; None where there is none."""
     return await adapter()

@@ -27,7 +27,7 @@ _replays: dict[Executable, JsObject] = {}
 def replay_of(
     session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
 ) -> JsObject | None:
-    """What the worker replays for the next feeds of the same types and shapes, without Python; None where it cannot."""
+    """Describe what the worker replays for feeds of the same types and shapes; None where it cannot."""
     internals = Internals(session)
     program = internals.program
     if internals.is_traced or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
@@ -41,7 +41,7 @@ def replay_of(
 
 
 async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], list[DeviceTensor]]:
-    """What the worker replays of runs that are expected and were not requested yet.
+    """Describe what the worker replays of runs that are expected and were not requested yet.
 
     Returns:
         These runs, and tensors in whose memory those fed by the host alone leave their outputs, so that prompts need no

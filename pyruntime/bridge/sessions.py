@@ -31,7 +31,7 @@ open_sessions: dict[int, OpenSession] = {}
 
 
 def session_of(handle: int) -> InferenceSession:
-    """The session of a handle. Raises InvalidArgument: it was released."""
+    """Return the session of a handle. Raises InvalidArgument: it was released."""
     try:
         return open_sessions[handle].session
     except KeyError:

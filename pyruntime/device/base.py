@@ -140,7 +140,7 @@ class Device(Protocol):
         ...
 
     async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
-        """Buffers of these sizes in bytes, for storage and copies.
+        """Allocate buffers of these sizes in bytes, for storage and copies.
 
         Raises:
             OutOfMemory: the device refused; none of them is kept.
@@ -188,11 +188,11 @@ class Device(Protocol):
         ...
 
     def record(self, commands: Sequence[Bound]) -> int:
-        """A command list that `submit` replays; one with slots is for `bind`."""
+        """Record a command list that `submit` replays; one with slots is for `bind`."""
         ...
 
     def bind(self, recording: int, buffers: Sequence[int]) -> int:
-        """A recording, with the buffers of these numbers in its slots."""
+        """Bind the buffers of these numbers to the slots of a recording; returns another recording."""
         ...
 
     async def submit(
@@ -211,7 +211,7 @@ class Device(Protocol):
     async def measure(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
     ) -> Measured:
-        """`submit`, with the time of each dispatch: for profiles, slower as a whole."""
+        """Submit, with the time of each dispatch: for profiles, slower as a whole."""
         ...
 
     def drop(self, recording: int) -> None:

@@ -38,7 +38,7 @@ class _Pool:
         self.free: list[tuple[int, int]] = []
 
     async def take(self, sizes: Sequence[int]) -> list[int]:
-        """A buffer for each size."""
+        """Take a buffer for each size."""
         made = [self._reuse(size) for size in sizes]
         missing = [i for i, buffer in enumerate(made) if not buffer]
         try:
@@ -56,7 +56,7 @@ class _Pool:
         return 0 if at is None else self.free.pop(at)[1]
 
     def give(self, buffer: int, size: int) -> None:
-        """Nothing uses this buffer any more: keep it, so that loops meet the same ones again and again."""
+        """Take back an unused buffer for later tensors, so that loops use the same ones again."""
         if size > _SPARE_BYTES or self.device.lost is not None:
             self.device.free([buffer])
             return
@@ -131,7 +131,7 @@ class DeviceTensor:
 
     @contextmanager
     def lent(self) -> Iterator[DeviceTensor]:
-        """This tensor as it is now, for a run: others that have this one for an output leave that memory alone."""
+        """Lend this tensor to a run, as it is now: runs that write to it meanwhile take other memory."""
         memory = self._memory
         memory.runs += 1
         try:
@@ -140,13 +140,13 @@ class DeviceTensor:
             memory.runs -= 1
 
     def again(self) -> DeviceTensor:
-        """Another tensor of the same contents in the same memory."""
+        """Return another tensor of the same contents in the same memory."""
         made = DeviceTensor(self.type, self.device, self._memory, self.reserved)
         made.counted = self.counted
         return made
 
     async def rewritten(self, first: int, end: int) -> DeviceTensor:
-        """This tensor with rows from `first` on for the caller to write; those before `end` count then.
+        """Return this tensor with rows from `first` on for the caller to write; those before `end` count then.
 
         It is this tensor's memory where none that count for a tensor in it are written over; else a copy.
         """
@@ -157,7 +157,7 @@ class DeviceTensor:
         return made
 
     def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor | Move:
-        """A tensor of type `kind` that begins with this one's rows, in memory with `rows` of them along `axis`.
+        """Return a tensor of type `kind` that begins with these rows, in memory with `rows` of them along `axis`.
 
         The caller writes the rows after these. The result shares this tensor's memory where that has the capacity and
         no tensor has rows there yet; else it has to be moved. This tensor keeps its rows either way.
@@ -170,7 +170,7 @@ class DeviceTensor:
 
     @staticmethod
     async def moved(moves: Sequence[Move]) -> list[DeviceTensor]:
-        """Copies in separate memory, allocated in one call; all bytes are copied with one submit.
+        """Copy tensors to separate memory, allocated in one call; all bytes are copied with one submit.
 
         Raises:
             OutOfMemory: the device refused.
@@ -213,7 +213,7 @@ class DeviceTensor:
 
     @staticmethod
     async def allocate(types: Sequence[TensorType], device: Device) -> list[DeviceTensor]:
-        """Tensors with arbitrary contents.
+        """Allocate tensors with arbitrary contents.
 
         Raises:
             OutOfMemory: the device refused.
@@ -236,13 +236,13 @@ class DeviceTensor:
 
     @staticmethod
     def trim_all() -> None:
-        """`trim` of every device."""
+        """`trim` every device."""
         for device in list(_pools):
             DeviceTensor.trim(device)
 
     @staticmethod
     async def upload(tensor: HostTensor, device: Device) -> DeviceTensor:
-        """A copy of `tensor` on the device."""
+        """Copy `tensor` to the device."""
         (made,) = await DeviceTensor.allocate([tensor.type], device)
         made.write(tensor.bytes())
         return made
@@ -263,7 +263,7 @@ class DeviceTensor:
         return Slice(self.buffer, 0, self.type.nbytes)
 
     async def download(self) -> HostTensor:
-        """A copy on the host."""
+        """Copy the tensor to the host."""
         if not self.type.nbytes:
             return HostTensor(self.type, b"")
         if self.reserved is not None:
@@ -292,7 +292,7 @@ class DeviceTensor:
         return _capacity(self.type.nbytes)
 
     def materialize_in(self, buffer: int) -> None:
-        """`materialize`, in this buffer of `capacity` bytes."""
+        """Move the tensor, as `materialize`, to this buffer of `capacity` bytes."""
         made = DeviceTensor(self.type, self.device, _Memory(self.device, buffer, self.capacity))
         made.counted = self.counted
         self.device.copy(self._pairs(made))

@@ -44,27 +44,27 @@ __all__ = [
 
 
 def is_webgpu_available() -> bool:
-    """Whether this Python is in a browser."""
+    """Return whether this Python is in a browser."""
     return WEBGPU in available_providers()
 
 
 def is_cuda_available() -> bool:
-    """False: the GPU is WebGPU's."""
+    """Return False: the GPU is WebGPU's."""
     return False
 
 
 def is_dml_available() -> bool:
-    """False: the GPU is WebGPU's."""
+    """Return False: the GPU is WebGPU's."""
     return False
 
 
 def is_openvino_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 
 def is_qnn_available() -> bool:
-    """False."""
+    """Return False."""
     return False
 
 

@@ -137,17 +137,17 @@ class Generator:
             yield await self.generate_next_token_async()
 
     def is_done(self) -> bool:
-        """Whether all sequences have ended, or max_length is reached."""
+        """Return whether all sequences have ended, or max_length is reached."""
         most = self._decoding.options.max_length or 0
         started = bool(self._decoding.sequences[0])
         return started and (all(self._decoding.ended) or self.token_count() >= most)
 
     def get_next_tokens(self) -> Array:
-        """The tokens chosen last, int32 [batch]."""
+        """Return the tokens chosen last, int32 [batch]."""
         return np.array(self._next, np.int32)
 
     def get_sequence(self, arg0: int, /) -> Array:
-        """The tokens of a sequence, int32: the prompt, the padding after it, and what was generated.
+        """Return the tokens of a sequence, int32: the prompt, the padding after it, and what was generated.
 
         The step in which the last sequence ends is not part of it: a single one has no end token.
         """
@@ -158,7 +158,7 @@ class Generator:
         return np.array([*own[:prompt], *padding, *own[prompt:]], np.int32)
 
     def token_count(self) -> int:
-        """The length of the longest sequence."""
+        """Return the length of the longest sequence."""
         return max(len(s) + len(p) for s, p in zip(self._decoding.sequences, self._padding, strict=True))
 
     def rewind_to(self, arg0: int, /) -> None:
@@ -191,7 +191,7 @@ class Generator:
         self._decoding.set_logits(OrtValue.ortvalue_from_numpy(array))
 
     def get_output(self, arg0: str, /) -> Array:
-        """An output of the last run by its name; of a long prompt, of its last chunk.
+        """Return an output of the last run by its name; of a long prompt, of its last chunk.
 
         Raises:
             GenerationError (a RuntimeError): the model has no such output.

@@ -70,7 +70,7 @@ class GeneratorParams:
                 self._search[name] = type(_DEFAULTS[name])(value)
 
     def get_search_options(self) -> dict[str, float | bool]:
-        """All options of onnxruntime-genai with their values, and what is set beyond them."""
+        """Return all options of onnxruntime-genai with their values, and what is set beyond them."""
         return self._search | self._beyond
 
     def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
@@ -87,7 +87,7 @@ class GeneratorParams:
         self._guidance = constraint_of(type, data, table)
 
     def options(self) -> GenerationOptions:
-        """These options for the decoding loop.
+        """Return these options for the decoding loop.
 
         Raises:
             GenerationError (a RuntimeError): no max_length, or a window above the model's context_length.

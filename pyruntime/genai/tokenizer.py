@@ -23,11 +23,11 @@ class Tensor:
         self._array = np.asarray(arg0)
 
     def as_numpy(self) -> Array:
-        """The array."""
+        """Return the array."""
         return self._array
 
     def shape(self) -> list[int]:
-        """Its dimensions."""
+        """Return its dimensions."""
         return list(self._array.shape)
 
 
@@ -60,7 +60,7 @@ class Tokenizer:
         return np.array(self.inner.encode(arg0, self._special), np.int32)
 
     def encode_batch(self, arg0: Sequence[str], /) -> Tensor:
-        """The ids of texts, int32 [batch, longest], padded on the right with the pad token."""
+        """Return the ids of texts, int32 [batch, longest], padded on the right with the pad token."""
         rows = [self.encode(text) for text in arg0]
         made = np.full((len(rows), max(map(len, rows), default=0)), self.pad_token_id, np.int32)
         for row, ids in zip(made, rows, strict=True):
@@ -72,15 +72,15 @@ class Tokenizer:
         return self.inner.decode([int(i) for i in np.asarray(arg0).reshape(-1)])
 
     def decode_batch(self, arg0: Tensor, /) -> list[str]:
-        """The texts of a tensor's rows."""
+        """Return the texts of a tensor's rows."""
         return [self.decode(row) for row in np.asarray(arg0.as_numpy() if isinstance(arg0, Tensor) else arg0)]
 
     def create_stream(self) -> TokenizerStream:
-        """A decoder of tokens that come one by one."""
+        """Create a decoder that takes tokens one by one."""
         return TokenizerStream(self)
 
     def to_token_id(self, arg0: str, /) -> int:
-        """The id of a token; -1 where there is none."""
+        """Return the id of a token; -1 where there is none."""
         found = self.inner.token_to_id(arg0)
         return -1 if found is None else found
 

@@ -33,7 +33,7 @@ async def beam_search(
     early_stopping: bool = True,
     whole_length: bool = False,
 ) -> list[tuple[list[int], float]]:
-    """The best sequences, prompt and end token with them, and their scores: `num_sequences` of them, best first.
+    """Search the `num_sequences` best sequences, with prompt and end token, and their scores; best first.
 
     Args:
         options: nothing is drawn, so do_sample and what goes with it must be off.
@@ -145,7 +145,7 @@ class _Search:
         return sequence, float(total / length**self._length_penalty)
 
     def is_over(self, most: int, early_stopping: bool) -> bool:
-        """Whether the sequences are as long as they may be, or there are enough results."""
+        """Return whether the sequences are as long as they may be, or there are enough results."""
         if self.length >= most:
             return True
         if len(self._done) < self._beams:
@@ -154,7 +154,7 @@ class _Search:
         return early_stopping or not best > self._done[-1][1]
 
     def results(self, running: bool) -> list[tuple[list[int], float]]:
-        """The best results, those that run among them where they are too few."""
+        """Return the best results, with unfinished sequences where there are too few."""
         if running and len(self._done) < self._beams:
             self._done += [self._scored(s, float(t)) for s, t in zip(self.running, self._totals, strict=True)]
         return sorted(self._done, key=lambda r: -r[1])[: self._options.num_sequences]

@@ -56,7 +56,7 @@ class Chooser:
         new: int,
         remaining: int,
     ) -> tuple[OrtValue, OrtValue]:
-        """Ids int64 [batch, 1] and their log-probabilities float32 [batch, 1], where the logits are.
+        """Choose ids int64 [batch, 1]; returns them and log-probabilities float32 [batch, 1], where the logits are.
 
         Args:
             sequences: the ids so far; read at the first step, and where `needs_tokens`.
@@ -133,11 +133,11 @@ class Chooser:
         return mask
 
     def forget(self) -> None:
-        """Tokens were added or taken away: penalties count again at the next step."""
+        """Forget the counts of tokens: the next step counts again for penalties."""
         self._counts = None
 
     def accept(self, ids: Sequence[int]) -> None:
-        """The tokens that were chosen."""
+        """Count the tokens that were chosen."""
         for constraint, token in zip(self.constraints, ids, strict=False):
             constraint.accept(token)
 

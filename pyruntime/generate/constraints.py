@@ -48,7 +48,7 @@ class TokenTable:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, end_tokens: Sequence[int]) -> TokenTable:
-        """Of a tokenizer's vocabulary; special tokens and parts of characters have no text."""
+        """Read a tokenizer's vocabulary; special tokens and parts of characters have no text."""
         vocabulary, special = tokenizer.vocabulary, tokenizer.special
         texts: list[str | None] = [None] * (max(vocabulary.values()) + 1)
         # Some decoders strip the space of a first token: each is decoded after another one.
@@ -73,13 +73,13 @@ class GrammarConstraint:
         self._after: dict[Any, Array] = {}
 
     def copy(self) -> Constraint:
-        """An independent constraint in the same state; what was computed is shared."""
+        """Copy the constraint in its state; what was computed is shared."""
         made = GrammarConstraint.__new__(GrammarConstraint)
         made.__dict__.update(self.__dict__)
         return made
 
     def mask(self, remaining: int) -> Array:
-        """bool [vocab]: what may come, with `remaining` tokens left, this one among them.
+        """Return bool [vocab]: what may come, with `remaining` tokens left, this one among them.
 
         Raises:
             InvalidArgument: the vocabulary has no token that could go on.
@@ -119,7 +119,7 @@ class GrammarConstraint:
         return self._after[self._state]
 
     def accept(self, token: int) -> None:
-        """The token that came.
+        """Go on with the token that was chosen.
 
         Raises:
             InvalidArgument: it was not allowed.
@@ -134,7 +134,7 @@ class GrammarConstraint:
 
 
 def constraint_of(kind: str, data: str, table: TokenTable) -> GrammarConstraint:
-    """A constraint to a 'json_schema' or a 'regex'.
+    """Make a constraint from a 'json_schema' or a 'regex'.
 
     Raises:
         InvalidArgument, NotImplemented: a schema or pattern that cannot be kept to.

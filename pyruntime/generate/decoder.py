@@ -138,7 +138,7 @@ class DecoderModel:
         return self._names["input_ids"]
 
     def is_fixed(self, name: str) -> bool:
-        """Whether the model says how many tokens, or rows of a cache, an input has."""
+        """Return whether the model says how many tokens, or rows of a cache, an input has."""
         shape = self._inputs[name].shape
         axis = 1 if name == self.ids_name else 2
         return len(shape) > axis and isinstance(shape[axis], int) and name not in self._rows
@@ -154,7 +154,7 @@ class DecoderModel:
         return all(self._grows(name) for name in self.caches)
 
     def limit(self, window: Window | None) -> int | None:
-        """How many tokens a text may have for the model's positions; None: any number.
+        """Return how many tokens a text may have for the model's positions; None: any number.
 
         Raises:
             InvalidArgument: a window of more.
@@ -175,7 +175,7 @@ class DecoderModel:
         return len(shape) == 4 and not isinstance(shape[2], int) and name not in self._rows
 
     def cache(self, batch: int) -> Cache:
-        """An empty cache."""
+        """Return an empty cache."""
         values = {}
         for name in self.caches:
             info = self._inputs[name]
@@ -261,14 +261,14 @@ class DecoderModel:
         return made
 
     def can_rewind(self, cache: Cache, length: int) -> bool:
-        """Whether the cache after `length` tokens can be had of this one: from nothing it always can."""
+        """Return whether this cache can be rewound to `length` tokens; to none it always can."""
         if length in (0, cache.length):
             return True
         there = not cache.begin or (self.local is not None and length - cache.begin >= self.local.kept)
         return self.rewindable and there and 0 <= length <= cache.length
 
     async def rewound(self, cache: Cache, length: int) -> Cache:
-        """The cache as it was after `length` tokens.
+        """Rewind the cache to `length` tokens.
 
         Raises:
             InvalidArgument: recurrent states cannot go back, nor can caches whose rows are gone.
@@ -302,7 +302,7 @@ class DecoderModel:
         return made
 
     async def reordered(self, cache: Cache, rows: Sequence[int]) -> Cache:
-        """The cache of the sequences `rows`, in this order; one may come several times."""
+        """Gather the cache of the sequences `rows`, in this order; one may come several times."""
         values = {}
         place = OrtValue.ortvalue_from_numpy(np.array(rows, np.int64))
         for name, value in cache.values.items():
@@ -320,7 +320,7 @@ class DecoderModel:
         return Cache(values, cache.length, cache.mask[list(rows)], cache.begin)
 
     async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
-        """The most probable id of each row of logits [1, rows, vocab], and its log-probability."""
+        """Return the most probable id of each row of logits [1, rows, vocab], and its log-probability."""
         if self._best is None:
             dtype = DType.FLOAT16 if self.logits_dtype == "float16" else DType.FLOAT
             writer = ModelWriter("best_of_rows")
@@ -336,7 +336,7 @@ class DecoderModel:
         return (await ids_value.numpy_async()).reshape(-1).tolist(), (await scores.numpy_async()).reshape(-1).tolist()
 
     async def sampler(self, options: SamplerOptions) -> InferenceSession:
-        """The session of a sampler, where the model is."""
+        """Return the session of a sampler, on the model's device."""
         if options not in self._samplers:
             self._samplers[options] = await self._helper_session(sampler_model(options))
         return self._samplers[options]

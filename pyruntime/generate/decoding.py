@@ -93,7 +93,7 @@ class Decoding:
         return min(window.remaining(len(s), d) for s, d in zip(self.sequences, self._dropped, strict=True))
 
     def seen(self, b: int) -> list[int]:
-        """The ids of a sequence that the cache is of, or will be once they are computed."""
+        """Return the ids of a sequence that the cache is of, or will be once they are computed."""
         sequence, window = self.sequences[b], self.options.bounds
         return [*sequence[: window.sinks], *sequence[window.sinks + self._dropped[b] :]] if window else sequence
 
@@ -189,7 +189,7 @@ class Decoding:
         self.logits, self.rows = logits, None
 
     async def choose(self) -> tuple[OrtValue, OrtValue]:
-        """Ids [batch, 1] and log-probabilities for the logits at hand; they are not yet part of the sequences."""
+        """Choose ids [batch, 1], with log-probabilities, from the current logits; the sequences are unchanged."""
         if self.logits is None:
             raise InvalidArgument("there are no logits yet: append tokens first")
         made = await self.chooser.choose(
@@ -214,7 +214,7 @@ class Decoding:
         return made
 
     async def next(self) -> tuple[list[int], Array]:
-        """The next id of each sequence and its log-probability; logits of the ids before are computed first."""
+        """Choose the next id of each sequence, and its log-probability; computes missing logits first."""
         await self.catch_up()
         ids, scores = await self.choose()
         tokens = (await ids.numpy_async())[:, 0].tolist()
@@ -227,7 +227,7 @@ class Decoding:
             sequence.pop()
 
     def spend(self) -> None:
-        """The logits at hand have been chosen from: `catch_up` computes the next ones."""
+        """Mark the current logits as used: `catch_up` computes the next ones."""
         self.last_logits, self.logits = self.logits, None
 
     async def catch_up(self) -> None:
@@ -272,7 +272,7 @@ class Decoding:
         self._prompt, self._new, self._began = min(self._prompt, length), 0, length
 
     async def read(self, pending: Sequence[tuple[OrtValue, OrtValue]]) -> list[tuple[list[int], Array]]:
-        """Ids and log-probabilities of steps that were submitted."""
+        """Read ids and log-probabilities of steps that were submitted."""
         made: list[tuple[Any, Any]] = []
         for ids, scores in pending:
             made.append(((await ids.numpy_async())[:, 0].tolist(), (await scores.numpy_async())[:, 0]))

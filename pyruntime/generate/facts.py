@@ -23,7 +23,7 @@ CHUNK = 256
 
 
 async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
-    """`decoder_facts` of a session, by its own options; it waits for tables that are still on their way."""
+    """Return `decoder_facts` of a session, by its options; waits for tables that are still arriving."""
     graph = Internals(session).model.graph
 
     async def read() -> dict[str, Any] | None:
@@ -33,7 +33,7 @@ async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
 
 
 def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:
-    """`DecoderFacts` of web/text/local.js; None where the session's options do not request them.
+    """Return `DecoderFacts` of web/text/local.js; None where the session's options do not request them.
 
     Args:
         entry: the session config entry `pyruntime.expects`. Its `names` are those of the inputs `mask` and `positions`,

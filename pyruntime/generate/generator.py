@@ -28,15 +28,15 @@ class TokenText(Protocol):
     """What a generator asks of a tokenizer."""
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text."""
+        """Encode a text as ids."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids."""
+        """Decode ids to a text."""
         ...
 
     def stream(self) -> DecodeStream:
-        """A decoder that gets ids one by one."""
+        """Create a decoder that takes ids one by one."""
         ...
 
 
@@ -44,7 +44,7 @@ class DecodeStream(Protocol):
     """Text of ids that come one by one."""
 
     def step(self, token: int) -> str:
-        """What this id adds; empty while a character is not complete."""
+        """Return the text that this id adds; empty while a character is not complete."""
         ...
 
 
@@ -127,7 +127,7 @@ class TextGenerator:
         options: GenerationOptions | None = None,
         stop: Sequence[str] = (),
     ) -> Iterator[Piece]:
-        """`generate` as a plain iterator; raises RuntimeException where this place cannot wait."""
+        """Generate as a plain iterator; raises RuntimeException where this place cannot wait."""
         pieces = self.generate(prompt, options, stop)
         how = "async for piece in generator.generate(...)"
         try:

@@ -44,12 +44,12 @@ class _Nodes:
 
 
 def text(value: str) -> Expression:
-    """These characters."""
+    """Match these characters."""
     return sequence(*(chars(((ord(c), ord(c)),)) for c in value))
 
 
 def chars(ranges: Ranges) -> Expression:
-    """One character of these."""
+    """Match one character of these ranges."""
     if not ranges:
         raise InvalidArgument("a character class is empty: nothing can match it")
 
@@ -62,7 +62,7 @@ def chars(ranges: Ranges) -> Expression:
 
 
 def sequence(*parts: Expression) -> Expression:
-    """One after another."""
+    """Match the parts one after another."""
 
     def add(nodes: _Nodes, at: int) -> int:
         for part in parts:
@@ -73,7 +73,7 @@ def sequence(*parts: Expression) -> Expression:
 
 
 def choice(*parts: Expression) -> Expression:
-    """One of these."""
+    """Match one of the parts."""
 
     def add(nodes: _Nodes, at: int) -> int:
         end = nodes.new()
@@ -87,7 +87,7 @@ def choice(*parts: Expression) -> Expression:
 
 
 def repeat(part: Expression, least: int = 0, most: int | None = None) -> Expression:
-    """`part` from `least` to `most` times; None: as often as wanted."""
+    """Match `part` from `least` to `most` times; None: without an upper limit."""
 
     def add(nodes: _Nodes, at: int) -> int:
         for _ in range(least):
@@ -110,7 +110,7 @@ def repeat(part: Expression, least: int = 0, most: int | None = None) -> Express
 
 
 def call(rule: str) -> Expression:
-    """The rule of this name."""
+    """Match the rule of this name."""
 
     def add(nodes: _Nodes, at: int) -> int:
         end = nodes.new()
@@ -176,7 +176,7 @@ class Automaton:
         return frozenset(c for c in seen if self._nodes.chars[c[0]] or (c[0] == self._end and not c[1]))
 
     def step(self, state: State, character: str) -> State:
-        """The state after a character; empty where it cannot come."""
+        """Return the state after a character; empty where it cannot come."""
         key = (state, character)
         if key not in self._steps:
             point = ord(character)
@@ -185,17 +185,17 @@ class Automaton:
         return self._steps[key]
 
     def walk(self, state: State, value: str) -> State:
-        """The state after several characters."""
+        """Return the state after several characters."""
         for character in value:
             state = self.step(state, character)
         return state
 
     def ends(self, state: State) -> bool:
-        """Whether the whole may end here."""
+        """Return whether the whole may end here."""
         return (self._end, ()) in state
 
     def least(self, state: State) -> int:
-        """The fewest characters to where the whole may end."""
+        """Return the fewest characters to where the whole may end."""
         best = _FAR
         for node, stack in state:
             total = self._least[node]

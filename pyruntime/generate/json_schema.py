@@ -31,7 +31,7 @@ _COLON = sequence(text(":"), _SPACE)
 
 
 def json_schema(schema: str | dict[str, Any] | bool) -> Automaton:
-    """The automaton of a schema, JSON or what `json.loads` makes of it.
+    """Compile a schema, JSON or what `json.loads` makes of it, into an automaton.
 
     Raises:
         InvalidArgument: it is no schema. NotImplemented: a keyword that is not known here.

@@ -29,15 +29,15 @@ class Constraint(Protocol):
     """Says which tokens may come next; one for each sequence."""
 
     def copy(self) -> Constraint:
-        """An independent constraint in the same state."""
+        """Copy the constraint in its state."""
         ...
 
     def mask(self, remaining: int) -> Array:
-        """bool [vocab]: what may come next, with `remaining` tokens left; at least one token."""
+        """Return bool [vocab]: what may come next, with `remaining` tokens left; at least one token."""
         ...
 
     def accept(self, token: int) -> None:
-        """The token that came."""
+        """Go on with the token that was chosen."""
         ...
 
 
@@ -124,7 +124,7 @@ class GenerationOptions:
         return Window(self.window, self.sinks or 0) if self.window else None
 
     def begun(self, texts: Sequence[Sequence[int]]) -> GenerationOptions:
-        """These options with the sinks of texts that begin like these ids."""
+        """Return these options with the sinks of texts that begin with these ids."""
         if not self.window or self.sinks is not None:
             return self
         return replace(self, sinks=min(self.window - 2, default_sinks(texts, self.begin_token)))

@@ -44,7 +44,7 @@ def inverted(ranges: Ranges) -> Ranges:
 
 
 def regex(pattern: str, allowed: Ranges = ANY) -> Expression:
-    """The expression of a pattern over characters that are allowed.
+    """Compile a pattern into an expression over characters that are allowed.
 
     Raises:
         InvalidArgument: a pattern that is wrong, or with look-around, back references or anchors inside.

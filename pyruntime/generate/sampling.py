@@ -83,7 +83,7 @@ class SamplerOptions:
 
 
 def sampler_model(options: SamplerOptions | None = None) -> bytes:
-    """A serialized ONNX model that chooses the next token; the formula is this module's.
+    """Write an ONNX model that chooses the next token; the formula is this module's.
 
     Inputs, in order, those that the options ask for:
         logits            float32 or float16 [batch, sequence, vocab]

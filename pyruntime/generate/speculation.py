@@ -20,7 +20,7 @@ _LONGEST = 3
 
 
 def predicted_tokens(sequence: Sequence[int], most: int) -> list[int]:
-    """What followed the last tokens where they came last before; the longest match of up to three of them counts."""
+    """Predict what follows: what followed the last occurrence of the last tokens, up to three of them."""
     for n in range(min(_LONGEST, len(sequence) - 1), 0, -1):
         tail = list(sequence[-n:])
         for at in range(len(sequence) - n - 1, -1, -1):
@@ -30,7 +30,7 @@ def predicted_tokens(sequence: Sequence[int], most: int) -> list[int]:
 
 
 async def looked_up(decoding: Decoding, most: int) -> AsyncGenerator[tuple[list[int], list[float]], None]:
-    """Tokens one by one, with their log-probabilities; up to `most` predicted tokens a run.
+    """Generate tokens one by one, with their log-probabilities; up to `most` predicted tokens a run.
 
     For one sequence, greedily, without penalties, constraints and processors, in a model whose caches can be rewound
     and which gives logits for all rows.

@@ -16,7 +16,7 @@ class StopStrings:
         self.met = False
 
     def feed(self, text: str) -> str:
-        """What may be shown now."""
+        """Add a text; returns what may be shown now."""
         if self.met:
             return ""
         self._held += text
@@ -29,6 +29,6 @@ class StopStrings:
         return shown
 
     def rest(self) -> str:
-        """What was held back, at the end."""
+        """Return the text that was held back, at the end."""
         shown, self._held = self._held, ""
         return shown

@@ -149,7 +149,7 @@ class TextStream:
         self._shown = 0
 
     def step(self, token: int) -> str:
-        """What this id adds; empty while a character is not complete."""
+        """Return the text that this id adds; empty while a character is not complete."""
         before = self._tokenizer.decode(self._ids[: self._shown], self._skip)
         self._ids.append(token)
         text = self._tokenizer.decode(self._ids, self._skip)
@@ -186,7 +186,7 @@ class Tokenizer:
 
     @classmethod
     def from_text(cls, text: str, config: Mapping[str, Any] | None = None, own: bool = False) -> Tokenizer:
-        """From the text of a tokenizer.json and the contents of a tokenizer_config.json."""
+        """Read the text of a tokenizer.json and the contents of a tokenizer_config.json."""
         made = cls.__new__(cls)
         made._inner = _reader(text, own)
         made.config = dict(config or {})
@@ -212,7 +212,7 @@ class Tokenizer:
         return self._inner.decode([int(i) for i in ids], skip_special_tokens)
 
     def token_to_id(self, token: str) -> int | None:
-        """The id of a token; None where there is none."""
+        """Return the id of a token; None where there is none."""
         return self._inner.token_to_id(token)
 
     @property
@@ -222,7 +222,7 @@ class Tokenizer:
         return self.token_to_id(named) if named else None
 
     def stream(self) -> TextStream:
-        """A decoder that gets ids one by one."""
+        """Create a decoder that takes ids one by one."""
         return TextStream(self)
 
     def apply_chat_template(
@@ -262,7 +262,7 @@ def render_chat(
     add_generation_prompt: bool = True,
     names: Mapping[str, str] | None = None,
 ) -> str:
-    """A conversation through a chat template, as transformers renders it.
+    """Render a conversation through a chat template, as transformers does.
 
     Raises:
         InvalidArgument: jinja2 is not installed, or the template refuses the messages.

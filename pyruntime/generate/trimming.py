@@ -63,7 +63,7 @@ class LocalCaches:
         return max(1, self.positions - self.kept)
 
     def steps(self, most: int) -> tuple[int, int]:
-        """(d, c): how many rows go at once, and how many tokens at most are computed together, not above `most`.
+        """Return (d, c): rows dropped at once, and the most tokens that are computed together, not above `most`.
 
         For who drops multiples of d alone, as soon as there are `kept` + d rows: keys are then turned by one angle for
         each pair, or multiples of it, and `kept` + d - 1 + c rows have positions.
@@ -72,12 +72,12 @@ class LocalCaches:
         return min(self.window + 1, self.positions - self.kept - chunk + 1), chunk
 
     def dropped(self, rows: int, new: int) -> int:
-        """How many of a cache's rows go before a run of `new` tokens."""
+        """Return how many of a cache's rows are dropped before a run of `new` tokens."""
         full = rows >= 2 * self.window or rows + new > self.positions
         return max(0, rows - self.kept) if full else 0
 
     def rotation(self, name: str, by: int, size: int) -> Array:
-        """float32 [size, size], to be multiplied from the right: R(-by) for the keys of this cache."""
+        """Return float32 [size, size], to be multiplied from the right: R(-by) for the keys of this cache."""
         turn = self.turns[name]
         c, s = (np.asarray(t.numpy()[by], np.float64) for t in (turn.cos, turn.sin))
         length = np.hypot(c, s)  # tables may be scaled
@@ -91,7 +91,7 @@ class LocalCaches:
 
 
 def local_caches(graph: Graph, caches: Mapping[str, str], mask: str, positions: str) -> LocalCaches | None:
-    """What can be trimmed of a model; None where something may look further back, or knows how long the text is.
+    """Find what can be trimmed of a model; None where something may look further back, or reads the text's length.
 
     Args:
         caches: past inputs to present outputs.
@@ -146,7 +146,7 @@ def _turn(node: Node, graph: Graph, positions: str) -> _Turn | None:
 
 
 def turning_model(dtype: DType) -> bytes:
-    """y = x[:, :, first:] · turn, of x [batch, heads, rows, size] and turn float32 [size, size]."""
+    """Write a model of y = x[:, :, first:] · turn, x [batch, heads, rows, size], turn float32 [size, size]."""
     writer = ModelWriter("turn_back")
     writer.input("x", dtype, ("batch", "heads", "rows", "size"))
     writer.input("first", DType.INT64, (1,))

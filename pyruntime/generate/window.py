@@ -25,7 +25,7 @@ __all__ = ["Window", "default_sinks"]
 
 
 def default_sinks(texts: Sequence[Sequence[int]], begin_token: int | None) -> int:
-    """1 where texts begin with the token that begins the model's texts, else 0."""
+    """Return 1 where texts begin with the token that begins the model's texts, else 0."""
     return int(begin_token is not None and all(ids[0] == begin_token for ids in texts if ids) and any(map(len, texts)))
 
 
@@ -42,13 +42,13 @@ class Window:
         return self.size + 1 - self.sinks - (self.size - self.sinks) // 2
 
     def dropped(self, length: int) -> int:
-        """How many tokens after the sinks a text of this length has lost."""
+        """Return how many tokens after the sinks a text of this length has lost."""
         return self.block * -(-max(0, length - self.size) // self.block)
 
     def remaining(self, length: int, dropped: int) -> int:
-        """How many tokens may follow a text of this length until more than `dropped` are lost."""
+        """Return how many tokens may follow a text of this length until more than `dropped` are lost."""
         return self.size + dropped - length
 
     def context(self, ids: Sequence[int]) -> list[int]:
-        """The ids that the model sees of a text."""
+        """Return the ids that the model sees of a text."""
         return [*ids[: self.sinks], *ids[self.sinks + self.dropped(len(ids)) :]]

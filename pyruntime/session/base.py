@@ -72,19 +72,19 @@ class Session(ABC):
 
     @abstractmethod
     def get_inputs(self) -> list[NodeArg]:
-        """Inputs that must be fed."""
+        """Return the inputs that must be fed."""
 
     @abstractmethod
     def get_outputs(self) -> list[NodeArg]:
-        """Outputs as declared."""
+        """Return the outputs as declared."""
 
     @abstractmethod
     def get_providers(self) -> list[str]:
-        """The providers in use."""
+        """Return the providers in use."""
 
     @abstractmethod
     def summary(self) -> dict[str, Any]:
-        """The session as plain data."""
+        """Return the session as plain data."""
 
     @abstractmethod
     def release(self) -> None:

@@ -54,7 +54,7 @@ def available_providers() -> list[str]:
 
 
 async def device() -> Device:
-    """The GPU device all sessions share, opened when first asked for, and again after it was lost.
+    """Return the GPU device that all sessions share; opens it at the first call, and again after it was lost.
 
     Raises:
         EPFail: there is no WebGPU here.
@@ -74,7 +74,7 @@ async def device() -> Device:
 
 
 def opened() -> Device | None:
-    """The device, where there is one and it was not lost."""
+    """Return the device where it is open and was not lost, else None."""
     return next((held for held in _held if held.lost is None), None)
 
 
@@ -120,7 +120,7 @@ async def adopt(gpu_device: Any) -> None:
 
 
 async def adapter() -> dict[str, str] | None:
-    """`vendor`, `architecture`, `device` and `description` of the GPU adapter; None where there is none."""
+    """Return vendor, architecture, device and description of the GPU adapter; None where there is none."""
     try:
         return (await device()).info.names
     except EPFail:
@@ -128,7 +128,7 @@ async def adapter() -> dict[str, str] | None:
 
 
 def from_page(value: Any, wanted: DType | None, name: str) -> Any:
-    """A value that is fed, out of JavaScript where it is one of its: `device.webgpu.javascript.in_python`."""
+    """Convert a JavaScript value that is fed (`device.webgpu.javascript.in_python`); others are unchanged."""
     if not in_browser or isinstance(value, np.ndarray | np.generic):
         return value
     from pyruntime.device.webgpu.pyodide import in_python
@@ -137,7 +137,7 @@ def from_page(value: Any, wanted: DType | None, name: str) -> Any:
 
 
 def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
-    """The result of a coroutine, synchronously.
+    """Run a coroutine to its end, synchronously, and return its result.
 
     Args:
         awaitable: how to write the call with `await`, for the error.
@@ -176,7 +176,7 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
 
 
 async def apart(work: Coroutine[Any, Any, T]) -> T:
-    """`work`; in a browser its exceptions keep nothing of it (`forget_frames`), elsewhere debuggers look at them."""
+    """Await `work`; in a browser its exceptions hold nothing of it (`forget_frames`), as no debugger needs them."""
     try:
         return await work
     except BaseException as error:

@@ -141,5 +141,5 @@ def _this_task() -> asyncio.Task[object] | None:
 
 
 def run_terminated() -> Fail:
-    """What ends a run whose RunOptions were told to `terminate`."""
+    """Return the exception of a run whose RunOptions were told to `terminate`."""
     return Fail("the run was ended by RunOptions.terminate")

@@ -49,7 +49,7 @@ class ResourceLimits:
     cached_plans: int = 16
 
     def merged(self, entries: Mapping[str, str]) -> ResourceLimits:
-        """These limits with the config entries that set some.
+        """Merge the config entries that set limits into these.
 
         Raises:
             InvalidArgument: an entry names no limit, or a limit is not a positive number.
@@ -102,12 +102,12 @@ class ResourceLimits:
 
 
 def how_to_raise(name: str) -> str:
-    """What to do where limit `name` is too low."""
+    """Return the sentence that says how to raise limit `name`."""
     return f"Raise it with `options.limits.{name} = ...` or the config entry '{PREFIX}{name}'"
 
 
 def deadline(seconds: float, terminated: Callable[[], bool], released: Callable[[], bool]) -> Callable[[], None]:
-    """A check that ends a run: when it took longer than `seconds`, was terminated, or lost its session. Raises Fail."""
+    """Return a check that raises Fail: the run took more than `seconds`, was terminated, or lost its session."""
     end = time.monotonic() + seconds
 
     def check() -> None:
@@ -122,5 +122,5 @@ def deadline(seconds: float, terminated: Callable[[], bool], released: Callable[
 
 
 def too_long(seconds: float) -> Fail:
-    """What ends a run that took more than `seconds`."""
+    """Return the exception of a run that took more than `seconds`."""
     return Fail(f"the run took more than {seconds:g} s, the limit `run_seconds`. {how_to_raise('run_seconds')}")

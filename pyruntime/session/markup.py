@@ -45,7 +45,7 @@ _TOKENS = re.compile(
 
 
 def page(*parts: str) -> str:
-    """The parts with the style that they need."""
+    """Join the parts with the style that they need."""
     return f'{_STYLE}<div class="pyrt">{"".join(parts)}</div>'
 
 
@@ -60,7 +60,7 @@ def highlight(wgsl: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], raw: Iterable[int] = ()) -> str:
-    """An HTML table; numbers are right-aligned, long texts wrapped; columns `raw` hold HTML."""
+    """Return an HTML table; numbers are right-aligned, long texts wrapped; columns `raw` hold HTML."""
     plain = set(raw)
 
     def cell(i: int, value: object) -> str:
@@ -76,18 +76,18 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], raw: Iterable[i
 
 
 def details(title: str, content: str, is_open: bool = False) -> str:
-    """A part that folds."""
+    """Return a part that folds."""
     return f"<details{' open' if is_open else ''}><summary>{escape(title)}</summary>{content}</details>"
 
 
 def bar(share: float, host: bool = False) -> str:
-    """A bar of `share` (0 to 1) of its track."""
+    """Return a bar of `share` (0 to 1) of its track."""
     kind = "track host" if host else "track"
     return f'<span class="{kind}" role="img" aria-label="{share:.0%}"><span style="width:{share:.1%}"></span></span>'
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[object]], width: int = 60) -> str:
-    """A table for terminals: columns aligned, long cells cut."""
+    """Return a table for terminals: columns aligned, long cells cut."""
     cells = [list(head)] + [[_cut(_text(v), width) for v in row] for row in rows]
     kinds = [[isinstance(v, int | float) for v in row] for row in rows] if isinstance(rows, Sequence) else []
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
@@ -102,7 +102,7 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[object]], width: int
 
 
 def bytes_text(nbytes: int) -> str:
-    """'1.5 MiB'."""
+    """Format a number of bytes, such as '1.5 MiB'."""
     size, unit = float(nbytes), "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
@@ -112,7 +112,7 @@ def bytes_text(nbytes: int) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:
-    """'1 node', '2 nodes'."""
+    """Format a count, such as '1 node' or '2 nodes'."""
     return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 

@@ -27,7 +27,7 @@ class NodeArg:
 
     @staticmethod
     def of(value: ValueInfo, sizes: Mapping[str, int] | None = None) -> NodeArg:
-        """The NodeArg of a declared value, with the symbols in `sizes` replaced."""
+        """Make the NodeArg of a declared value, with the symbols in `sizes` replaced."""
         kind, sizes = value.type, sizes or {}
         dims = list(kind.shape or ()) if isinstance(kind, DeclaredTensor) else []
         shape = [sizes.get(d, d) if isinstance(d, str) else d for d in dims]

@@ -150,7 +150,7 @@ class SessionOptions(_Sealed):
         self.providers[name] = dict(options)
 
     def has_providers(self) -> bool:
-        """Whether `add_provider` was called."""
+        """Return whether `add_provider` was called."""
         return bool(self.providers)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
@@ -158,7 +158,7 @@ class SessionOptions(_Sealed):
         self._config.add(key, value)
 
     def get_session_config_entry(self, key: str) -> str:
-        """A config entry. Raises BindingError (a RuntimeError) where it was not set."""
+        """Return a config entry. Raises BindingError (a RuntimeError): it was not set."""
         return self._config.get(key)
 
     def set_load_cancellation_flag(self, value: bool) -> None:
@@ -171,11 +171,11 @@ class SessionOptions(_Sealed):
             raise _load_cancelled()
 
     def cancellable(self) -> AbstractContextManager[None]:
-        """For the loading with these options: within it every await raises ModelLoadCanceled once it is cancelled."""
+        """End the block's awaits by ModelLoadCanceled once loading with these options is cancelled."""
         return self._cancelled.ends(_load_cancelled)
 
     def config(self, key: str, default: str = "") -> str:
-        """A config entry, or `default`."""
+        """Return a config entry, or `default`."""
         return self._config._entries.get(key, default)
 
     @property
@@ -211,7 +211,7 @@ class RunOptions(_Sealed):
         self._terminated.turn(bool(value))
 
     def terminable(self) -> AbstractContextManager[None]:
-        """For the run with these options: within it every await raises Fail once `terminate` is set."""
+        """End the block's awaits by Fail once `terminate` of these options is set."""
         return self._terminated.ends(run_terminated)
 
     def add_run_config_entry(self, key: str, value: str) -> None:
@@ -219,7 +219,7 @@ class RunOptions(_Sealed):
         self._config.add(key, value)
 
     def get_run_config_entry(self, key: str) -> str:
-        """A config entry. Raises BindingError (a RuntimeError) where it was not set."""
+        """Return a config entry. Raises BindingError (a RuntimeError): it was not set."""
         return self._config.get(key)
 
 

@@ -27,7 +27,7 @@ def chosen_providers(
     provider_options: Sequence[Mapping[str, Any]] | None = None,
     fallback: bool = True,
 ) -> Chosen:
-    """The providers to run on: those named that are available, the CPU's where none is, all available by default.
+    """Choose the available ones of the providers named (all, by default), the CPU's where none is.
 
     Warns of each that is named and not available.
 

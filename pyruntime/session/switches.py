@@ -10,7 +10,7 @@ __all__ = ["disabled_names"]
 
 
 def disabled_names(entry: str) -> frozenset[str]:
-    """The names in a comma-separated list.
+    """Parse a comma-separated list of passes and kernel variants.
 
     Raises:
         InvalidArgument: a name that is neither a pass nor a kernel variant.

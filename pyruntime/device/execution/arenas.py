@@ -37,7 +37,7 @@ class Arenas:
         return sum(self._sizes)
 
     def missing(self, sizes: Sequence[int]) -> int:
-        """Bytes that are allocated where a plan has arenas of these sizes; what they replace goes after that."""
+        """Return the bytes that a plan with arenas of these sizes allocates, before it frees those they replace."""
         return sum(sizes[i] for i in self._larger(sizes))
 
     def _larger(self, sizes: Sequence[int]) -> list[int]:
@@ -46,7 +46,7 @@ class Arenas:
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """For who must have the memory to itself: waits for all runs, and lets none begin."""
+        """Use the memory exclusively: waits for all runs, and lets none begin."""
         async with self._lock:
             while self._overlapping:
                 self._last_of_them.clear()
@@ -55,7 +55,7 @@ class Arenas:
 
     @asynccontextmanager
     async def overlapping(self) -> AsyncIterator[None]:
-        """For a run that is queued in one go."""
+        """Use the memory for a run that is queued in one go."""
         while self._lock.locked():
             async with self._lock:
                 pass

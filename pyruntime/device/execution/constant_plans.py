@@ -14,7 +14,7 @@ __all__ = ["is_constant_plan", "run_constant_plans"]
 
 
 def is_constant_plan(plan: Plan, device: Device) -> bool:
-    """True where all a plan does is to compute tensors that stay on the device from constants."""
+    """Return whether a plan only computes tensors that stay on the device from constants."""
     step = plan.steps[0] if len(plan.steps) == 1 else None
     plain = isinstance(step, GpuSegment) and not (step.uploads or step.downloads or step.numbers or plan.patches)
     return plain and max(plan.arenas, default=0) <= device.target.limits.buffer_bytes

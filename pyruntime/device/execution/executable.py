@@ -136,7 +136,7 @@ class Executable:
             told()
 
     def replay(self, fed: Container[str] = ()) -> Replay | None:
-        """What it takes to run this without Python; None unless it is one GPU segment.
+        """Describe how to run this without Python; None unless it is one GPU segment.
 
         Args:
             fed: inputs on the device, as against outputs that stay there.
@@ -195,5 +195,5 @@ class Executable:
 
 
 def shares_arenas(plan: Plan) -> bool:
-    """True where runs of the plan are queued in one go."""
+    """Return whether runs of the plan are queued in one go."""
     return len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment)

@@ -87,14 +87,14 @@ class PlanMemory:
         return Slice(self._params[0], 0, len(self._plan.params))
 
     def external(self, bound: Mapping[str, int]) -> list[int]:
-        """The buffers of the plan's external tensors; 0 for those that runs bring and that are not `bound`."""
+        """Return the buffers of the plan's external tensors; 0 for those that runs bring and that are not `bound`."""
         external = [0] * (1 + max((t.region.index for t in self._plan.external), default=-1))
         for t in self._plan.external:
             external[t.region.index] = bound.get(t.name, 0) if t.name in self.bound else self.resident[t.name]
         return external
 
     def slice(self, region: Region, external: Sequence[int], nbytes: int | None = None) -> Slice:
-        """Where the first bytes of a region are."""
+        """Return where the first bytes of a region are."""
         nbytes = region.nbytes if nbytes is None else nbytes
         if region.space is Space.EXTERNAL:
             # What a run brings may be smaller than the largest the plan is for.
@@ -103,7 +103,7 @@ class PlanMemory:
         return region_slice(region, nbytes, self._plan, self._weights, self.arenas.buffers)
 
     def bind(self, command: Command, external: Sequence[int]) -> Bound:
-        """A command with its memory; with slots for what runs bring where their buffers are not known."""
+        """Bind a command to its memory, with slots for buffers that runs bring and are not known."""
         uniform = Slice(self._params[0], *command.params) if command.params else None
         storage = tuple(
             Slot(r.index, 0, r.nbytes)
@@ -115,7 +115,7 @@ class PlanMemory:
         return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled)
 
     def keep_resident(self) -> dict[str, int]:
-        """The resident tensors, whose buffers become the caller's."""
+        """Hand over the resident tensors, whose buffers become the caller's."""
         self._own = []
         return dict(self.resident)
 
@@ -130,7 +130,7 @@ class PlanMemory:
 
 
 def region_slice(region: Region, nbytes: int, plan: Plan, weights: Weights, arenas: Sequence[int]) -> Slice:
-    """Where the first bytes of a region of constants or activations are."""
+    """Return where the first bytes of a region of constants or activations are."""
     if region.space is Space.WEIGHTS:
         place = weights.slice(plan.constants[region.index])
         return Slice(place.buffer, place.offset, nbytes)

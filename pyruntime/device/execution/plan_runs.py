@@ -44,7 +44,7 @@ class PlanRuns:
         self._sized: tuple[tuple[int, ...], Sized] = ((), Sized())
 
     def sized(self, sizes: Sequence[int]) -> Sized:
-        """What these sizes make of the plan; kept for the next run of the same."""
+        """Evaluate the plan for these sizes; kept for the next run of the same."""
         key = tuple(sizes)
         if self._sized[0] != key:
             numbers = tuple(self._plan.numbers(key))
@@ -115,7 +115,7 @@ class PlanRuns:
     def writes(
         self, step: GpuSegment, values: Mapping[str, HostValue], external: list[int], sized: Sized
     ) -> list[Write]:
-        """What a segment uploads, parameters for other sizes first; empty tensors are not sent.
+        """Return what a segment uploads, parameters for other sizes first; empty tensors are not sent.
 
         Parameters go with every run: another one may be queued between this and the last of these sizes.
         """
@@ -134,7 +134,7 @@ class PlanRuns:
         return writes
 
     def reads(self, step: GpuSegment, external: list[int], sized: Sized) -> list[Read]:
-        """What a segment reads back, but for empty tensors."""
+        """Return what a segment reads back, without empty tensors."""
         wanted = ((t.region, t.sized(sized.numbers).nbytes) for t in step.downloads)
         return [Read(self._memory.slice(region, external, nbytes)) for region, nbytes in wanted if nbytes]
 

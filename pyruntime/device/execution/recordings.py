@@ -42,7 +42,7 @@ class Recordings:
         return self._open
 
     def of(self, bound: Mapping[str, int]) -> Recorded:
-        """The recordings for these buffers by name; the set not used for longest is forgotten."""
+        """Return the recordings for these buffers by name; the least recently used set is dropped."""
         key = tuple(bound[t.name] for t in self._plan.external if t.name in self._memory.bound)
         made = self._bound.pop(key, None)
         if made is None:

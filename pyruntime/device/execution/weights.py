@@ -98,7 +98,7 @@ class Weights:
         return sum(b.nbytes for b in {id(h.buffer): h.buffer for h in self._held.values()}.values())
 
     def missing(self, constants: Iterable[Constant]) -> int:
-        """Bytes that `load` would allocate for these."""
+        """Return the bytes that `load` would allocate for these."""
         fresh = {c.key: c.nbytes for c in constants}
         return sum(round_up(nbytes) for key, nbytes in fresh.items() if key not in self._held)
 
@@ -107,7 +107,7 @@ class Weights:
         return key in self._held
 
     def slice(self, constant: Constant) -> Slice:
-        """Where a loaded constant is."""
+        """Return where a loaded constant is."""
         return self._held[constant.key].place
 
     def release(self) -> None:

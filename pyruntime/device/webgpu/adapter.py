@@ -26,7 +26,7 @@ _had_adapter = False
 
 
 async def find_adapter() -> JsObject:
-    """The high-performance adapter; asked for again while the GPU process may be starting.
+    """Request the high-performance adapter, again while the GPU process may be starting.
 
     Raises:
         EPFail: no WebGPU, or no adapter.

@@ -13,7 +13,7 @@ _FIREFOX_WORKER = " and dom.webgpu.workers.enabled"
 
 
 def no_webgpu(user_agent: str, secure: bool, worker: bool) -> str:
-    """What to say where `navigator.gpu` is missing.
+    """Say what to do where `navigator.gpu` is missing.
 
     Args:
         user_agent: `navigator.userAgent`.
@@ -38,7 +38,7 @@ def no_webgpu(user_agent: str, secure: bool, worker: bool) -> str:
 
 
 def no_adapter(user_agent: str) -> str:
-    """What to say where `navigator.gpu` finds no adapter."""
+    """Say what to do where `navigator.gpu` finds no adapter."""
     said = "WebGPU found no adapter: "
     match _browser(user_agent):
         case "Firefox":

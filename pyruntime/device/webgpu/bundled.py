@@ -27,7 +27,7 @@ def _root() -> Path:
 
 
 def reached(module: str) -> dict[str, str]:
-    """The sources of a module of `web/` and of those it imports, by name; each after those that it needs."""
+    """Return the sources of a module of `web/` and of those it imports, by name; each after those that it needs."""
     found: dict[str, str] = {}
     _reach(module, found, ())
     return found
@@ -50,7 +50,7 @@ def _resolve(module: str, specifier: str) -> str:
 
 
 def bundled(module: str) -> str:
-    """An expression whose value has what a module of `web/` exports.
+    """Return an expression whose value has the exports of a module of `web/`.
 
     Raises:
         ValueError: modules import each other in a circle, or in a form that is not known here.

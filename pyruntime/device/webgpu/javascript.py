@@ -153,7 +153,7 @@ class JsArriving(JsFile):
 
 
 def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:
-    """A JavaScript ArrayBuffer, typed array, (in a worker) Blob, `ArrivingBuffer` or `ModelFile` as bytes.
+    """Wrap an ArrayBuffer, a typed array, (in a worker) a Blob, an `ArrivingBuffer` or a `ModelFile` as bytes.
 
     None for anything else.
     """
@@ -191,7 +191,7 @@ _BITS = {"Uint8Array": (DType.BOOL,), "Uint16Array": (DType.FLOAT16,)}
 
 
 def javascript_object(source: ByteSource) -> JsObject | None:
-    """The JavaScript object that holds exactly the bytes of a source; None where there is none."""
+    """Return the JavaScript object that holds exactly the bytes of a source; None where there is none."""
     match source:
         case JsFile():
             return source.file
@@ -203,7 +203,7 @@ def javascript_object(source: ByteSource) -> JsObject | None:
 
 
 def in_python(value: Any, wanted: DType | None, name: str) -> Any:
-    """A JavaScript value that is fed as Python's: typed arrays as arrays, others as `to_py` has them.
+    """Convert a JavaScript value that is fed: typed arrays to arrays, others by `to_py`.
 
     Args:
         wanted: the type that the model declares; what an ArrayBuffer or a DataView, which have none, are read as.
@@ -249,7 +249,7 @@ def js_object(value: object) -> JsObject:
 
 @cache
 def web_modules() -> JsObject:
-    """web/gpu/device.js: the page's, which registers it as the JavaScript module `pyruntime_device`, else the wheel's.
+    """Return web/gpu/device.js: the page's, registered as the module `pyruntime_device`, else the wheel's.
 
     Raises:
         EPFail: there is none, and the page's policy forbids to run the text of the wheel's.
@@ -269,7 +269,7 @@ def web_modules() -> JsObject:
 
 
 async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes | JsBlob:
-    """The bytes at `url`, kept in JavaScript; `report(loaded, total)` as they come (total 0: unknown).
+    """Fetch the bytes at `url` into JavaScript; `report(loaded, total)` as they come (total 0: unknown).
 
     Raises:
         NoSuchFile: the server does not answer with success. Fail: the file did not come whole, or changed meanwhile.

@@ -18,7 +18,7 @@ _CACHE = "pyruntime-devices"
 
 
 async def load(info: AdapterInfo) -> Knowledge:
-    """What is known of an adapter; nothing where there is no storage, or no entry that can be read."""
+    """Read what was measured on an adapter; nothing where there is no storage, or no entry that can be read."""
     try:
         caches = getattr(js, "caches", None)  # not there in pages that are not secure
         where = js_object({"cacheName": _CACHE})  # a cache that is not there is not made
@@ -29,7 +29,7 @@ async def load(info: AdapterInfo) -> Knowledge:
 
 
 async def store(info: AdapterInfo, known: Knowledge) -> None:
-    """Keep it in place of what was known; no error where the browser keeps nothing."""
+    """Store what was measured in place of the earlier entry; no error where the browser stores nothing."""
     try:
         caches = getattr(js, "caches", None)
         if caches is not None:

@@ -44,7 +44,7 @@ class Pipelines:
         return source if source in self._begun or source in self._ready else without_fallback(source)
 
     def ask(self, source: str) -> None:
-        """Begin to make the pipeline of a source, now, where it has not been begun. What fails is told by `compile`."""
+        """Begin to make the pipeline of a source, where it has not been begun; `compile` reports failures."""
         known = self._known(source)
         if known not in self._begun and known not in self._ready:
             with suppress(JsException):

@@ -80,7 +80,7 @@ def _software(info: AdapterInfo) -> list[str]:
 
 
 async def open_device() -> WebGpuDevice:
-    """A device with every limit and useful feature its adapter offers.
+    """Open a device with every limit and useful feature that its adapter offers.
 
     Raises:
         EPFail: no WebGPU, no adapter, or it gives no device; or the page forbids to run web/gpu/device.js.
@@ -191,7 +191,7 @@ class WebGpuDevice:
         return made
 
     def allocate_now(self, size: int, label: str) -> int:
-        """A buffer, where nothing can be awaited: a refusal is one of the errors outside of any run."""
+        """Allocate a buffer where nothing can be awaited: a refusal is one of the errors outside of any run."""
         self._check()
         return self._number(self._web.bufferOf(self.gpu_device, size, label), size)
 
@@ -211,7 +211,7 @@ class WebGpuDevice:
                 self.ledger.live.pop(number, None)
 
     def gpu_buffer(self, number: int) -> JsObject:
-        """The GPUBuffer of a number.
+        """Return the GPUBuffer of a number.
 
         Raises:
             DeviceLost: it is lost with its device.
@@ -373,7 +373,7 @@ class WebGpuDevice:
             self.drop(empty)
 
     def replay_object(self, replay: Replay, sizes: dict[str, Any] | None, params: bytes) -> JsObject:
-        """A run for `run` of web/gpu/replay.js, in which Python has no part.
+        """Make the object of a run for `run` of web/gpu/replay.js, which needs no Python.
 
         Args:
             sizes: what `Sizes` of web/gpu/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.

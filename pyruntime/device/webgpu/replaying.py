@@ -28,7 +28,7 @@ class Written:
 
 
 def written(commands: Sequence[Bound]) -> Written:
-    """The commands of a recording; one that comes several times, as the same object, is one there too."""
+    """Write the commands of a recording; equal objects are written once."""
     buffers, sources = dict[int, int](), dict[str, int]()
     distinct: dict[int, Bound] = {}
     order = [distinct.setdefault(id(c), c) for c in commands]
@@ -46,7 +46,7 @@ def written(commands: Sequence[Bound]) -> Written:
 
 
 def described(replay: Replay, sizes: dict[str, Any] | None) -> Written:
-    """The tensors of a run, by the names that web/gpu/replay.js has for them.
+    """Describe the tensors of a run, by the names of web/gpu/replay.js.
 
     Args:
         sizes: what `Sizes` of web/gpu/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.

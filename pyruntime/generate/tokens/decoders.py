@@ -110,7 +110,7 @@ def _bpe(spec: dict[str, Any]) -> Decoder:
 
 
 def decoder(spec: dict[str, Any] | None) -> Decoder:
-    """The function a file describes; its results are joined. Raises NotImplemented: a kind that is not known here."""
+    """Make the function that a file describes; its results are joined. Raises NotImplemented: an unknown kind."""
     if spec is None:
         return lambda tokens: [t if i == 0 else f" {t}" for i, t in enumerate(tokens)]
     kind = spec["type"]

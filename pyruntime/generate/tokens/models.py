@@ -179,7 +179,7 @@ def _unigram(spec: dict[str, Any]) -> Split:
 
 
 def model_of(spec: dict[str, Any]) -> tuple[Split, dict[str, int]]:
-    """The function a file describes, and its vocabulary. Raises NotImplemented: a kind that is not known here."""
+    """Make the function that a file describes, and its vocabulary. Raises NotImplemented: an unknown kind."""
     kind = spec.get("type") or ("Unigram" if isinstance(spec.get("vocab"), list) else "BPE")
     if kind == "BPE":
         return _Bpe(spec), spec["vocab"]

@@ -30,20 +30,20 @@ _FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 
 def byte_alphabet() -> list[str]:
-    """The character that stands for each byte in byte-level vocabularies. Source: GPT-2's encoder."""
+    """Return the character that stands for each byte in byte-level vocabularies. Source: GPT-2's encoder."""
     kept = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(256, 512))
     return [chr(b) if b in kept else chr(next(others)) for b in range(256)]
 
 
 def is_chinese(character: str) -> bool:
-    """Whether BERT splits around this character."""
+    """Return whether BERT splits around this character."""
     point = ord(character)
     return any(a <= point <= b for a, b in _CHINESE)
 
 
 def replacer(spec: dict[str, Any]) -> Normalizer:
-    """`pattern` to `content`, a string or a regular expression."""
+    """Make the function that replaces `pattern`, a string or a regular expression, by `content`."""
     pattern, content = spec["pattern"], spec["content"]
     if "String" in pattern:
         return lambda text: text.replace(pattern["String"], content)
@@ -86,7 +86,7 @@ def _clean(c: str) -> str:
 
 
 def normalizer(spec: dict[str, Any] | None) -> Normalizer:
-    """The function a file describes. Raises NotImplemented: a kind that is not known here."""
+    """Make the function that a file describes. Raises NotImplemented: an unknown kind."""
     if spec is None:
         return lambda text: text
     kind = spec["type"]

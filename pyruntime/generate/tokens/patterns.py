@@ -44,7 +44,7 @@ def _class(runs: Iterable[tuple[int, int]]) -> str:
 
 @cache
 def category_ranges(name: str, negated: bool = False) -> str:
-    """The inside of a character class: code points of a general category, or all others.
+    """Return the inside of a character class: code points of a general category, or all others.
 
     Raises:
         NotImplemented: no general category; scripts are not known to Python.
@@ -70,7 +70,7 @@ def category_ranges(name: str, negated: bool = False) -> str:
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern of tokenizer.json, compiled. Raises NotImplemented: what `re` cannot say."""
+    """Compile a pattern of tokenizer.json. Raises NotImplemented: what `re` cannot express."""
     inside = 0
 
     def replaced(match: re.Match[str]) -> str:

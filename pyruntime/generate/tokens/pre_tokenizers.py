@@ -98,7 +98,7 @@ def _pattern(spec: dict[str, Any]) -> re.Pattern[str]:
 
 
 def pre_tokenizer(spec: dict[str, Any] | None) -> PreTokenizer:
-    """The function a file describes. Raises NotImplemented: a kind that is not known here."""
+    """Make the function that a file describes. Raises NotImplemented: an unknown kind."""
     if spec is None:
         return lambda pieces, first: pieces
     kind = spec["type"]

@@ -39,7 +39,7 @@ def cached_plan_file(
     files: Mapping[ExternalFile, RawSource] | None = None,
     decoder: Mapping[str, Any] | None = None,
 ) -> bytes | None:
-    """The file of what `program` has planned for whole runs on the device; None where there is nothing of that kind.
+    """Write the plans of `program` that are whole runs on the device as a file; None where there are none.
 
     Args:
         source: the model's bytes, which constants are read from. model: their number and hash.

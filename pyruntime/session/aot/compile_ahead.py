@@ -51,7 +51,7 @@ def compile_model(
     inside: bool = False,
     values: Mapping[str, Sequence[Any]] | None = None,
 ) -> bytes:
-    """The plan of a model file, as web/plans/plan.js runs it; the same file, shapes and target give the same bytes.
+    """Compile a model file into a plan for web/plans/plan.js; equal files, shapes and targets give equal bytes.
 
     Args:
         shapes: of inputs. One that has several leaves the dimensions open in which these differ, from 2 on: sizes 0 and
@@ -100,7 +100,7 @@ def _external_files(record: ModelRecord, path: str | os.PathLike[str]) -> dict[s
 
 
 def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> SavedProgram:
-    """The program of a stage.
+    """Return a stage as the program of a plan file.
 
     Args:
         computed: gets the plans of its computed constants, each with its number.
@@ -120,7 +120,7 @@ def _raw(value: Any, kind: ValueType) -> bytes:
 
 
 def read_target(text: str) -> Target:
-    """The target of a profile (`profiles`), or of a JSON file: `limits` by name, `features`, `vendor`.
+    """Read the target of a profile (`profiles`), or of a JSON file: `limits` by name, `features`, `vendor`.
 
     Raises:
         InvalidArgument: there is no such file, or it says other things.
@@ -144,7 +144,7 @@ def read_target(text: str) -> Target:
 
 
 def profiles() -> list[str]:
-    """Names of the targets that come with the package; 'default' is what every device of WebGPU has."""
+    """Return the names of the targets that come with the package; 'default' is what every device of WebGPU has."""
     return sorted(path.stem for path in _PROFILES.glob("*.json"))
 
 
@@ -275,7 +275,7 @@ def _refuse_closed(program: Program, rounds: Sequence[_Round]) -> None:
 
 
 def package_version() -> str:
-    """pyruntime's version, by which plans are known."""
+    """Return pyruntime's version, which plan files state."""
     from pyruntime import __version__
 
     return __version__

@@ -16,7 +16,7 @@ __all__ = ["stated_type", "stated_value"]
 
 
 def stated_type(value: ValueInfo, given: Sequence[tuple[int, ...]], number: int) -> TensorType:
-    """The type of an input in the runs that set number `number` of shapes stands for.
+    """Return the type of an input in the runs that set number `number` of shapes stands for.
 
     Args:
         given: its shapes, the last of which stands for those that lack; none: the declared one, symbols being 1.
@@ -39,7 +39,7 @@ def stated_type(value: ValueInfo, given: Sequence[tuple[int, ...]], number: int)
 
 
 def stated_value(value: ValueInfo, given: Any, shape: tuple[int, ...] | None) -> HostTensor:
-    """A number or nested lists of numbers as the value of an input, of the input's type.
+    """Convert a number or nested lists of numbers to a value of the input's type.
 
     Args:
         shape: what --shape says of the input; None: nothing.

@@ -21,7 +21,7 @@ class BoundRuns(Session):
     """The part of InferenceSession that leaves tensors where they are."""
 
     def io_binding(self) -> IOBinding:
-        """A new, empty binding for this session."""
+        """Create an empty binding for this session."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
@@ -56,7 +56,7 @@ class BoundRuns(Session):
         fetches: MutableSequence[OrtValue],
         fetch_devices: Sequence[Any],
     ) -> None:
-        """`run_with_ort_values` by lists: the outputs are appended to `fetches`, or replace what is in it.
+        """Run on lists, as `run_with_ort_values`: outputs are appended to `fetches`, or replace what is in it.
 
         Args:
             fetches: a list, or an OrtValueVector of the capi module.
@@ -72,7 +72,7 @@ class BoundRuns(Session):
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """`run` on OrtValues. Where an input is on the GPU, the outputs stay there."""
+        """Run on OrtValues. Where an input is on the GPU, the outputs stay there."""
         work = self.run_with_ort_values_async(output_names, input_dict_ort_values, run_options)
         return wait_for(work, "await session.run_with_ort_values_async(...)")
 

@@ -79,30 +79,30 @@ class DeviceCode:
 
     @staticmethod
     def cpu() -> int:
-        """The type of the host."""
+        """Return the type of the host."""
         return 0
 
     @staticmethod
     def gpu() -> int:
-        """The type of a GPU."""
+        """Return the type of a GPU."""
         return 1
 
     @staticmethod
     def webgpu() -> int:
-        """The type of a GPU."""
+        """Return the type of a GPU."""
         return 1
 
     @staticmethod
     def default_memory() -> int:
-        """The device's own memory."""
+        """Return the device's own memory."""
         return 0
 
     def device_id(self) -> int:
-        """Its number among those of its type."""
+        """Return its number among those of its type."""
         return self._id
 
     def device_type(self) -> int:
-        """0: the host; 1: a GPU; 3: an NPU."""
+        """Return 0 for the host, 1 for a GPU, 3 for an NPU."""
         return self._type
 
     def vendor_id(self) -> int:
@@ -127,7 +127,7 @@ class OrtDevice:
 
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int = -1) -> OrtDevice:
-        """The device of a name such as 'cpu' or 'webgpu'.
+        """Return the device of a name such as 'cpu' or 'webgpu'.
 
         Raises:
             BadValue (a ValueError): there is no such kind of device.
@@ -138,11 +138,11 @@ class OrtDevice:
         return OrtDevice(DeviceCode(_TYPES[ort_device_name], 0, int(vendor), int(device_id)))
 
     def device_id(self) -> int:
-        """Its number among those of its type."""
+        """Return its number among those of its type."""
         return self._ort_device.device_id()
 
     def device_type(self) -> int:
-        """0: the host; 1: a GPU; 3: an NPU."""
+        """Return 0 for the host, 1 for a GPU, 3 for an NPU."""
         return self._ort_device.device_type()
 
     def device_vendor_id(self) -> int:
@@ -175,5 +175,5 @@ class OrtMemoryInfo:
         alignment: int,
         allocator_type: OrtAllocatorType,
     ) -> OrtMemoryInfo:
-        """Memory of any device; `alignment` is accepted."""
+        """Return the description of memory on any device; `alignment` is accepted."""
         return OrtMemoryInfo(name, allocator_type, device_id, OrtMemType.DEFAULT, device_mem_type, vendor_id)

@@ -29,7 +29,7 @@ class _Capsule:
 
 
 def array_from_dlpack(data: Any) -> Array:
-    """The memory of a tensor that exports DLPack, or of a capsule, without a copy.
+    """Return the memory of a tensor that exports DLPack, or of a capsule, as an array without a copy.
 
     Raises:
         WrongType (a TypeError): it is neither.

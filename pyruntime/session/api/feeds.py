@@ -32,7 +32,7 @@ __all__ = ["array_of", "check_names", "check_tensor", "from_user", "to_user"]
 
 
 def check_names(feeds: Mapping[str, object], inputs: Sequence[ValueInfo], overridable: Sequence[ValueInfo]) -> None:
-    """Every required input is fed, and nothing else but initializers that may be overridden.
+    """Check that every required input is fed, and nothing else but initializers that may be overridden.
 
     Raises:
         MissingInput: inputs are missing. InvalidArgument: a name the model does not have.
@@ -55,7 +55,7 @@ def _optional(value: ValueInfo) -> bool:
 
 
 def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> HostValue:
-    """A user's value (array, list, number, HostTensor, typed array of JavaScript) as the declared type.
+    """Convert a user's value (array, list, number, HostTensor, JavaScript typed array) to the declared type.
 
     Raises:
         InvalidArgument: another type, rank or shape than declared; says what was expected and what came.
@@ -75,7 +75,7 @@ def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> 
 
 
 def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]:
-    """The value as an array in the carrier of its type. Lists take the declared type, arrays must have it."""
+    """Convert a value to an array in the carrier of its type: lists to the declared type, arrays must have it."""
     value = from_page(value, wanted, name)
     if not isinstance(value, np.ndarray | np.generic):
         if wanted is DType.STRING or (wanted is not None and not isinstance(value, list | tuple | int | float | bool)):
@@ -105,7 +105,7 @@ def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]
 
 
 def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, int]) -> None:
-    """A tensor of the declared type, rank and sizes. Raises InvalidArgument."""
+    """Check a tensor's type, rank and sizes against the declaration. Raises InvalidArgument."""
     expected = declared.type
     if not isinstance(expected, DeclaredTensor):
         return

@@ -42,7 +42,7 @@ class Gpu:
         return wait_for(adapter(), "await pyruntime.session.adapter()")
 
     def buffer(self, value: OrtValue) -> Any:
-        """The GPUBuffer of a value on the GPU, valid as long as the value lives; raw_data padded to whole words.
+        """Return the GPUBuffer of a value on the GPU, valid as long as the value lives; raw_data padded to whole words.
 
         Raises:
             BindingError: the value is on the host.

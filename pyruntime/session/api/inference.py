@@ -196,11 +196,11 @@ class InferenceSession(Creation, BoundRuns, Insight):
         return len(given) == len(feeds) and predicted_work(self._model.graph, given) <= most
 
     def get_inputs(self) -> list[NodeArg]:
-        """Inputs that must be fed."""
+        """Return the inputs that must be fed."""
         return [NodeArg.of(v, self._dims) for v in self._model.graph.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
-        """Outputs, with the types and shapes the model declares."""
+        """Return the outputs, with the types and shapes the model declares."""
         return [NodeArg.of(v, self._dims) for v in self._model.graph.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
@@ -208,18 +208,18 @@ class InferenceSession(Creation, BoundRuns, Insight):
         return [NodeArg.of(v, self._dims) for v in self._model.graph.overridable]
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the model says of itself."""
+        """Return the model's metadata."""
         m = self._model.metadata
         return ModelMetadata(
             m.producer_name, m.graph_name, m.domain, m.description, m.graph_description, m.version, dict(m.custom)
         )
 
     def get_session_options(self) -> SessionOptions:
-        """The options the session was made with."""
+        """Return the options the session was made with."""
         return self._options
 
     def get_providers(self) -> list[str]:
-        """The providers in use, in order."""
+        """Return the providers in use, in order."""
         return list(self._providers)
 
     def disable_fallback(self) -> None:
@@ -229,15 +229,15 @@ class InferenceSession(Creation, BoundRuns, Insight):
         """Accepted: a provider that fails is an error; see the config entry 'pyruntime.cpu_after_device_loss'."""
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Where inputs are before a run: on the host, from where runs bring them to the GPU."""
+        """Return the memory of each input before a run: the host's."""
         return [_HOST_MEMORY for _ in self.get_inputs()]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Where `run` leaves outputs: on the host."""
+        """Return the memory where `run` leaves each output: the host's."""
         return [_HOST_MEMORY for _ in self.get_outputs()]
 
     def get_tuning_results(self) -> list[Any]:
-        """An empty list: no provider has any; see `tune`."""
+        """Return an empty list: no provider has any; see `tune`."""
         return []
 
     def set_tuning_results(self, results: Sequence[Any], *, error_on_invalid: bool = False) -> None:
@@ -270,7 +270,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
         self._providers, self._provider_options = list(chosen), chosen
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """Options by provider."""
+        """Return the options of each provider."""
         return self._provider_options
 
     @property

@@ -103,7 +103,7 @@ class IOBinding:
         self._made = []
 
     def get_outputs(self) -> list[OrtValue]:
-        """The last run's outputs in the order they were bound, where they are."""
+        """Return the last run's outputs in the order they were bound, on the device where they are."""
         return list(self._made)
 
     def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
@@ -111,7 +111,7 @@ class IOBinding:
         return OrtValueVector(self.get_outputs())
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The last run's outputs as NumPy arrays, in the order they were bound.
+        """Return the last run's outputs as NumPy arrays, in the order they were bound.
 
         Raises:
             RuntimeException: this place cannot wait; use `await binding.copy_outputs_to_cpu_async()`.
@@ -123,10 +123,10 @@ class IOBinding:
         return [copied(await value.numpy_async()) for value in self._made]
 
     def synchronize_inputs(self) -> None:
-        """Nothing to wait for: the GPU's queue keeps the order."""
+        """Do nothing: the GPU's queue keeps the order."""
 
     def synchronize_outputs(self) -> None:
-        """Nothing to wait for: reading an output back waits for it."""
+        """Do nothing: reading an output back waits for it."""
 
     def _known(self, name: str, among: dict[str, Any]) -> Any:
         try:

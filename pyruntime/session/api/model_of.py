@@ -25,7 +25,7 @@ _IR_VERSION = 10
 
 
 def model_of(op: Op, *examples: Any) -> bytes:
-    """A serialized ONNX model whose one node is `op`.
+    """Write an ONNX model whose one node is `op`.
 
     Inputs are called as the parameters of `op.infer` (or `evaluate`), outputs as in `op.outputs`; types and shapes
     are those of the examples. The bytes are for `InferenceSession`, or for a file.

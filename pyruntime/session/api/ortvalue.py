@@ -26,7 +26,7 @@ _pointers: WeakValueDictionary[int, DeviceTensor] = WeakValueDictionary()
 
 
 def is_gpu(device_type: str) -> bool:
-    """True for 'webgpu' and 'gpu', False for 'cpu'.
+    """Return True for 'webgpu' and 'gpu', False for 'cpu'.
 
     Raises:
         BindingError: a device that is not here.
@@ -42,7 +42,7 @@ def is_gpu(device_type: str) -> bool:
 
 
 def dtype_of(element_type: Any) -> DType:
-    """The ONNX type of a NumPy type, or of TensorProto's number for it.
+    """Return the ONNX type of a NumPy type, or of TensorProto's number for it.
 
     Raises:
         BindingError: there is none.
@@ -72,7 +72,7 @@ class OrtValue:
     def ortvalue_from_numpy(
         cls, numpy_obj: Any, /, device_type: str = "cpu", device_id: int = 0, vendor_id: int = -1
     ) -> OrtValue:
-        """A tensor of the array's type and shape; on 'cpu' it is the array's own memory.
+        """Create a tensor of the array's type and shape; on 'cpu' it is the array's own memory.
 
         Raises:
             BindingError: a device that is not here, or an array without ONNX type.
@@ -95,7 +95,7 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy_with_onnx_type(cls, data: Array, /, onnx_element_type: int) -> OrtValue:
-        """A tensor whose elements are the array's bytes, read as another type of the same width (uint16: bfloat16).
+        """Create a tensor of the array's bytes, read as another type of the same width (uint16: bfloat16).
 
         Raises:
             BindingError: the widths differ.
@@ -118,7 +118,7 @@ class OrtValue:
         vendor_id: int = -1,
         memory_info: Any = None,
     ) -> OrtValue:
-        """A tensor with arbitrary contents (zeros on the host).
+        """Create a tensor with arbitrary contents (zeros on the host).
 
         Args:
             element_type: NumPy type, or TensorProto's number.
@@ -136,7 +136,7 @@ class OrtValue:
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
-        """A tensor on the host in the memory of one that exports DLPack, or of a capsule.
+        """Create a host tensor in the memory of one that exports DLPack, or of a capsule.
 
         Raises:
             WrongType (a TypeError): neither.
@@ -162,7 +162,7 @@ class OrtValue:
         return cls(tensor)
 
     async def to(self, device_type: str) -> OrtValue:
-        """This value on 'cpu' or 'webgpu'; itself where it is there already."""
+        """Copy the value to 'cpu' or 'webgpu'; returns this one where it is there already."""
         if is_gpu(device_type) == isinstance(self._value, DeviceTensor):
             return self
         if isinstance(self._value, DeviceTensor):
@@ -183,11 +183,11 @@ class OrtValue:
         return HostTensor(kind, raw)
 
     def current(self) -> HostValue | DeviceTensor:
-        """What a run is fed: the value as it is now."""
+        """Return the value as it is now, which a run is fed."""
         return self._tensor() if isinstance(self._value, HostTensor) else self._value
 
     def numpy(self) -> Any:
-        """The value as a NumPy array (a list for a sequence); a tensor on the GPU is read back.
+        """Return the value as a NumPy array (a list for a sequence); a tensor on the GPU is read back.
 
         On the host the array is the tensor's own memory, where NumPy has its type: writing to it changes the tensor.
 
@@ -218,11 +218,11 @@ class OrtValue:
         return self._value.type
 
     def shape(self) -> list[int]:
-        """Dimensions of a tensor."""
+        """Return the dimensions of a tensor."""
         return list(self._kind().shape)
 
     def data_type(self) -> str:
-        """'tensor(float)', 'seq(tensor(int64))', ..."""
+        """Return the type as onnxruntime writes it: 'tensor(float)', 'seq(tensor(int64))', ..."""
         if isinstance(self._value, HostTensor | DeviceTensor):
             return self._value.type.dtype.type_string
         return str(self._value)
@@ -232,31 +232,31 @@ class OrtValue:
         return self._kind().dtype.code
 
     def device_name(self) -> str:
-        """'cpu' or 'webgpu'."""
+        """Return 'cpu' or 'webgpu'."""
         return "webgpu" if isinstance(self._value, DeviceTensor) else "cpu"
 
     def is_tensor(self) -> bool:
-        """True for tensors."""
+        """Return whether the value is a tensor."""
         return isinstance(self._value, HostTensor | DeviceTensor)
 
     def is_tensor_sequence(self) -> bool:
-        """True for sequences of tensors."""
+        """Return whether the value is a sequence of tensors."""
         return isinstance(self._value, SequenceType) and isinstance(self._value.element, DType)
 
     def is_sparse_tensor(self) -> bool:
-        """False: sparse tensors do not occur here."""
+        """Return False: sparse tensors do not occur here."""
         return False
 
     def has_value(self) -> bool:
-        """False for an empty optional."""
+        """Return False for an empty optional, else True."""
         return self.is_tensor() or self._value.value() is not None  # type: ignore[union-attr]
 
     def tensor_size_in_bytes(self) -> int:
-        """Bytes of the elements."""
+        """Return the bytes of the elements."""
         return self._kind().nbytes
 
     def data_ptr(self) -> int:
-        """The address of a host tensor; for one on the GPU, a number `IOBinding.bind_input` and `bind_output` know."""
+        """Return the address of a host tensor; on the GPU, a number for `IOBinding.bind_input` and `bind_output`."""
         if isinstance(self._value, DeviceTensor):
             _pointers[id(self._value)] = self._value
             return id(self._value)
@@ -324,11 +324,11 @@ class OrtValueVector(list[OrtValue]):
         """Accepted."""
 
     def element_type_at(self, index: int) -> int:
-        """TensorProto's number of a tensor's element type."""
+        """Return TensorProto's number of a tensor's element type."""
         return self[index].element_type()
 
     def dlpack_at(self, index: int) -> Any:
-        """A tensor's DLPack capsule."""
+        """Return a tensor's DLPack capsule."""
         return self[index].__dlpack__()
 
 
@@ -345,7 +345,7 @@ def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any =
 
 
 def at_pointer(pointer: int, kind: TensorType, gpu: bool) -> OrtValue:
-    """The memory at `pointer`: what `data_ptr` gave, or a host address.
+    """Return the memory at `pointer`: a number of `data_ptr`, or a host address.
 
     Raises:
         BindingError: no such tensor on the GPU, or a smaller one.

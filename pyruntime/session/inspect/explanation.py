@@ -33,7 +33,7 @@ class KernelUse:
 
 
 def kernels_of(plans: Sequence[Plan]) -> list[KernelUse]:
-    """The distinct shaders of `plans`, in order of first use."""
+    """Return the distinct shaders of `plans`, in order of first use."""
     found: dict[str, list[Any]] = {}
     for plan in plans:
         for c in plan.commands:
@@ -48,7 +48,7 @@ def kernels_of(plans: Sequence[Plan]) -> list[KernelUse]:
 
 
 def choices_of(plans: Sequence[Plan], target: Target) -> tuple[tuple[str, Choice], ...]:
-    """(node, what was considered for it) of all plans."""
+    """Return (node, candidates that were considered for it) of all plans."""
     return tuple((a.name, noted.rank(target)) for plan in plans for a in plan.assignments for noted in a.choices)
 
 

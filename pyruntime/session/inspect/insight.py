@@ -43,7 +43,7 @@ class AssignedSubgraph:
     nodes: tuple[AssignedNode, ...]
 
     def get_nodes(self) -> list[AssignedNode]:
-        """The nodes."""
+        """Return the nodes."""
         return list(self.nodes)
 
 
@@ -181,7 +181,7 @@ class Insight(Session):
         return self._trace.began_ns if self._trace else 0
 
     def get_provider_graph_assignment_info(self) -> list[AssignedSubgraph]:
-        """Runs of consecutive nodes by the provider that has them.
+        """Return the runs of consecutive nodes by the provider that has them.
 
         Raises:
             Fail: the config entry 'session.record_ep_graph_assignment_info' is not '1'.

@@ -53,7 +53,7 @@ class MemoryPlan:
         return [s for stage in self.stages for s in stage.storages]
 
     def totals(self) -> dict[str, int]:
-        """The sums by name."""
+        """Return the sums by name."""
         return {n: getattr(self, n) for n in ("peak", "lower_bound", "total_without_reuse", "weights")}
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class MemoryPlan:
     __repr__ = __str__
 
     def svg(self) -> str:
-        """The chart of every stage that has activations."""
+        """Return the chart of every stage that has activations."""
         return "".join(_chart(stage) for stage in self.stages if stage.storages)
 
     def html(self) -> str:

@@ -60,7 +60,7 @@ class Profile:
 
     @staticmethod
     def of(measured: Sequence[Sequence[Timing]], wall: Sequence[float], ceilings: Ceilings | None = None) -> Profile:
-        """From the timings of several runs and the wall times of others, in seconds."""
+        """Make a profile from the timings of several runs and the wall times of others, in seconds."""
         grouped: dict[tuple[str, str, str], list[Timing]] = defaultdict(list)
         for timings in measured:
             for t in timings:

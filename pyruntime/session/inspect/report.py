@@ -17,7 +17,7 @@ __all__ = ["assignments", "dynamic_dimensions", "stages_of"]
 
 
 def stages_of(program: Program | None) -> list[Stage]:
-    """The stages of the signature planned last."""
+    """Return the stages of the signature planned last."""
     chain: list[Stage] = []
     options = program.roots if program else []
     while options:
@@ -27,7 +27,7 @@ def stages_of(program: Program | None) -> list[Stage]:
 
 
 def dynamic_dimensions(program: Program | None) -> list[DynamicDimension]:
-    """What the plan used last leaves open."""
+    """Return the dynamic dimensions of the plan used last."""
     sizes = next((stage.sizes for stage in stages_of(program) if stage.sizes), None)
     if sizes is None:
         return []
@@ -37,7 +37,7 @@ def dynamic_dimensions(program: Program | None) -> list[DynamicDimension]:
 
 
 def assignments(graph: Graph, program: Program | None) -> list[Assignment]:
-    """Where each node runs and why, in the model's order; before anything is planned, where it could run."""
+    """Return where each node runs and why, in the model's order; where it could run, before anything is planned."""
     if program is None:
         reason = f"the session runs on {CPU}"
         return [Assignment(n.name, n.op.op_type, n.op.domain, "host", reason) for n in graph.nodes]

@@ -41,7 +41,7 @@ class Fetched:
 
 
 async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str | None, RelativeFetch | None]:
-    """The model's bytes, its path (None: it has none), and what fetches external data relative to its URL (or None).
+    """Open a model: its bytes, its path or None, and what fetches external data relative to its URL, or None.
 
     Raises:
         NoSuchFile: the path or URL is not there. NoModel: nothing was given. WrongType: not a model.
@@ -63,7 +63,7 @@ async def model_source(model: Any, progress: Progress) -> tuple[ByteSource, str 
 async def external_files(
     model: ModelRecord, given: Mapping[str, Any], fetch_relative: RelativeFetch | None
 ) -> dict[str, ByteSource]:
-    """The model's external data files, by name: those `given`, and from `fetch_relative` those that are not.
+    """Open the model's external data files, by name: those `given`, and from `fetch_relative` those that are not.
 
     Each is as long as the model says, or complete; those that still arrive know what planning may look at.
 
@@ -103,7 +103,7 @@ async def _fetch_external(fetch_relative: RelativeFetch, name: str, address: str
 
 
 async def when_there(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of `work`, done again where it looked at bytes that had not come.
+    """Await `work`, again where it read bytes that had not arrived.
 
     First all that planning may look at is read ahead of the rest, where the source can do that. Else, or where that was
     not all, it is done again twice for a source, at most.
@@ -127,7 +127,7 @@ async def arrived(files: Iterable[ByteSource]) -> None:
 
 
 def source_of(model: Any) -> ByteSource:
-    """A source over bytes-like objects, JavaScript buffers and objects with `SerializeToString`.
+    """Wrap bytes-like objects, JavaScript buffers and objects with `SerializeToString` as a source.
 
     Raises:
         WrongType (a TypeError): anything else.

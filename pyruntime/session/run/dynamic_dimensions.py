@@ -72,7 +72,7 @@ class _ObservedSizes:
             self.sizes.add(size)
 
     def bounds(self, size: int) -> tuple[int, ...]:
-        """The ends that the range of a plan for `size` may have, the most general first."""
+        """Return the ends that the range of a plan for `size` may have, the most general first."""
         power = 1 << (size - 1).bit_length()
         if self.grows:
             state = max(power, STATE, 4 * self.most if size > self.most else self.most)
@@ -151,7 +151,7 @@ class DynamicDimensions:
             self._seen.setdefault(key, _ObservedSizes()).note(size)
 
     def sizes_of(self, types: Mapping[str, ValueType]) -> dict[Key, int]:
-        """The sizes that a run of these types brings to dimensions without a declared size."""
+        """Return the sizes that a run of these types brings to dimensions without a declared size."""
         return dict(self._sizes_in(types, _NONE))
 
     def observe_reads(self, names: Iterable[str]) -> None:
@@ -161,7 +161,7 @@ class DynamicDimensions:
     def widen(
         self, types: Mapping[str, ValueType], tight: bool = False, numbers: Mapping[str, int] = _NONE
     ) -> tuple[dict[str, ValueType], Sizes | None]:
-        """The types with Dims for dynamic dimensions, and their `Sizes`; None where there are none.
+        """Replace dynamic dimensions by Dims; returns the types and their `Sizes`, None where there are none.
 
         Args:
             tight: ranges end at the next power of two.
@@ -236,7 +236,7 @@ def _value_of(name: str) -> Key:
 
 
 def match_sizes(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType], sizes: Sizes) -> list[int] | None:
-    """The dynamic sizes of values of `types` in a plan for `pattern`, 0 for others; None where they do not fit."""
+    """Return the dynamic sizes of `types` in a plan for `pattern`, 0 for others; None where they do not fit."""
     values: dict[int, int] = {}
     if pattern.keys() != types.keys():
         return None
@@ -258,7 +258,7 @@ def match_sizes(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType]
 
 
 def scale(sizes: Sizes, values: tuple[int, ...]) -> float:
-    """How many times larger than these sizes the kernels of a plan may take them to be."""
+    """Return how many times larger than these sizes the kernels of a plan may take them to be."""
     times = 1.0
     for (_, high), grows, value in zip(sizes.ranges, sizes.grows, values, strict=True):
         if not grows:
@@ -267,7 +267,7 @@ def scale(sizes: Sizes, values: tuple[int, ...]) -> float:
 
 
 def sizes_data(sizes: Sizes) -> dict[str, Any]:
-    """What a plan leaves open, as web/gpu/sizes.js has it but for the plan's expressions, patches and parameters."""
+    """Return a plan's sizes as web/gpu/sizes.js reads them, without its expressions, patches and parameters."""
     return {
         "ranges": [list(map(int, r)) for r in sizes.ranges],
         "grows": list(sizes.grows),

@@ -34,7 +34,7 @@ class _Decoder:
     inputs: Mapping[str, DeclaredTensor]
 
     def feeds(self, tokens: int, past: int) -> dict[str, TensorType]:
-        """The types of a run of so many tokens after others."""
+        """Return the types of a run of so many tokens after others."""
         made = {}
         for name, kind in self.inputs.items():
             dims = [
@@ -92,7 +92,7 @@ def expected_runs(graph: Graph, entry: str) -> list[Request]:
 
 
 def expected_logits(graph: Graph, runs: Sequence[Request]) -> dict[str, object] | None:
-    """The logits that a run of one token brings to the host; None where there are none, or several outputs may be them.
+    """Return the logits that a run of one token brings to the host; None where it brings none, or several.
 
     Returns:
         `name`, `type` and `dims` of the output, `ids`: the type of the token ids. Types as JavaScript calls them.

@@ -28,7 +28,7 @@ _ONE = _references([np.empty(0)], 0)
 
 
 def owned(outputs: dict[str, AnyValue]) -> dict[str, AnyValue]:
-    """The outputs in memory that nothing else refers to; what is such memory already is not copied.
+    """Give each output memory that nothing else refers to; outputs that have it already are not copied.
 
     Args:
         outputs: emptied, so that it refers to nothing.
@@ -49,7 +49,7 @@ def owned(outputs: dict[str, AnyValue]) -> dict[str, AnyValue]:
 
 
 def copied(content: Any) -> Any:
-    """An array, or a sequence, map or optional of arrays, copied."""
+    """Copy an array, or the arrays of a sequence, map or optional."""
     if isinstance(content, list):
         return [copied(item) for item in content]
     if isinstance(content, Mapping):

@@ -72,7 +72,7 @@ def find_stage(
     sources: Mapping[str, Callable[[], object]],
     row_capacities: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Stage, tuple[int, ...]] | None:
-    """The stage that fits best, moved to the end of `stages`, and its dynamic sizes; one for exactly these first."""
+    """Find the stage that fits best, and its dynamic sizes; one for exactly these sizes first."""
     best: tuple[float, int, tuple[int, ...]] | None = None
     for index, stage in enumerate(stages):
         values = stage.fits(signature, row_capacities, sources)

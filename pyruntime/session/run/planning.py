@@ -137,7 +137,7 @@ class Planner:
     async def stage_for(
         self, stages: list[Stage], run: Run, arrived: Sequence[str], before: Stage | None, on_device: frozenset[str]
     ) -> tuple[Stage, tuple[int, ...]]:
-        """The stage for these values and the dynamic sizes they bring; planned where there is none."""
+        """Find the stage for these values and the dynamic sizes they bring; plan it where there is none."""
         types = {n: type_of(run.values.get(n, run.tensors.get(n)), n) for n in arrived}
         request = Request(types, run.outputs, on_device, run.free, run.values)
         signature = request.signature

@@ -91,11 +91,11 @@ class Trace:
         self.events: list[dict[str, Any]] = []
 
     def session(self, name: str, began: float) -> None:
-        """An event of the session itself, from `began` until now."""
+        """Add an event of the session itself, from `began` until now."""
         self._add("Session", name, began, time.perf_counter() - began, {})
 
     def run(self, timings: Sequence[Timing], began: float) -> None:
-        """The nodes and kernels of a run."""
+        """Add the nodes and kernels of a run."""
         grouped: dict[tuple[int, str, str], list[Timing]] = {}
         for timing in timings:
             grouped.setdefault((timing.index, timing.node, timing.op_type), []).append(timing)

@@ -99,7 +99,7 @@ class Program:
         keep: Mapping[str, DeviceTensor | None] | None = None,
         recorder: Recorder | None = None,
     ) -> dict[str, AnyValue]:
-        """The values of `outputs`; `check` is called between stages and may raise.
+        """Compute `outputs`; `check` is called between stages and may raise.
 
         Args:
             keep: outputs that stay on the device, with the tensor they are written to where there is one.
@@ -140,7 +140,7 @@ class Program:
     def replayable(
         self, feeds: Mapping[str, AnyValue], outputs: Sequence[str], stay: Collection[str]
     ) -> tuple[Stage, Replay] | None:
-        """The stage that runs such feeds whatever their values are, and how, where one segment does all; else None.
+        """Describe the run of such feeds, where one segment computes all outputs whatever the values are; else None.
 
         None also after a plan's first run, if it was not expected: to describe it takes about as long as a run, and
         many plans have just one.

@@ -32,7 +32,7 @@ class Prologue:
         self._device, self._weights, self._limits, self._make = device, weights, limits, make
 
     async def run(self, constants: Sequence[Computed], held: Callable[[], int]) -> dict[str, int]:
-        """The buffers of these constants by name, used from now on: `Weights.drop` each key once.
+        """Compute constants; returns their buffers by name, in use until `Weights.drop` was called for each key.
 
         Args:
             held: bytes that the session has on the device.
@@ -59,7 +59,7 @@ class Prologue:
         return made
 
     def most(self, constants: Sequence[Computed]) -> int:
-        """Bytes that computing them takes at most at a time."""
+        """Return the most bytes that computing them takes at a time."""
         return max((sum(nbytes for _, nbytes in some) for some in self._groups(constants)), default=0)
 
     def _groups(self, constants: Sequence[Computed]) -> Iterator[list[tuple[Computed, int]]]:

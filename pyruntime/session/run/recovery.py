@@ -71,7 +71,7 @@ class LiveProgram:
         self._rebuilding = Attempts()
 
     async def use(self, work: Callable[[Program], Awaitable[T]]) -> T:
-        """The result of `work`; where the device is lost meanwhile, of `work` once more on a new device.
+        """Await `work`; once more on a new device where the device is lost meanwhile.
 
         Raises:
             DeviceLost: there is no other device, or it was lost too.

@@ -94,7 +94,7 @@ class Stage:
     def fits(
         self, signature: Signature, row_capacities: Mapping[str, int], sources: Mapping[str, Callable[[], object]]
     ) -> tuple[int, ...] | None:
-        """The dynamic sizes with which it runs such values (none: an empty tuple); None where it does not.
+        """Return the dynamic sizes with which it runs such values (none: an empty tuple); None where it does not.
 
         Args:
             sources: what gives the value of each input on the host.
@@ -135,12 +135,12 @@ class Stage:
         return self.nbytes + sum(stage.release() for stage in self.next)
 
     def held(self) -> int:
-        """Bytes on the GPU, those of the stages after it included."""
+        """Return its bytes on the GPU, with those of the stages after it."""
         return self.nbytes + sum(stage.held() for stage in self.next)
 
 
 def type_of(value: AnyValue | None, name: str) -> ValueType:
-    """The type of a value that is there, called `name`."""
+    """Return the type of a value, with the name `name`."""
     assert value is not None, name
     if isinstance(value, HostTensor | DeviceTensor):
         return replace(value.type, name=name)

@@ -64,7 +64,7 @@ class _Clock:
 
 
 async def calibrate(device: Device, rounds: int = ROUNDS, check: Callable[[], None] = lambda: None) -> Rates:
-    """The rates of this device; those assumed, which the model of costs was fitted with, where it `is_like` them.
+    """Measure the rates of a device; returns the assumed ones, fitted on an H200, where it `is_like` that.
 
     Args:
         rounds: pairs of a measurement. check: called between measurements; what it raises ends them.
@@ -88,7 +88,7 @@ async def calibrate(device: Device, rounds: int = ROUNDS, check: Callable[[], No
 
 
 def is_like(rates: Rates, known: Rates) -> bool:
-    """True where arithmetic and bandwidth are within a quarter.
+    """Return whether arithmetic and bandwidth are within a quarter of `known`.
 
     Units are known least: one workgroup may leave a multiprocessor half idle, and 200 of them were measured where there
     are 132. Chosen by that many, products take 7 to 10 % longer than the best kernels do; by the rates assumed, 3.

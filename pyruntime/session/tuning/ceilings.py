@@ -30,7 +30,7 @@ class Ceilings:
     bandwidth: float
 
     def fraction(self, flops: float, nbytes: float, seconds: float) -> float:
-        """The time that arithmetic and memory need at least, of the time taken; at most 1."""
+        """Return the part of a time that arithmetic and memory need at least, at most 1."""
         return min(1.0, max(flops / self.flops, nbytes / self.bandwidth) / seconds) if seconds > 0 else 0.0
 
 
@@ -38,7 +38,7 @@ _known: WeakKeyDictionary[Device, Ceilings | None] = WeakKeyDictionary()
 
 
 async def ceilings(device: Device) -> Ceilings | None:
-    """Of this device, measured at the first call; None where its clock shows nothing."""
+    """Measure this device's peak rates, at the first call; None where its clock is too coarse."""
     if device not in _known:
         _known[device] = await _measured(device)
     return _known[device]

@@ -61,7 +61,7 @@ def at_work() -> Iterator[None]:
 
 
 def given_rates(entry: str) -> Rates | None:
-    """The rates a config entry states; None where it states none.
+    """Parse the rates that a config entry states; None where it states none.
 
     Raises:
         InvalidArgument: it is neither a word it may be nor rates.

@@ -84,7 +84,7 @@ class Lap:
         self.device.free(self._buffers)
 
     async def seconds(self, least: float = _LEAST, rounds: int = ROUNDS) -> float:
-        """Of all the dispatches, one after another: what twice as many take longer.
+        """Measure all the dispatches, one after another, in seconds: how much longer twice as many take.
 
         Noise only adds (a clock that is still low, a host that looks late), so the least of each of `rounds` counts.
         Where rows are shorter than they seemed, or the difference is none that they can have, longer ones are measured.

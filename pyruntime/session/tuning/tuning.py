@@ -84,7 +84,7 @@ class Tuned:
 async def measure_candidates(
     device: Device, target: Target, problems: Iterable[Noted], progress: Callable[[int, int], None] | None = None
 ) -> list[Tuned]:
-    """Every candidate that could be the best for each problem, measured; not where there is one alone."""
+    """Measure the candidates that could be the best for each problem that has several."""
     made: list[Tuned] = []
     wanted: Sequence[Noted] = list(dict.fromkeys(problems))
     for i, noted in enumerate(wanted):
@@ -128,7 +128,7 @@ async def _by_turns(
 
 
 def winners_of(tuned: Iterable[Tuned], before: Winners) -> Winners:
-    """Those and what is known from before."""
+    """Return the fastest candidates, in addition to those known from before."""
     return Winners({**before, **{(t.family, t.problem): t.winner for t in tuned}})
 
 
