@@ -85,7 +85,7 @@ def _described(session: InferenceSession, device: WebGpuDevice, stage: Stage, re
 
 
 def _sizes(stage: Stage) -> dict[str, Any] | None:
-    """`Sizes` of web/gpu/sizes.js but for the parameters: what a stage leaves open, and what follows from it."""
+    """`Sizes` of web/gpu/sizes.js without the parameters: a stage's dynamic sizes, and what is computed from them."""
     if stage.sizes is None:
         return None
     plan = stage.executable.plan

@@ -82,7 +82,7 @@ def _most_tokens(model: DecoderModel, prompt: Sequence[int], beams: int, o: Gene
         return min(limits)
     if len(prompt) > positions:
         raise InvalidArgument(
-            f"a prompt of {len(prompt)} tokens: the model knows {positions} positions; with "
+            f"the prompt has {len(prompt)} tokens, and the model knows {positions} positions; with "
             f"GenerationOptions(window={positions}) it sees the first and the last ones"
         )
     return min(*limits, positions)

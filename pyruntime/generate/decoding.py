@@ -142,7 +142,7 @@ class Decoding:
             )
         ragged = len(set(map(len, ids))) > 1
         if ragged and self.cache.length:
-            raise InvalidArgument("sequences of a batch go on with equally many tokens; start over with whole prompts")
+            raise InvalidArgument("a batch continues with as many tokens for each; start over with whole prompts")
         padded = np.full((self.batch, longest), self.pad, np.int64)
         mask = np.zeros_like(padded)
         for b, sequence in enumerate(ids):

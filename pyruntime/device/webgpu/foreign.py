@@ -18,7 +18,7 @@ async def copy_foreign(
     """
     words = (nbytes + 3) & ~3
     if int(foreign.size) < words:
-        raise InvalidArgument(f"{complaint}: it has {int(foreign.size):,} bytes, the tensor {words:,}")
+        raise InvalidArgument(f"{complaint}: the buffer has {int(foreign.size):,} bytes, the tensor {words:,}")
     device.pushErrorScope("validation")
     try:
         encoder = device.createCommandEncoder()
@@ -31,5 +31,5 @@ async def copy_foreign(
     error = await scope
     if error:
         raise InvalidArgument(
-            f"{complaint}: {error.message}; it must be of env.webgpu.device, with usage COPY_SRC | COPY_DST"
+            f"{complaint}: {error.message}; make the buffer on env.webgpu.device, with usage COPY_SRC | COPY_DST"
         )

@@ -341,7 +341,7 @@ class WebGpuDevice:
         try:
             for scope in self._unchecked.pop(recording, ()):
                 if refused := await scope:
-                    raise EngineError(f"it could not bind the model's buffers: {refused}")
+                    raise EngineError(f"the model's buffers could not be bound: {refused}")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
             answers = await self._web.play(self.gpu_device, commands, *given)
         except (JsException, EngineError) as error:

@@ -130,7 +130,7 @@ def read_target(text: str) -> Target:
         data = json.loads((known if text in profiles() else Path(text)).read_text())
         unknown = data.keys() - {"limits", "features", "vendor", "about", "source"}
         if unknown:
-            raise ValueError(f"it knows limits, features, vendor, about and source, not {sorted(unknown)}")
+            raise ValueError(f"a target has limits, features, vendor, about and source, not {sorted(unknown)}")
         limits = data.get("limits", {})
         if not all(isinstance(n, int) and n >= getattr(Limits(), name) for name, n in limits.items()):
             raise ValueError("a limit is a number, at least what WebGPU guarantees")
@@ -260,7 +260,7 @@ def _is_small(kind: DeclaredType | None) -> bool:
 
 
 def _refuse_closed(program: Program, rounds: Sequence[_Round]) -> None:
-    """Raises EPFail where sizes that differ could not be left open. Sizes 0 and 1 are other computations, with separate
+    """Raises EPFail where sizes that differ could not be dynamic. Sizes 0 and 1 are other computations, with separate
     plans."""
     stated = [program.dynamic_dimensions.sizes_of(one.types) for one in rounds]
     several = {key: {sizes[key] for sizes in stated if sizes[key] > 1} for key in stated[0]}

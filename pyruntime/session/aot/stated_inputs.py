@@ -22,11 +22,11 @@ def stated_type(value: ValueInfo, given: Sequence[tuple[int, ...]], number: int)
         given: its shapes, the last of which stands for those that lack; none: the declared one, symbols being 1.
 
     Raises:
-        EPFail: it is no tensor. InvalidArgument: a shape that the declared one does not take.
+        EPFail: the input is no tensor. InvalidArgument: a shape that the declared one does not take.
     """
     kind = value.type
     if not isinstance(kind, DeclaredTensor):
-        raise EPFail(f"input '{value.name}' is no tensor: it needs Python; create the session without a plan")
+        raise EPFail(f"input '{value.name}' is no tensor, which plans need; create the session without a plan")
     declared = kind.shape
     if given:
         shape = given[min(number, len(given) - 1)]
@@ -49,7 +49,7 @@ def stated_value(value: ValueInfo, given: Any, shape: tuple[int, ...] | None) ->
     """
     kind, name = value.type, value.name
     if not isinstance(kind, DeclaredTensor) or kind.dtype is DType.STRING:
-        raise EPFail(f"input '{name}' is {kind}: it needs Python; create the session without a plan")
+        raise EPFail(f"input '{name}' is {kind}, which plans cannot take; create the session without a plan")
     try:
         array = np.asarray(given)
     except ValueError:

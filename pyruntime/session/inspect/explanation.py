@@ -54,7 +54,7 @@ def choices_of(plans: Sequence[Plan], target: Target) -> tuple[tuple[str, Choice
 
 @dataclass(frozen=True, slots=True)
 class DynamicDimension:
-    """A dimension of inputs that the plan leaves open, from `low` to `high`; its name, or 'x[0]'."""
+    """A dynamic dimension of a plan's inputs, from `low` to `high`; its name, or 'x[0]'."""
 
     name: str
     low: int

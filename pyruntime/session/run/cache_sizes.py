@@ -1,4 +1,4 @@
-"""Sizes of a decoder's caches that its inputs leave open, from the attention that reads them.
+"""Sizes of a decoder's caches that its inputs do not declare, from the attention that reads them.
 
 onnxruntime-genai's builder declares caches as [batch, kv heads, past rows, `kv_cache_dim`]: how many components a head
 has is a name there. It follows from how many numbers the product before the attention makes for a token.

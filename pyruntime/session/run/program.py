@@ -78,7 +78,7 @@ class Program:
 
     @property
     def dynamic_dimensions(self) -> DynamicDimensions:
-        """Which sizes plans leave open."""
+        """The dynamic-shape policy of the plans."""
         return self._planner.dynamic_dimensions
 
     @property

@@ -88,7 +88,7 @@ class Stage:
 
     @property
     def sizes(self) -> Sizes | None:
-        """What it leaves open."""
+        """Its dynamic sizes."""
         return self.compiled.sizes
 
     def fits(
