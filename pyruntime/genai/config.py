@@ -37,7 +37,7 @@ class Config:
         self.folder = Path(arg0)
         path = self.folder / "genai_config.json"
         if not path.is_file():
-            raise GenerationError(f"Error opening {path}: expected a folder with genai_config.json")
+            raise GenerationError(f"{path} cannot be opened: expected a folder with genai_config.json")
         try:
             self.values: dict[str, Any] = json.loads(path.read_text("utf-8"))
             self.values["model"]["decoder"]["filename"]
