@@ -1,9 +1,9 @@
 """JavaScript arrays to sessions: what `web/worker.js` calls.
 
-`serve(function, *arguments)` awaits one of the functions below and answers `{value}` or `{error: {name, message,
-traceback}}`, as JavaScript objects; `marshalling.py` says how tensors look. Models' bytes stay in JavaScript and reach
-the GPU without passing through Python's memory. `create` and `run` belong to a request, `{id, signal}`; `cancel` ends
-one by its id.
+`serve(function, *arguments)` awaits a function of this module or of `inspection.py` and answers `{value}` or
+`{error: {name, message, traceback}}`, as JavaScript objects; `marshalling.py` says how tensors look. Models' bytes stay
+in JavaScript and reach the GPU without passing through Python's memory. `create` and `run` belong to a request,
+`{id, signal}`; `cancel` ends one by its id.
 """
 
 from __future__ import annotations
@@ -19,19 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import js
 from pyodide.ffi import jsnull, to_js
 
-from pyruntime.bridge import marshalling
-from pyruntime.bridge.inspection import (
-    adapter_info,
-    end_profiling,
-    explain,
-    gpu_device,
-    operators,
-    set_log_level,
-    start_profiling,
-    summary,
-    tune,
-    use_device,
-)
+from pyruntime.bridge import inspection, marshalling
 from pyruntime.bridge.replays import expected_replays, replay_of
 from pyruntime.bridge.sessions import OpenSession, open_sessions, session_of
 from pyruntime.compiler.saved import ExternalFile, ModelFile, tree_hash
@@ -49,28 +37,18 @@ from pyruntime.session.load.loading import Fetched, source_of
 from pyruntime.session.web_api import providers, run_options, session_options, value_metadata
 
 __all__ = [
-    "adapter_info",
     "cache_plan",
     "cancel",
     "create",
     "download",
-    "end_profiling",
-    "explain",
     "forget",
-    "gpu_device",
     "materialize",
-    "operators",
     "release",
     "run",
     "sampler",
     "serve",
-    "set_log_level",
     "share_memory",
-    "start_profiling",
-    "summary",
-    "tune",
     "upload",
-    "use_device",
 ]
 
 JsObject: TypeAlias = Any
@@ -84,7 +62,7 @@ _under_way: dict[int, Callable[[], None]] = {}
 
 
 async def serve(function: str, *arguments: Any) -> JsObject:
-    """`{value}`: what `function` of this module returns; `{error}`: the exception that it raised."""
+    """Answer `{value}`: what `function` returns, or `{error}`: the exception that it raised."""
     try:
         return _to_js({"value": await _FUNCTIONS[function](*arguments)})
     except Exception as error:  # boundary: a request: told to JavaScript
@@ -311,7 +289,8 @@ def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None 
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: function for name in __all__ if name != "serve" and iscoroutinefunction(function := globals()[name])
+    **{name: getattr(inspection, name) for name in inspection.__all__},
+    **{name: function for name in __all__ if name != "serve" and iscoroutinefunction(function := globals()[name])},
 }
 """What `serve` awaits."""
 

@@ -83,10 +83,6 @@ class Session(ABC):
         """Return the providers in use."""
 
     @abstractmethod
-    def summary(self) -> dict[str, Any]:
-        """Return the session as plain data."""
-
-    @abstractmethod
     def release(self) -> None:
         """Free everything of the session."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyruntime.compiler.plan import Bounded, GpuSegment, Kept, Numbers, Plan, Transfer, Unread
@@ -11,10 +11,9 @@ from pyruntime.device.base import Device, Slice
 from pyruntime.device.execution.arenas import Arenas
 from pyruntime.device.execution.concurrency import all_of
 from pyruntime.device.execution.plan_memory import Compute, PlanMemory
-from pyruntime.device.execution.plan_runs import Observer, PlanRuns, Sized
+from pyruntime.device.execution.plan_runs import PlanRuns
 from pyruntime.device.execution.recordings import Recordings
 from pyruntime.device.execution.weights import Weights
-from pyruntime.ops.host import HostValue
 
 __all__ = ["Executable", "Replay", "shares_arenas"]
 
@@ -72,12 +71,7 @@ class Executable:
         arenas = arenas if arenas is not None and shares_arenas(plan) else Arenas(device)
         self.memory = PlanMemory(plan, device, weights, resident, bound, arenas)
         self.recordings = Recordings(plan, device, self.memory)
-        self._runs = PlanRuns(plan, device, self.memory, self.recordings)
-
-    @property
-    def runs(self) -> int:
-        """How many runs were begun."""
-        return self._runs.begun
+        self.runs = PlanRuns(plan, device, self.memory, self.recordings)
 
     @property
     def resident(self) -> Mapping[str, int]:
@@ -163,20 +157,6 @@ class Executable:
             tuple(self.plan.unread),
             tuple(self.plan.bounds),
         )
-
-    def sized(self, sizes: Sequence[int]) -> Sized:
-        """See `PlanRuns.sized`."""
-        return self._runs.sized(sizes)
-
-    async def run(
-        self,
-        values: MutableMapping[str, HostValue],
-        bound: Mapping[str, int] | None = None,
-        observe: Observer | None = None,
-        sizes: Sequence[int] = (),
-    ) -> None:
-        """See `PlanRuns.run`."""
-        await self._runs.run(values, bound or {}, observe, sizes)
 
     def keep_resident(self) -> dict[str, int]:
         """Free everything but the resident tensors, whose buffers become the caller's."""

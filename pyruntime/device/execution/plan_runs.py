@@ -55,8 +55,8 @@ class PlanRuns:
         self,
         values: MutableMapping[str, HostValue],
         bound: Mapping[str, int],
-        observe: Observer | None,
-        sizes: Sequence[int],
+        observe: Observer | None = None,
+        sizes: Sequence[int] = (),
     ) -> None:
         """Run all steps; `values` holds the inputs and receives what comes back to the host.
 

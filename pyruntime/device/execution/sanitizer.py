@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequen
 from pyruntime.compiler.plan import Command, GpuSegment, Plan
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
 from pyruntime.device.execution.executable import Executable, Replay
-from pyruntime.device.execution.plan_memory import Compute, PlanMemory
+from pyruntime.device.execution.plan_memory import Compute
 from pyruntime.device.execution.plan_runs import Observer, PlanRuns, Sized, arrived
-from pyruntime.device.execution.recordings import Recorded, Recordings
+from pyruntime.device.execution.recordings import Recorded
 from pyruntime.device.execution.weights import Weights
 from pyruntime.errors import Fail
 from pyruntime.ops.host import HostValue
@@ -28,7 +28,7 @@ POISON = 0xCD
 class SanitizedExecutable(Executable):
     """An executable that compares each dispatch with itself in `alone`, the same plan with memory for every value.
 
-    `run` raises Fail for the first dispatch that differs, with node, kernel, value and the first byte.
+    A run raises Fail for the first dispatch that differs, with node, kernel, value and the first byte.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class SanitizedExecutable(Executable):
     ) -> None:
         super().__init__(plan, device, weights, resident, bound)
         self._alone = Executable(alone, device, weights, resident)
-        self._runs = _ComparedRuns(plan, device, self.memory, self.recordings, self._alone)
+        self.runs = _ComparedRuns(device, self, self._alone)
 
     async def prepare(self, compute: Compute | None = None) -> None:
         await super().prepare(compute)
@@ -67,20 +67,17 @@ class SanitizedExecutable(Executable):
 class _ComparedRuns(PlanRuns):
     """Runs of a plan, each dispatch followed by the same one of `alone`."""
 
-    def __init__(
-        self, plan: Plan, device: Device, memory: PlanMemory, recordings: Recordings, alone: Executable
-    ) -> None:
-        super().__init__(plan, device, memory, recordings)
+    def __init__(self, device: Device, executable: Executable, alone: Executable) -> None:
+        super().__init__(executable.plan, device, executable.memory, executable.recordings)
         self._alone = alone
-        self._alone_runs = PlanRuns(alone.plan, device, alone.memory, alone.recordings)
         self._begun_values: set[str] = set()
 
     async def run(
         self,
         values: MutableMapping[str, HostValue],
         bound: Mapping[str, int],
-        observe: Observer | None,
-        sizes: Sequence[int],
+        observe: Observer | None = None,
+        sizes: Sequence[int] = (),
     ) -> None:
         async with self._memory.arenas.alone():
             self._begun_values = set()
@@ -102,7 +99,7 @@ class _ComparedRuns(PlanRuns):
         twin = self._alone.plan.steps[number]
         assert isinstance(twin, GpuSegment) and len(twin.commands) == len(step.commands)
         here, there = recorded.external, self._alone.recordings.of({}).external
-        writes = [*self.writes(step, values, here, sized), *self._alone_runs.writes(twin, values, there, sized)]
+        writes = [*self.writes(step, values, here, sized), *self._alone.runs.writes(twin, values, there, sized)]
         await self._submit([], writes, [], sized)
         for place, pair in enumerate(zip(step.commands, twin.commands, strict=True)):
             await self._compare(place, *pair, here, there, sized)

@@ -56,7 +56,7 @@ class Recorder:
     timings: list[Timing] = field(default_factory=list)
 
     def step(self, plan: Plan, number: int, began: float, measured: Measured | None, sizes: Sequence[int] = ()) -> None:
-        """Observer of `Executable.run`."""
+        """Observer of `PlanRuns.run`."""
         step = plan.steps[number]
         if isinstance(step, HostStep):
             self._host(step.node, step.outputs, began, time.perf_counter() - began)

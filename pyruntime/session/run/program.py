@@ -154,7 +154,7 @@ class Program:
         found = find_stage([s for s in self.roots if not s.compiled.guards.read], signature, sources)
         if found is None or found[0].boundary is not None:
             return None
-        if found[0].executable.runs < REPEATED and not found[0].expected:
+        if found[0].executable.runs.begun < REPEATED and not found[0].expected:
             return None
         replay = found[0].executable.replay(feeds)
         if replay is None:
@@ -203,7 +203,7 @@ class Program:
         A tensor given is written itself where no run has it, this one or one that overlaps, and its device is there.
         """
         executable = stage.executable
-        numbers = executable.sized(sizes).numbers if sizes else ()
+        numbers = executable.runs.sized(sizes).numbers if sizes else ()
         for bounded in executable.plan.bounds:
             bounded.check(run.values, numbers)
         external = executable.plan.external
@@ -226,7 +226,7 @@ class Program:
         run.tensors.update(direct)
         run.tensors.update(zip(rest, fresh, strict=True))
         buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
-        await executable.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
+        await executable.runs.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
 
     def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:
         """Run the boundary's node, if it has one; returns the names of the values the next stage begins with."""

@@ -91,7 +91,7 @@ class Prologue:
         executable = self._make(constant.plan, constant.alone, weights, {}, ())
         try:
             await executable.prepare()
-            await executable.run({})
+            await executable.runs.run({}, {})
             return executable.keep_resident()[constant.name]
         finally:
             executable.release()

@@ -93,7 +93,7 @@ async def measure_candidates(
         choice = noted.rank(target)
         costs = [c.cost for c in choice.others if c.cost is not None]
         hopeful = {c.name: c.cost for c in choice.others if c.cost is not None and c.cost <= _HOPELESS * min(costs)}
-        took = await _by_turns(list(hopeful), choice.chosen, partial(_microseconds, device, target, noted))
+        took = await _alternating(list(hopeful), choice.chosen, partial(_microseconds, device, target, noted))
         found = [Measured(name, us, hopeful[name]) for name, us in took.items() if us < math.inf]
         if len(found) > 1:
             found.sort(key=lambda c: c.took)
@@ -110,7 +110,7 @@ async def _microseconds(device: Device, target: Target, noted: Noted, name: str)
         return math.inf
 
 
-async def _by_turns(
+async def _alternating(
     names: Sequence[str], chosen: str, microseconds: Callable[[str], Awaitable[float]]
 ) -> dict[str, float]:
     """Each measured once; those that are near the fastest, and what was chosen, three times: their medians count."""
