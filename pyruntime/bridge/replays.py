@@ -13,7 +13,7 @@ from pyruntime.ir import HostTensor, TensorType
 from pyruntime.session import InferenceSession
 from pyruntime.session.base import Internals
 from pyruntime.session.run.dynamic_dimensions import sizes_data
-from pyruntime.session.run.stages import Stage
+from pyruntime.session.run.program import Program, Stage
 
 __all__ = ["expected_replays", "replay_of"]
 
@@ -28,16 +28,11 @@ def replay_of(
     session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
 ) -> JsObject | None:
     """Describe what the worker replays for feeds of the same types and shapes; None where it cannot."""
-    internals = Internals(session)
-    program = internals.program
-    if internals.is_traced or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
-        return None
-    if program is None or not isinstance(program.device, WebGpuDevice) or program.device.lost is not None:
+    program, device = _gpu(session)
+    if program is None or device is None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
         return None
     found = program.replayable(feeds, outputs, stay)
-    if found is None:
-        return None
-    return _described(session, program.device, *found)
+    return None if found is None else _described(session, device, *found)
 
 
 async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], list[DeviceTensor]]:
@@ -48,11 +43,8 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
         Python for it. No tensors where the device has no memory for them, which the run will report; nothing at all
         where the device was lost, which the run repairs.
     """
-    internals = Internals(session)
-    program = internals.program
-    if internals.is_traced or program is None or not isinstance(device := program.device, WebGpuDevice):
-        return [], []
-    if device.lost is not None:
+    program, device = _gpu(session)
+    if program is None or device is None:
         return [], []
     found = list(program.expected_replays())
     made = [
@@ -68,6 +60,14 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
     except DeviceLost:
         return [], []
     return [_described(session, device, *each) for each in found], memory
+
+
+def _gpu(session: InferenceSession) -> tuple[Program, WebGpuDevice] | tuple[None, None]:
+    """The program and the device of a session whose runs may be replayed now."""
+    program = Internals(session).program
+    if program is None or Internals(session).is_traced or not isinstance(device := program.device, WebGpuDevice):
+        return None, None
+    return (program, device) if device.lost is None else (None, None)
 
 
 def _described(session: InferenceSession, device: WebGpuDevice, stage: Stage, replay: Replay) -> JsObject:

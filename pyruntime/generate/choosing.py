@@ -48,13 +48,7 @@ class Chooser:
         return bool(self.constraints or o.functions or o.no_repeat_ngram_size)
 
     async def choose(
-        self,
-        logits: OrtValue,
-        sequences: Sequence[Sequence[int]],
-        rows: Array | None,
-        prompt: int,
-        new: int,
-        remaining: int,
+        self, logits: OrtValue, sequences: Sequence[Sequence[int]], rows: Array | None, prompt: int, new: int, left: int
     ) -> tuple[OrtValue, OrtValue]:
         """Choose ids int64 [batch, 1]; returns them and log-probabilities float32 [batch, 1], where the logits are.
 
@@ -63,7 +57,7 @@ class Chooser:
             rows: which row of the logits counts, where it is not the last.
             prompt: how many ids of each sequence are its prompt.
             new: how many tokens were generated.
-            remaining: how many may still come.
+            left: how many may still come.
         """
         o = self.options
         batch, _, words = logits.shape()
@@ -72,7 +66,7 @@ class Chooser:
         if o.functions or o.no_repeat_ngram_size:
             value, dtype = await self._processed(logits, sequences, rows), "float32"
             rows = None
-        mask = self._mask(batch, words, new, remaining)
+        mask = self._mask(batch, words, new, left)
         options = SamplerOptions(
             o.greedy, dtype, o.candidates, o.penalized, mask is not None, rows is not None, operators=o.operators
         )
@@ -118,14 +112,14 @@ class Chooser:
             x = np.asarray(processor(ids, x), np.float32)
         return np.expand_dims(x, 1)
 
-    def _mask(self, batch: int, words: int, new: int, remaining: int) -> Array | None:
+    def _mask(self, batch: int, words: int, new: int, left: int) -> Array | None:
         o = self.options
         barred = bool(o.end_tokens) and new < o.min_new_tokens
         if not self.constraints and not barred:
             return None
         mask = np.ones((batch, words), bool)
         for row, constraint in zip(mask, self.constraints, strict=False):
-            allowed = constraint.mask(remaining)
+            allowed = constraint.mask(left)
             row[: len(allowed)] = allowed[:words]
             row[len(allowed) :] = False
         if barred:

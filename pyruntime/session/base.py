@@ -82,10 +82,6 @@ class Session(ABC):
     def get_providers(self) -> list[str]:
         """Return the providers in use."""
 
-    @abstractmethod
-    def release(self) -> None:
-        """Free everything of the session."""
-
 
 class Internals:
     """What this package uses of a session, and users do not."""

@@ -22,7 +22,6 @@ from pyruntime.session.inspect.insight import Insight
 from pyruntime.session.interruption import within
 from pyruntime.session.limits import deadline, too_long
 from pyruntime.session.load.creation import Creation
-from pyruntime.session.load.loading import Progress
 from pyruntime.session.metadata import ModelMetadata, NodeArg
 from pyruntime.session.options import RunOptions, SessionOptions
 from pyruntime.session.providers import chosen_providers
@@ -63,19 +62,6 @@ class InferenceSession(Creation, BoundRuns, Insight):
         self._begin(sess_options, providers, provider_options, int(kwargs.get("enable_fallback", 1)) == 1)
         work = self._load(path_or_bytes, kwargs.get("progress"))
         wait_for(work, "await InferenceSession.create(...)")
-
-    @classmethod
-    async def create(
-        cls,
-        path_or_bytes: Any,
-        sess_options: SessionOptions | None = None,
-        providers: Sequence[Any] | None = None,
-        provider_options: Sequence[Mapping[str, Any]] | None = None,
-        *,
-        progress: Progress | None = None,
-    ) -> InferenceSession:
-        """Like the constructor, awaitable: works everywhere. `progress` is called with dicts as loading goes on."""
-        return await apart(cls._created(path_or_bytes, sess_options, providers, provider_options, progress))
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None

@@ -20,7 +20,7 @@ from pyruntime.onnx.records import ModelRecord
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
-from pyruntime.session.environment import CPU, WEBGPU, device, from_page, opened, preopen_device
+from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page, opened, preopen_device
 from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
@@ -71,19 +71,24 @@ class Creation(Session):
         self._files = {}
 
     @classmethod
-    async def _created(
+    async def create(
         cls,
         path_or_bytes: Any,
-        sess_options: SessionOptions | None,
-        providers: Sequence[Any] | None,
-        provider_options: Sequence[Mapping[str, Any]] | None,
-        progress: Progress | None,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> Self:
-        """A session, loaded."""
+        """Like the constructor, awaitable: works everywhere. `progress` is called with dicts as loading goes on."""
         session = cls.__new__(cls)
-        session._begin(sess_options, providers, provider_options)
-        await session._load(path_or_bytes, progress)
-        return session
+
+        async def load() -> Self:
+            session._begin(sess_options, providers, provider_options)
+            await session._load(path_or_bytes, progress)
+            return session
+
+        return await apart(load())
 
     @property
     def _program(self) -> Program | None:
