@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Run plans whose inputs or outputs stay on the GPU: bind each input to memory that the plan can use, as
- * `pyruntime/session/run/bound_inputs.py` does in Python.
+ * `pyruntime/session/run/input_memory.py` does in Python.
  */
 
 import { tensorsOf } from './tensors.js';

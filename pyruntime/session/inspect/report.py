@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyruntime.compiler.plan import Assignment
-from pyruntime.ir import Graph
+from pyruntime.ir import Graph, Node
 from pyruntime.ops.base import Op
 from pyruntime.session.environment import CPU
 from pyruntime.session.inspect.explanation import DynamicDimension
@@ -40,27 +40,18 @@ def assignments(graph: Graph, program: Program | None) -> list[Assignment]:
     """Return where each node runs and why, in the model's order; where it could run, before anything is planned."""
     if program is None:
         reason = f"the session runs on {CPU}"
-        return [Assignment(n.name, n.op.op_type, n.op.domain, "host", reason) for n in graph.nodes]
+        return [_assignment(n, "host", reason) for n in graph.nodes]
     stages = stages_of(program)
     made = [a for stage in stages for a in stage.executable.plan.assignments]
-    made += [
-        Assignment(
-            s.boundary.node.name,
-            s.boundary.node.op.op_type,
-            s.boundary.node.op.domain,
-            "host",
-            "its output shape depends on values",
-        )
-        for s in stages
-        if s.boundary and s.boundary.node
-    ]
-    if not stages or stages[-1].compiled.rest:
-        rest = stages[-1].compiled.rest if stages else graph.nodes
-        for node in rest:
-            has = isinstance(node.op, Op) and type(node.op).has_kernel()
-            reason = (
-                "has a GPU kernel; planned when shapes are known" if has else f"{node.op.op_type} has no GPU kernel"
-            )
-            made.append(Assignment(node.name, node.op.op_type, node.op.domain, "gpu" if has else "host", reason))
+    boundaries = [s.boundary.node for s in stages if s.boundary and s.boundary.node]
+    made += [_assignment(n, "host", "its output shape depends on values") for n in boundaries]
+    for node in stages[-1].compiled.rest if stages else graph.nodes:
+        has = isinstance(node.op, Op) and type(node.op).has_kernel()
+        reason = "has a GPU kernel; planned when shapes are known" if has else f"{node.op.op_type} has no GPU kernel"
+        made.append(_assignment(node, "gpu" if has else "host", reason))
     order = {n.name: i for i, n in enumerate(graph.nodes)}
     return sorted(made, key=lambda a: order.get(a.name, len(order)))
+
+
+def _assignment(node: Node, placement: str, reason: str) -> Assignment:
+    return Assignment(node.name, node.op.op_type, node.op.domain, placement, reason)
