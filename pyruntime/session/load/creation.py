@@ -81,9 +81,9 @@ class Creation(Session):
         progress: Progress | None = None,
     ) -> Self:
         """Like the constructor, awaitable: works everywhere. `progress` is called with dicts as loading goes on."""
-        session = cls.__new__(cls)
 
         async def load() -> Self:
+            session = cls.__new__(cls)
             session._begin(sess_options, providers, provider_options)
             await session._load(path_or_bytes, progress)
             return session
