@@ -186,7 +186,7 @@ return { text, said };
 
 
 def test_widget__second_visit__writes_without_python(visits: Visits) -> None:
-    attributes = {"src": "/x/austen/", "input": "text", "prompt": "She was", "loading": "eager", "keep": ""}
+    attributes = {"src": "/x/austen/", "input": "text", "prompt": "She was", "loading": "eager", "cache-plan": ""}
     first = visits(WIDGET, attributes=attributes)
     assert visits.has_python() and first["text"]
     visits.without_pyodide()

@@ -320,7 +320,7 @@ def test_storage__full__forgets_what_was_not_used_for_longest(visits: Visits) ->
     assert found["after"] == {"plans": 0, "bytes": 0}
 
 
-def test_widget__keep__second_visit_answers_without_python(visits: Visits, digits: Path) -> None:
+def test_widget__cache_plan__second_visit_answers_without_python(visits: Visits, digits: Path) -> None:
     answers = []
     for _ in range(2):
         visits.script.page.goto(f"{visits.url}e2e/blank.html")
@@ -330,7 +330,7 @@ def test_widget__keep__second_visit_answers_without_python(visits: Visits, digit
                 await import('/web/widget.js');
                 const element = document.createElement('pyruntime-model');
                 element.setAttribute('src', '/x/digits.onnx');
-                element.setAttribute('keep', '');
+                element.setAttribute('cache-plan', '');
                 document.body.append(element);
                 const { probabilities } = await element.run({ image: new Float32Array(256) });
                 await element.session.release();

@@ -83,8 +83,8 @@ LIMIT_MUTATIONS = (
     Mutation(
         "places on the C stack given back",
         "web/worker/runtime.js",
-        "  mendStack(pyodide._module);",
-        "  void mendStack;",
+        "  fixStack(pyodide._module);",
+        "  void fixStack;",
         (LIVES + "test_event_loop__thousands_of_turns__take_nothing_of_the_stack",),
     ),
     Mutation(

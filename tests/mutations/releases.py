@@ -149,15 +149,15 @@ RELEASE_MUTATIONS = (
     Mutation(
         "outputs on the GPU of an aborted run",
         "web/api/session.js",
-        "      for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#memory);\n",
+        "      for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#client);\n",
         "",
         (ABORTED + "test_run__aborted_while_its_answer_is_on_the_way__leaves_no_tensor",),
     ),
     Mutation(
         "outputs on the GPU of an aborted run of a compiled plan",
         "web/plans/standalone.js",
-        "(late) => this.#housing?.drop(late)",
-        "() => {}",
+        "unlessAborted(work, listening.signal, listening.undo)",
+        "unlessAborted(work, listening.signal)",
         (ABORTED + "test_run__of_a_plan_aborted_before_its_outputs_are_there__leaves_none_on_the_gpu",),
     ),
     Mutation(

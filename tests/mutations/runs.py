@@ -111,7 +111,7 @@ DEVICE_MUTATIONS = (
     Mutation(
         "Python's attempt after a replay that failed",
         "web/worker/runs.js",
-        "replayed.prepared.replay.live = false; // Python finds the cause and recovers where it can",
+        "prepared.replay.live = false; // Python finds the cause and recovers where it can",
         "throw new Error('the replay failed');",
         (
             PAGE + "test_loss__of_a_replayed_session_fifty_times__every_run_answers_right",

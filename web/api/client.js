@@ -7,6 +7,7 @@ import { unlessAborted } from './aborting.js';
 import { answerDevice, chosenDevice, env, places } from './env.js';
 import { cut, takeBack } from '../net/pieces.js';
 import { openPort } from './port.js';
+import { hasMovable, hold } from '../plans/locations.js';
 import { withResolvers } from './resolvers.js';
 
 /** @typedef {import('../pyruntime.js').ProgressEvent} ProgressEvent */
@@ -62,6 +63,11 @@ class Client {
   /** Whether GPUBuffers can go to Python. */
   get sharesBuffers() {
     return this.port.sharesBuffers;
+  }
+
+  /** Whether large tensors are sent in pieces after the request. */
+  get streams() {
+    return !this.sharesBuffers;
   }
 
   /** Call a function of `pyruntime.bridge.requests`. @param {string} name @param {...unknown} args */
@@ -125,12 +131,32 @@ class Client {
     signal?.throwIfAborted();
     if (onProgress) this.#startListeners.add(onProgress);
     try {
-      return await this.#request(method, args, transfer, listening);
+      if (!hasMovable(args)) return await this.#request(method, args, transfer, listening);
+      return await unlessAborted(this.#move(method, args, transfer, listening), signal);
     } catch (error) {
       if (method === 'release' && this.#ended) return undefined; // nothing is left to be released
       throw error;
     } finally {
       if (onProgress) this.#startListeners.delete(onProgress);
+    }
+  }
+
+  /**
+   * Send a request after its tensors of sessions over plans were moved to Python.
+   * @param {string} method
+   * @param {unknown} args
+   * @param {Transferable[]} transfer
+   * @param {Listening} listening
+   */
+  async #move(method, args, transfer, listening) {
+    const release = hold(args);
+    try {
+      const { moved } = await import('../plans/moving.js');
+      const request = await moved(args, this);
+      listening.signal?.throwIfAborted();
+      return await this.#request(method, request, transfer, listening);
+    } finally {
+      release();
     }
   }
 

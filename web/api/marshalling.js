@@ -94,7 +94,7 @@ export function bytesOf(view) {
 
 /**
  * @typedef {object} Memory the host of tensors that stay on the GPU
- * @property {object} port
+ * @property {object} holder identity of the host
  * @property {(number: number) => Promise<any>} download
  * @property {(number: number) => void} dispose
  * @property {(number: number) => GPUBuffer | undefined} materialize moves a tensor to a buffer that holds it alone
@@ -127,7 +127,7 @@ function remoteTensor({ type, dims, gpu, buffer, home }, memory) {
   const token = {};
   const there = home ?? memory;
   /** @type {Place} */
-  const place = { memory: there, port: there.port, number: gpu, gone: false, users: 0 };
+  const place = { memory: there, port: there.holder, number: gpu, gone: false, users: 0 };
   const release = () => {
     place.gone = true;
     if (!place.users) place.memory.dispose(place.number);

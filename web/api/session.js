@@ -6,7 +6,6 @@ import { optionsOf, requireArray, requireText, wrong } from './arguments.js';
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
-import { hold, placesOf } from '../plans/locations.js';
 import { refuseServiceWorker } from './port.js';
 import { toFile, toSource, transferable } from './sources.js';
 import { Tensor, moveTo } from './tensor.js';
@@ -61,7 +60,6 @@ export class InferenceSession {
   #released = false;
   /** Outputs that stay on the GPU. @type {Set<string>} */
   #onGpu;
-  #memory;
   /** @type {import('../plans/caching.js').Keeper | null} */
   #keeper;
   /** @type {import('../text/local.js').DecoderFacts | null} */
@@ -80,13 +78,6 @@ export class InferenceSession {
     this.#onGpu = onGpu;
     this.#keeper = keeper;
     this.#decoder = decoder ?? null;
-    /** @type {import('./marshalling.js').Memory} */
-    this.#memory = {
-      get port() { return owner.holder; },
-      download: (/** @type {number} */ number) => owner.download(number),
-      dispose: (/** @type {number} */ number) => owner.dispose(number),
-      materialize: (/** @type {number} */ number) => owner.materialize(number),
-    };
     /** @type {readonly ValueMetadata[]} */
     this.inputMetadata = inputs;
     /** @type {readonly ValueMetadata[]} */
@@ -172,7 +163,7 @@ export class InferenceSession {
     const keeper = session.#keeper;
     if (!isShared(owner) && !('decodes' in owner)) return null;
     return {
-      owner, handle: session.#handle, memory: session.#memory,
+      owner, handle: session.#handle, memory: owner,
       /** `cachePlan` for auxiliary sessions: cached plans are used only where this session came from one. @type {any} */
       cachePlan: keeper && (isShared(owner) ? 'write' : true),
       /** Report runs that did not come through `run`. */
@@ -208,13 +199,13 @@ export class InferenceSession {
     [fetches, options] = this.#fetchesAndOptions(fetches, options);
     const targets = Array.isArray(fetches) ? {} : fetches ?? {};
     const names = fetches ? (Array.isArray(fetches) ? fetches : Object.keys(fetches)) : null;
-    const { sharesBuffers } = this.#client;
+    const { sharesBuffers, streams } = this.#client;
     /** @type {Record<string, import('./protocol.js').WireValue>} */
     const wire = {};
     const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, asTensor(value)]));
     const moves = [given, targets].some((some) => Object.values(some).flat().some(isMovable));
     for (const [name, value] of Object.entries(given)) {
-      wire[name] = (!sharesBuffers && !moves && toStream(name, value)) || toWire(name, value, this.#client.holder, sharesBuffers);
+      wire[name] = (streams && !moves && toStream(name, value)) || toWire(name, value, this.#client.holder, sharesBuffers);
     }
     const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
@@ -222,11 +213,9 @@ export class InferenceSession {
     if (terminate) throw Object.assign(new Error('the run was ended by its option `terminate`'), { name: 'Fail' });
     const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
     const undo = (/** @type {Record<string, any>} */ late) => {
-      for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#memory);
+      for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#client);
     };
-    const answer = moves && isShared(this.#client)
-      ? unlessAborted(this.#runMoved(request, transfer, { signal, undo }), signal)
-      : this.#client.call('run', request, transfer, { signal, undo });
+    const answer = this.#client.call('run', request, transfer, { signal, undo });
     for (const [name, value] of Object.entries(wire)) {
       const { stream } = /** @type {any} */ (value)?.data ?? {};
       if (stream) this.#client.send(stream, viewOf(given[name]));
@@ -236,25 +225,9 @@ export class InferenceSession {
     /** @type {Record<string, any>} */
     const results = {};
     for (const [name, value] of Object.entries(/** @type {Record<string, any>} */ (outputs))) {
-      results[name] = deliver(name, value, targets[name], this.#memory);
+      results[name] = deliver(name, value, targets[name], this.#client);
     }
     return results;
-  }
-
-  /**
-   * Run with tensors of plan sessions, which are moved to Python first.
-   * @param {import('./protocol.js').RunArguments} request
-   * @param {Transferable[]} transfer
-   * @param {import('./client.js').Listening} listening
-   */
-  async #runMoved(request, transfer, listening) {
-    const letGo = hold(placesOf(request));
-    try {
-      const { moved } = await import('../plans/moving.js');
-      return await this.#client.call('run', await moved(request, this.#client), transfer, listening);
-    } finally {
-      letGo();
-    }
   }
 
   /**

@@ -5,7 +5,7 @@ import { canCheck, checkBounds } from './bounds.js';
 import { activity, play } from './player.js';
 import { filled } from './recording.js';
 import { addNumbers, bind, evaluate, integersOf, packed, patched } from './sizes.js';
-import { isFree, isLongest, visible } from '../worker/tensors.js';
+import { isFree, isLongest } from '../worker/tensors.js';
 import { isLost } from './waiting.js';
 
 /**
@@ -314,6 +314,23 @@ export function prepare(replay, feeds, values, tensors, spares) {
 }
 
 /**
+ * Prepare a run by the first replay that fits; null where none does.
+ * @param {Replay[]} replays
+ * @param {Record<string, Fed>} feeds
+ * @param {{fetches: string[] | null, stay: string[]}} requested its outputs, and those that stay on the GPU
+ * @param {{outputs: number, spares: Memory[]}} session
+ * @param {Tensors} tensors
+ */
+export function prepareFirst(replays, feeds, { fetches, stay }, { outputs, spares }, tensors) {
+  for (const replay of replays) {
+    const sizes = matches(replay, feeds, fetches, outputs, stay);
+    const prepared = sizes && prepare(replay, feeds, sizes, tensors, spares);
+    if (prepared) return prepared;
+  }
+  return null;
+}
+
+/**
  * Run `feeds`; null as `prepare` is.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
@@ -376,10 +393,10 @@ function hold(tensors, seen, numbers, memory) {
 export function results({ staying }, reads, read, tensors) {
   return Object.fromEntries([
     ...reads.map(({ name, type, dims }, i) => [name, { type, dims, data: read[i] }]),
-    ...staying.map(({ name, tensor: { number, type, dims, memory } }) => {
-      if (!dims.includes(0)) return [name, { kind: 'gpu', type, dims, gpu: number, buffer: visible(memory) }];
-      tensors?.dispose(number);
-      return [name, { type, dims, data: new ArrayBuffer(0) }];
+    ...staying.map(({ name, tensor }) => {
+      if (!tensor.dims.includes(0)) return [name, /** @type {Tensors} */ (tensors).wire(tensor)];
+      tensors?.dispose(tensor.number);
+      return [name, { type: tensor.type, dims: tensor.dims, data: new ArrayBuffer(0) }];
     }),
   ]);
 }

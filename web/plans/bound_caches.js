@@ -5,7 +5,7 @@
  */
 
 import { tensorsOf } from './tensors.js';
-import { matches, rowsOf, run } from '../gpu/replay.js';
+import { rowsOf, run } from '../gpu/replay.js';
 import { evaluate } from '../gpu/sizes.js';
 import { caught, guarded } from '../gpu/staging.js';
 
@@ -24,7 +24,7 @@ const LEAST = 256;
 const reservedFor = (rows) => Math.max(LEAST, 2 ** Math.ceil(Math.log2(rows)));
 
 /** Inputs may be in any memory: `bindInputs` copies those that the plan cannot use. @type {import('../gpu/replay.js').Fitting} */
-const brought = {
+const anyMemory = {
   fits: () => true,
   mayWrite: () => true,
   addCapacity({ kept, sizes }, feeds, values) {
@@ -70,6 +70,8 @@ function bindInputs(replay, feeds, values, tensors) {
 /** Runs of one session with tensors on the GPU. */
 export class BoundCaches {
   #device;
+  /** Which inputs fit. */
+  fitting = anyMemory;
 
   /** @param {GPUDevice} device */
   constructor(device) {
@@ -77,18 +79,6 @@ export class BoundCaches {
     this.tensors = tensorsOf(device);
     /** Memory for the outputs of the next runs. @type {Memory[]} */
     this.spares = [];
-  }
-
-  /**
-   * `matches` of replay.js, where inputs may be brought into other memory.
-   * @param {Replay} replay
-   * @param {Record<string, Fed>} feeds
-   * @param {string[] | null} fetches
-   * @param {number} outputs
-   * @param {string[]} stay
-   */
-  matches(replay, feeds, fetches, outputs, stay) {
-    return matches(replay, feeds, fetches, outputs, stay, brought);
   }
 
   /**
@@ -120,9 +110,6 @@ export class BoundCaches {
         this.drop(outputs);
         throw error;
       });
-      for (const value of Object.values(outputs)) {
-        if (value.kind === 'gpu') Object.assign(value, { home: tensors, buffer: undefined });
-      }
       return outputs;
     } finally {
       for (const { number } of held) tensors.dispose(number);

@@ -4,24 +4,30 @@
 /**
  * @typedef {object} Place of a tensor on the GPU; it may become another one
  * @property {import('../api/marshalling.js').Memory} memory
- * @property {any} port who had it when it was made
- * @property {number} number by which that knows it
- * @property {boolean} gone whether it is disposed
- * @property {number} users runs that take it elsewhere: it is there until they are done
+ * @property {any} port the host that made it
+ * @property {number} number by which its host knows it
+ * @property {boolean} gone whether it was disposed of
+ * @property {number} users requests that may move it: it exists until they are answered
  * @property {Promise<unknown>} [moving]
  */
 
-/** Sessions over compiled models, by their handles: below 0, as those of Python's sessions are above. @type {Map<number, import('./standalone.js').StandaloneClient>} */
+/** Sessions over plans, by their handles, which are below 0. @type {Map<number, import('./standalone.js').StandaloneClient>} */
 export const sessions = new Map();
 
-/** Tensors of a run that may have to be moved. @param {import('../api/protocol.js').RunArguments} args @returns {Place[]} */
-export function placesOf({ feeds, kept }) {
+/** The tensors in a request that are on the GPU. @param {any} request @returns {Place[]} */
+export function placesOf({ feeds = {}, kept = {}, caches = [] }) {
   const found = (/** @type {any} */ value) => (value?.kind === 'sequence' ? value.values.flatMap(found) : value?.place ?? []);
-  return [feeds, kept].flatMap((values) => Object.values(values).flatMap(found));
+  return [...Object.values(feeds), ...Object.values(kept), ...caches.map((/** @type {any} */ { given }) => given)].flatMap(found);
 }
 
-/** Have tensors until `letGo`, what this gives, is called; the page may dispose of them. @param {Place[]} places */
-export function hold(places) {
+/** Whether a request has tensors that Python does not have. @param {any} request */
+export function hasMovable(request) {
+  return placesOf(request).some(({ port }) => port.movable);
+}
+
+/** Keep a request's tensors, of which the page may dispose, until the returned function is called. @param {any} request */
+export function hold(request) {
+  const places = placesOf(request);
   for (const place of places) place.users += 1;
   return () => {
     for (const place of places) {

@@ -1,21 +1,21 @@
 // @ts-check
 /**
- * Move tensors of sessions over plans to Python. A GPUBuffer cannot leave its thread, so the tensor is read and uploaded again where
+ * Move GPU tensors of sessions over plans to Python. A GPUBuffer cannot leave its thread, so a tensor is read and uploaded again where
  * Python is, once; it is Python's from then on.
  */
 
 import { placesOf } from './locations.js';
 
 /**
- * @typedef {import('../api/protocol.js').RunArguments} RunArguments
+ * @typedef {import('../api/protocol.js').WireTensor} WireTensor
  * @typedef {import('./locations.js').Place} Place
  */
 
 /**
- * Give a tensor to Python; its data where Python has no GPU.
+ * Move a tensor to Python; its data where Python has no GPU.
  * @param {Place} place
  * @param {any} owner
- * @returns {Promise<import('../api/protocol.js').WireTensor | null>}
+ * @returns {Promise<WireTensor | null>}
  */
 async function move(place, owner) {
   const { memory, number } = place;
@@ -28,14 +28,14 @@ async function move(place, owner) {
 }
 
 /**
- * A request with tensors that Python has; they are held until it is answered.
- * @param {RunArguments} args
+ * The request with tensors that Python has.
+ * @param {any} request
  * @param {any} owner
  */
-export async function moved(args, owner) {
-  /** @type {Map<Place, import('../api/protocol.js').WireTensor | null>} */
+export async function moved(request, owner) {
+  /** @type {Map<Place, WireTensor | null>} */
   const data = new Map();
-  const here = new Set(placesOf(args).filter(({ port }) => port.movable));
+  const here = new Set(placesOf(request).filter(({ port }) => port.movable));
   await Promise.all([...here].map(async (place) => {
     place.moving ??= move(place, owner).finally(() => { place.moving = undefined; });
     data.set(place, /** @type {any} */ (await place.moving));
@@ -46,6 +46,7 @@ export async function moved(args, owner) {
     const { place, ...rest } = value;
     return data.get(place) ?? { ...rest, gpu: place.number };
   };
+  const { feeds = {}, kept = {}, caches = [], ...rest } = request;
   const all = (/** @type {any} */ values) => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value)]));
-  return { ...args, feeds: all(args.feeds), kept: all(args.kept) };
+  return { ...rest, feeds: all(feeds), kept: all(kept), caches: caches.map((/** @type {any} */ cache) => ({ ...cache, given: change(cache.given) })) };
 }

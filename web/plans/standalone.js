@@ -6,12 +6,11 @@
 
 import { unlessAborted } from '../api/aborting.js';
 import { client, started } from '../api/client.js';
-import { cut, Incoming } from '../net/pieces.js';
 import { inWorker } from '../api/port.js';
 import { matches, otherValues, run } from '../gpu/replay.js';
 import { wasteOf } from '../gpu/sizes.js';
 import { feedsOf } from '../worker/tensors.js';
-import { hold, placesOf, sessions } from './locations.js';
+import { hold, sessions } from './locations.js';
 
 /**
  * @typedef {import('./program.js').Entry} Entry
@@ -28,6 +27,8 @@ let lastHandle = 0;
 export class StandaloneClient {
   /** Whether it answers decoding requests. */
   decodes = true;
+  /** Tensors are not sent in pieces: they stay in this thread. */
+  streams = false;
   /** Whether a text has lacked a plan: further texts begin in Python. */
   lacks = false;
   /** Replays that have run. @type {Replay[]} */
@@ -37,8 +38,6 @@ export class StandaloneClient {
   #boundCaches;
   /** @type {Promise<{owner: ReturnType<typeof client>, handle: number}> | undefined} */
   #python;
-  /** @type {Map<number, (view: ArrayBufferView) => void>} */
-  #streams = new Map();
   /** @type {Set<Promise<unknown>>} */
   #running = new Set();
 
@@ -91,8 +90,8 @@ export class StandaloneClient {
     listening.signal?.throwIfAborted();
     if (method === 'release') return this.#release();
     if (method === 'run') {
-      const letGo = hold(placesOf(args));
-      return unlessAborted(this.#run(args, transfer, listening).finally(letGo), listening.signal);
+      const work = this.#run(args, transfer, listening).finally(hold(args));
+      return this.#track(unlessAborted(work, listening.signal, listening.undo));
     }
     if (method === 'cachePlan' && !this.#python) return null; // all its plans come from the cache
     if (method === 'call' && args.function === 'summary' && !this.#python) return this.#program.summary();
@@ -107,39 +106,31 @@ export class StandaloneClient {
   get here() {
     const boundCaches = this.#boundCaches;
     const known = boundCaches && { outputs: this.#outputs.length, replays: this.#replays, replaying: this.#running, spares: boundCaches.spares };
-    return known && { boundCaches, known, run: (args) => this.#runHere(args) };
+    return known && { boundCaches, known, run: (feeds, outputs) => this.#runHere(feeds, outputs) };
   }
 
-  /** @param {RunArguments} args */
-  async #runHere(args) {
+  /** @param {Record<string, Fed>} feeds @param {string[]} outputs */
+  async #runHere(feeds, outputs) {
+    const kept = Object.fromEntries(outputs.map((name) => [name, null]));
+    const args = { session: this.handle, feeds: /** @type {any} */ (feeds), fetches: outputs, kept, options: {} };
     const found = this.#found(args);
     if (!found) {
       const { NoPlan } = await import('./decoding.js');
       throw new NoPlan('no plan runs these inputs and outputs');
     }
     const running = this.#replayed(found.entry, found.given, args);
-    this.#running.add(running);
     running.catch(() => { found.entry.seen.live = false; });
+    return this.#track(running);
+  }
+
+  /** Note a run in progress: a release waits for its end. @template T @param {Promise<T>} running @returns {Promise<T>} */
+  #track(running) {
+    this.#running.add(running);
     return running.finally(() => this.#running.delete(running));
   }
 
   /**
-   * A run in Python; tensors of the page's go there first.
-   * @param {string} why
-   * @param {RunArguments} args
-   * @param {Transferable[]} transfer
-   * @param {import('../api/client.js').Listening} listening
-   * @param {Map<number, ArrayBufferView>} [streams] to be sent after it
-   */
-  async #forward(why, args, transfer, listening, streams = new Map()) {
-    const { owner, handle } = await this.start(why);
-    const { moved } = await import('./moving.js');
-    const answer = owner.call('run', await moved({ ...args, session: handle }, owner), transfer, listening);
-    for (const [stream, view] of streams) owner.send(stream, view);
-    return answer;
-  }
-
-  /**
+   * Run by a plan, or in Python.
    * @param {RunArguments} args
    * @param {Transferable[]} transfer
    * @param {import('../api/client.js').Listening} listening
@@ -147,35 +138,22 @@ export class StandaloneClient {
   async #run(args, transfer, listening) {
     const { feeds, fetches } = args;
     const found = this.#found(args);
-    if (!found) {
-      /** @type {Map<number, ArrayBufferView>} */
-      const streams = new Map();
-      for (const value of /** @type {any[]} */ (Object.values(feeds))) {
-        const stream = value?.data?.stream;
-        if (stream) this.#streams.set(stream, (view) => streams.set(stream, copied(view)));
+    const replays = this.#program.entries.map(({ seen }) => /** @type {Replay} */ (seen));
+    let why = 'no plan runs these inputs and outputs';
+    if (found) {
+      try {
+        const outputs = await this.#replayed(found.entry, found.given, args);
+        return fetches ? Object.fromEntries(fetches.map((/** @type {string} */ name) => [name, outputs[name]])) : outputs;
+      } catch (error) {
+        if (listening.signal?.aborted) throw error;
+        found.entry.seen.live = false;
+        why = `the plan failed (${/** @type {Error} */ (error).message})`;
       }
-      const replays = this.#program.entries.map(({ seen }) => /** @type {Replay} */ (seen));
-      const why = otherValues(replays, /** @type {Record<string, any>} */ (feeds)) || 'no plan runs these inputs and outputs';
-      return this.#forward(why, args, transfer, listening, streams);
+    } else {
+      why = otherValues(replays, /** @type {Record<string, any>} */ (feeds)) || why;
     }
-    const given = this.#received(found.given);
-    const running = unlessAborted(this.#replayed(found.entry, given, args), listening.signal, (late) => this.#boundCaches?.drop(late));
-    this.#running.add(running);
-    try {
-      const outputs = await running;
-      return fetches ? Object.fromEntries(fetches.map((/** @type {string} */ name) => [name, outputs[name]])) : outputs;
-    } catch (error) {
-      if (listening.signal?.aborted) throw error;
-      found.entry.seen.live = false;
-      for (const value of Object.values(given)) {
-        if (value.data instanceof Incoming) value.data = await value.data.whole();
-      }
-      const again = Object.fromEntries(Object.entries(given).map(([name, value]) => [name, value.remote ? feeds[name] : value]));
-      const why = `the plan failed (${/** @type {Error} */ (error).message})`;
-      return this.#forward(why, { ...args, feeds: /** @type {any} */ (again) }, transfer, listening);
-    } finally {
-      this.#running.delete(running);
-    }
+    const { owner, handle } = await this.start(why);
+    return owner.call('run', { ...args, session: handle }, transfer, listening);
   }
 
   /**
@@ -207,18 +185,7 @@ export class StandaloneClient {
     const { downloads, outputs, kept: left } = entry.seen;
     const names = this.#outputs;
     const wanted = downloads.length + outputs.length + left.length === names.length ? null : fetches;
-    return (this.#boundCaches?.matches ?? matches)(replay, feeds, wanted, names.length, Object.keys(kept));
-  }
-
-  /** The feeds with what will arrive in the place of each stream's name. @param {Record<string, any>} feeds */
-  #received(feeds) {
-    return Object.fromEntries(Object.entries(feeds).map(([name, value]) => {
-      const { stream, nbytes } = value.data ?? {};
-      if (!stream) return [name, { ...value }];
-      const data = new Incoming(nbytes);
-      this.#streams.set(stream, (view) => { for (const piece of cut(view)) data.push(piece); });
-      return [name, { ...value, data }];
-    }));
+    return matches(replay, feeds, wanted, names.length, Object.keys(kept), this.#boundCaches?.fitting);
   }
 
   get #outputs() {
@@ -244,12 +211,6 @@ export class StandaloneClient {
       if (sizes && (!best || waste < best.waste)) best = { entry, given, waste };
     }
     return best;
-  }
-
-  /** @param {number} stream @param {ArrayBufferView} view */
-  send(stream, view) {
-    this.#streams.get(stream)?.(view);
-    this.#streams.delete(stream);
   }
 
   /** A tensor of Python's. @param {number} number */
@@ -281,9 +242,4 @@ export class StandaloneClient {
     for (const replay of this.#replays) replay.live = false;
     this.#boundCaches?.release();
   }
-}
-
-/** @param {ArrayBufferView} view */
-function copied({ buffer, byteOffset, byteLength }) {
-  return new Uint8Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }

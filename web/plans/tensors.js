@@ -51,13 +51,18 @@ export class OwnedTensors extends Tensors {
   }
 
   /** Implements `Memory` of web/api/marshalling.js. */
-  get port() {
+  get holder() {
     return this;
   }
 
   /** @override @param {any} value of the wire */
-  remoteOf({ place, gpu, remote }) {
-    return remote ?? (place?.port === this ? this.get(gpu) : undefined);
+  remoteOf({ place, gpu }) {
+    return place?.port === this ? this.get(gpu) : undefined;
+  }
+
+  /** @override @param {Remote} remote */
+  wire({ number, type, dims }) {
+    return { kind: 'gpu', type, dims, gpu: number, home: this };
   }
 
   /**
@@ -152,9 +157,8 @@ export class OwnedTensors extends Tensors {
     const { type, memory } = remote;
     const dims = remote.dims.map((dim, i) => (i === axis ? rows : dim));
     const isGrowing = memory.reserved?.axis === axis;
-    const { number: gpu } = isGrowing ? this.made(type, dims, memory)
-      : this.copy({ ...remote, dims, memory: { ...memory, reserved: { axis, rows: remote.dims[axis] } } });
-    return { kind: 'gpu', type, dims, gpu };
+    return this.wire(isGrowing ? this.made(type, dims, memory)
+      : this.copy({ ...remote, dims, memory: { ...memory, reserved: { axis, rows: remote.dims[axis] } } }));
   }
 
   /** A tensor's data. @param {number} number */

@@ -1,7 +1,7 @@
 // @ts-check
 /** Choose the most likely token of logits on the GPU: a model of ArgMax, replayed after each run of the decoder. */
 
-import { matches, prepare } from '../gpu/replay.js';
+import { prepareFirst } from '../gpu/replay.js';
 import { DEPTH } from './pace.js';
 
 /**
@@ -21,7 +21,7 @@ import { DEPTH } from './pace.js';
  * @property {() => Promise<GPUDevice>} device
  * @property {(model: ArrayBuffer) => Promise<number>} create a session
  * @property {(args: import('../api/protocol.js').RunArguments) => Promise<Record<string, any>>} run
- * @property {(session: number) => {replays: Replay[], spares: Memory[]} | undefined} known
+ * @property {(session: number) => {outputs: number, replays: Replay[], spares: Memory[]} | undefined} known
  * @property {(session: number) => Promise<unknown>} release
  * @property {Tensors} tensors
  */
@@ -75,12 +75,8 @@ export class Chooser {
     const known = this.#maker.known(this.session);
     if (!known) return null;
     const feeds = { logits: { type: this.remote.type, dims: this.remote.dims, remote: this.remote } };
-    for (const replay of known.replays) {
-      const sizes = matches(replay, feeds, [IDS], 1, [IDS]);
-      const prepared = sizes && prepare(replay, feeds, sizes, this.#maker.tensors, known.spares);
-      if (prepared) return { prepared, ids: prepared.staying[0].tensor };
-    }
-    return null;
+    const prepared = prepareFirst(known.replays, feeds, { fetches: [IDS], stay: [IDS] }, known, this.#maker.tensors);
+    return prepared && { prepared, ids: prepared.staying[0].tensor };
   }
 
   async release() {

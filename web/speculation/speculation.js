@@ -18,7 +18,7 @@
 
 import { enqueue } from '../gpu/player.js';
 import { collect, copyOf, resultMemory, stage } from '../gpu/readback.js';
-import { matches, prepare, readsOf, results } from '../gpu/replay.js';
+import { prepareFirst, readsOf, results } from '../gpu/replay.js';
 import { caught, waits } from '../gpu/staging.js';
 import { attend } from '../gpu/waiting.js';
 import { Choosers } from './chooser.js';
@@ -235,13 +235,12 @@ export class Speculation {
     const feeds = predicted(rules, last.feeds, last.staying);
     const upload = by.uploads.find(({ name }) => name === token);
     if (!feeds || !upload || !(isHidden(feeds) || inWorker()) || by.sizes?.values?.[token] !== undefined) return false;
-    let sizes;
+    let prepared;
     try {
-      sizes = matches(by, feeds, requested.fetches, this.#known.outputs, requested.stay);
+      prepared = prepareFirst([by], feeds, requested, this.#known, this.#tensors);
     } catch {
       return false; // inputs are out of bounds; the requested run reports it
     }
-    const prepared = sizes && prepare(by, feeds, sizes, this.#tensors, this.#known.spares);
     if (!prepared) return false;
     const made = waits(by.device, prepared.writes) ? null : this.#choose(prepared);
     if (!made) {

@@ -8,7 +8,7 @@ import { TextCaches } from './text_caches.js';
 import { enqueue } from '../gpu/player.js';
 import { MOST, Records } from './token_records.js';
 import { collect } from '../gpu/readback.js';
-import { matches, prepare } from '../gpu/replay.js';
+import { prepareFirst } from '../gpu/replay.js';
 import { caught, waits } from '../gpu/staging.js';
 import { attend } from '../gpu/waiting.js';
 
@@ -19,22 +19,17 @@ import { attend } from '../gpu/waiting.js';
  * @typedef {import('../gpu/replay.js').Prepared} Prepared
  * @typedef {import('../gpu/replay.js').Replay} Replay
  * @typedef {import('../gpu/readback.js').Piece} Piece
- * @typedef {import('./tensors.js').Memory} Memory
  * @typedef {import('./tensors.js').Remote} Remote
  * @typedef {import('./tensors.js').Tensors} Tensors
  * @typedef {{id: number, signal: AbortSignal}} Request
  *
- * @typedef {object} Known a session, as web/worker/host.js has it
- * @property {number} outputs
- * @property {Replay[]} replays
- * @property {Set<Promise<unknown>>} replaying
- * @property {Memory[]} spares
+ * @typedef {Pick<import('./runs.js').Session, 'outputs' | 'replays' | 'replaying' | 'spares'>} Known
  *
  * @typedef {object} Host
  * @property {GPUDevice} device
  * @property {Tensors} tensors
  * @property {(session: number) => Known | undefined} known
- * @property {(args: import('../api/protocol.js').RunArguments, request: Request) => Promise<Record<string, any>>} run
+ * @property {(session: number, feeds: Record<string, Fed>, outputs: string[], request: Request) => Promise<Record<string, any>>} run
  *
  * @typedef {object} Batch of steps that is being queued
  * @property {Piece | null} piece memory that what is known of each token is copied to
@@ -62,7 +57,7 @@ class NotOnGpu extends Error {
 }
 
 /** The decoding loop of one text. */
-export class Decoding {
+class Decoding {
   #host;
   #args;
   #caches;
@@ -249,21 +244,21 @@ export class Decoding {
   #run(session, feeds, outputs, parts, batch) {
     const known = this.#host.known(session);
     if (!known) throw new Error('the session is released');
-    const prepared = this.#prepared(session, known, feeds, outputs);
+    const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, fedOf(value)]));
+    const prepared = this.#prepared(session, known, given, outputs);
     if (prepared) {
       parts.push({ known, prepared });
       return new Map(prepared.staying.map(({ name, tensor }) => [name, tensor]));
     }
     if (parts.length) this.#send(parts.splice(0), [], batch);
-    return this.#asked(session, feeds, outputs, batch.request);
+    return this.#asked(session, given, outputs, batch.request);
   }
 
-  /** @param {number} session @param {Record<string, Remote | WireTensor>} feeds @param {string[]} outputs @param {Request} request */
+  /** @param {number} session @param {Record<string, Fed>} feeds @param {string[]} outputs @param {Request} request */
   async #asked(session, feeds, outputs, request) {
     const { tensors } = this.#host;
-    const kept = Object.fromEntries(outputs.map((name) => [name, null]));
-    const wires = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, toWire(value)]));
-    const made = await this.#host.run({ session, feeds: wires, fetches: outputs, kept, options: {} }, request);
+    const given = Object.fromEntries(Object.entries(feeds).map(([name, fed]) => [name, trimmed(fed)]));
+    const made = await this.#host.run(session, given, outputs, request);
     const found = new Map(outputs.map((name) => [name, made[name]?.kind === 'gpu' ? tensors.get(made[name].gpu) : undefined]));
     if ([...found.values()].every((remote) => remote)) return /** @type {Map<string, Remote>} */ (found);
     for (const remote of found.values()) if (remote) tensors.dispose(remote.number);
@@ -274,27 +269,21 @@ export class Decoding {
    * A run without Python; null where there has been none like it, or what it uploads has to wait.
    * @param {number} session
    * @param {Known} known
-   * @param {Record<string, Remote | WireTensor>} feeds
+   * @param {Record<string, Fed>} feeds
    * @param {string[]} outputs
    * @returns {Prepared | null}
    */
-  #prepared(session, { replays, outputs: count, spares }, feeds, outputs) {
+  #prepared(session, known, feeds, outputs) {
     const { device, tensors } = this.#host;
-    const given = Object.fromEntries(Object.entries(feeds).map(([name, value]) => (
-      [name, /** @type {Fed} */ ('memory' in value ? { type: value.type, dims: value.dims, remote: value } : value)])));
     const last = this.#last.get(session);
-    for (const replay of last && replays.includes(last) ? [last, ...replays] : replays) {
-      const sizes = matches(replay, given, outputs, count, outputs);
-      const prepared = sizes && prepare(replay, given, sizes, tensors, spares);
-      if (!prepared) continue;
-      if (waits(device, prepared.writes)) {
-        for (const { tensor } of prepared.staying) tensors.dispose(tensor.number);
-        return null;
-      }
-      this.#last.set(session, replay);
-      return prepared;
+    const replays = last && known.replays.includes(last) ? [last, ...known.replays] : known.replays;
+    const prepared = prepareFirst(replays, feeds, { fetches: outputs, stay: outputs }, known, tensors);
+    if (prepared && waits(device, prepared.writes)) {
+      for (const { tensor } of prepared.staying) tensors.dispose(tensor.number);
+      return null;
     }
-    return null;
+    if (prepared) this.#last.set(session, prepared.replay);
+    return prepared;
   }
 
   /**
@@ -316,6 +305,40 @@ export class Decoding {
   }
 }
 
+/** Decoding loops, by their numbers. */
+export class Decodings {
+  /** @type {Map<number, Decoding>} */
+  #loops = new Map();
+  #last = 0;
+  #sign;
+
+  /** @param {1 | -1} sign of the loops' numbers */
+  constructor(sign) {
+    this.#sign = sign;
+  }
+
+  /** Begin a loop; returns its number. @param {Host} host @param {DecodeArguments} args */
+  begin(host, args) {
+    this.#last += this.#sign;
+    this.#loops.set(this.#last, new Decoding(host, args));
+    return this.#last;
+  }
+
+  /** Queue steps of a loop. @param {import('../api/protocol.js').DecodeStepsArguments} args @param {Request} request */
+  async steps(args, request) {
+    const loop = this.#loops.get(args.decoding);
+    if (!loop) throw new Error('decoding has ended');
+    return loop.steps(args, request);
+  }
+
+  /** End a loop; returns its caches, by the names of inputs. @param {import('../api/protocol.js').DecodeEndArguments} args */
+  async end({ decoding, kept }) {
+    const loop = this.#loops.get(decoding);
+    this.#loops.delete(decoding);
+    return loop ? loop.end(kept) : {};
+  }
+}
+
 /**
  * A token's id on the GPU, so that the first step is like the others: a tensor of number 0, whose buffer is its user's.
  * @param {GPUDevice} device
@@ -332,11 +355,11 @@ function uploaded(device, type, data) {
   return { number: 0, type, dims: [1, 1], memory, python: 0 };
 }
 
-/** @param {Remote | WireTensor} value @returns {any} */
-function toWire(value) {
-  if ('memory' in value && !value.number) return { kind: 'buffer', type: value.type, dims: value.dims, buffer: value.memory.buffer };
-  if ('memory' in value) return { kind: 'gpu', type: value.type, dims: value.dims, gpu: value.number };
-  const { type, dims, data } = value;
-  const nbytes = INTEGERS[type] ? sizeOf(dims) * INTEGERS[type].bytes : null;
-  return { type, dims, data: nbytes !== null && data instanceof ArrayBuffer && data.byteLength > nbytes ? data.slice(0, nbytes) : data };
+/** @param {Remote | WireTensor} value @returns {Fed} */
+const fedOf = (value) => /** @type {Fed} */ ('memory' in value ? { type: value.type, dims: value.dims, remote: value } : value);
+
+/** The feed without further elements in its memory, as a mask has them. @param {Fed} fed @returns {Fed} */
+function trimmed({ type, dims, data, remote }) {
+  const nbytes = INTEGERS[type] ? sizeOf(dims) * INTEGERS[type].bytes : Infinity;
+  return { type, dims, remote, data: data instanceof ArrayBuffer && data.byteLength > nbytes ? data.slice(0, nbytes) : data };
 }

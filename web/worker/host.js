@@ -36,9 +36,8 @@ export function materialize(tensor) {
   return tensors.receive(materializeInPython(tensors.forPython(tensor)), null).buffer;
 }
 
-/** Decoding loops, by their numbers. @type {Map<number, import('./decoding.js').Decoding>} */
-const decodings = new Map();
-let lastDecoding = 0;
+/** The decoding loops, once one was begun. @type {import('./decoding.js').Decodings | undefined} */
+let decodings;
 
 /** @typedef {import('./runtime.js').Report} Report */
 
@@ -253,26 +252,16 @@ const methods = {
 
   /** Begin a decoding loop; returns its number. @param {import('../api/protocol.js').DecodeArguments} args */
   async decode(args) {
-    const [device, { Decoding }] = await Promise.all([callPython('gpu_device'), import('./decoding.js')]);
-    const made = new Decoding({ device, tensors, known: (session) => sessions.get(session), run: (given, of) => runs.run(given, of) }, args);
-    lastDecoding += 1;
-    decodings.set(lastDecoding, made);
-    return lastDecoding;
+    const [device, { Decodings }] = await Promise.all([callPython('gpu_device'), import('./decoding.js')]);
+    decodings ??= new Decodings(1);
+    return decodings.begin({ device, tensors, known: (session) => sessions.get(session), run: (...given) => runs.runFed(...given) }, args);
   },
 
   /** @param {import('../api/protocol.js').DecodeStepsArguments} args */
-  async decodeSteps(args, report, request) {
-    const made = decodings.get(args.decoding);
-    if (!made) throw new Error('decoding has ended');
-    return made.steps(args, request);
-  },
+  decodeSteps: async (args, report, request) => decodings?.steps(args, request),
 
   /** @param {import('../api/protocol.js').DecodeEndArguments} args */
-  async decodeEnd({ decoding, kept }) {
-    const made = decodings.get(decoding);
-    decodings.delete(decoding);
-    return made ? made.end(kept) : {};
-  },
+  decodeEnd: async (args) => decodings?.end(args),
 
   /** The file of a session's plans, for the next visit. @param {import('../api/protocol.js').CachePlanArguments} args */
   async cachePlan({ session, before }) {

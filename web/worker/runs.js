@@ -2,7 +2,7 @@
 /** Run sessions: by a recording without Python, by Python, or by a speculative run that has begun already. */
 
 import { Incoming, KEPT } from '../net/pieces.js';
-import { finish, matches, prepare } from '../gpu/replay.js';
+import { finish, prepareFirst } from '../gpu/replay.js';
 import { feedsOf } from './tensors.js';
 import { limited } from '../gpu/waiting.js';
 
@@ -109,6 +109,22 @@ export class Runs {
   }
 
   /**
+   * Run feeds, some of them in memory of this thread alone; all outputs stay on the GPU.
+   * @param {number} session
+   * @param {Record<string, import('../gpu/replay.js').Fed>} feeds
+   * @param {string[]} outputs
+   * @param {Request} request
+   */
+  runFed(session, feeds, outputs, request) {
+    const wires = Object.fromEntries(Object.entries(feeds).map(([name, { type, dims, data, remote }]) => {
+      if (!remote) return [name, { type, dims, data }];
+      return [name, remote.number ? { kind: 'gpu', type, dims, gpu: remote.number } : { kind: 'buffer', type, dims, buffer: remote.memory.buffer }];
+    }));
+    const kept = Object.fromEntries(outputs.map((name) => [name, null]));
+    return this.run({ session, feeds: /** @type {any} */ (wires), fetches: outputs, kept, options: {} }, request);
+  }
+
+  /**
    * @param {import('../api/protocol.js').RunArguments} args
    * @param {Record<string, import('../gpu/replay.js').Fed> | null} given the feeds of a run that can be replayed
    * @param {Request} request
@@ -116,20 +132,22 @@ export class Runs {
    */
   async #runNow({ session, feeds, fetches, kept, options }, given, request, requested = null) {
     const known = this.#host.known(session);
-    const replayed = known && given ? this.#replay(known, given, fetches, Object.keys(kept)) : null;
-    if (known && given && replayed) {
-      known.replaying.add(replayed.running);
-      const predicted = requested && known.speculation?.follow(replayed.prepared, given, requested);
+    const asked = requested ?? { fetches, stay: Object.keys(kept) };
+    const prepared = known && given ? prepareFirst(known.replays, given, asked, known, this.#host.tensors) : null;
+    if (known && given && prepared) {
+      const running = finish(prepared, this.#host.tensors);
+      known.replaying.add(running);
+      const predicted = requested && known.speculation?.follow(prepared, given, requested);
       try {
-        const outputs = await limited(replayed.running, replayed.prepared.replay.seconds);
+        const outputs = await limited(running, prepared.replay.seconds);
         await predicted;
         if (!requested) request.spare?.push(...read(given)); // speculation compares later feeds with these
         return outputs;
       } catch (error) {
-        replayed.prepared.replay.live = false; // Python finds the cause and recovers where it can
+        prepared.replay.live = false; // Python finds the cause and recovers where it can
         if (/** @type {Error} */ (error).name === 'Fail') throw error;
       } finally {
-        known.replaying.delete(replayed.running);
+        known.replaying.delete(running);
       }
     }
     for (const value of /** @type {any[]} */ (Object.values(feeds))) {
@@ -146,21 +164,5 @@ export class Runs {
       if (value?.kind === 'gpu') outputs[name] = this.#host.tensors.receive(value, known?.spares ?? null);
     }
     return outputs;
-  }
-
-  /**
-   * Start a replay of a run; null where no recording fits.
-   * @param {Session} known
-   * @param {Record<string, import('../gpu/replay.js').Fed>} given
-   * @param {string[] | null} fetches
-   * @param {string[]} stay
-   */
-  #replay({ replays: made, outputs, spares }, given, fetches, stay) {
-    for (const by of made) {
-      const sizes = matches(by, given, fetches, outputs, stay);
-      const prepared = sizes && prepare(by, given, sizes, this.#host.tensors, spares);
-      if (prepared) return { prepared, running: finish(prepared, this.#host.tensors) };
-    }
-    return null;
   }
 }

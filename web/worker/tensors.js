@@ -94,11 +94,16 @@ export class Tensors {
       }
       known.dims = dims;
       known.counted = counted ?? undefined;
-      return { kind: 'gpu', type, dims, gpu: known.number, buffer: visible(memory) };
+      return this.wire(known);
     }
     const remote = this.#added(type, dims, memory, gpu);
     remote.counted = counted ?? undefined;
-    return { kind: 'gpu', type, dims, gpu: remote.number, buffer: visible(memory) };
+    return this.wire(remote);
+  }
+
+  /** The output value of a tensor; pages do not get buffers with reserved rows. @param {Remote} remote @returns {any} */
+  wire({ number, type, dims, memory: { buffer, reserved } }) {
+    return { kind: 'gpu', type, dims, gpu: number, buffer: reserved ? undefined : buffer };
   }
 
   /**
@@ -244,11 +249,6 @@ export function feedsOf(feeds, tensors) {
     found[name] = fed;
   }
   return found;
-}
-
-/** The buffer that pages may see: one without reserved rows. @param {Memory} memory */
-export function visible({ buffer, reserved }) {
-  return reserved ? undefined : buffer;
 }
 
 /** Whether rows from `first` on may be overwritten: they are valid for no tensor there. @param {Remote} remote @param {number} first */

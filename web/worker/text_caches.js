@@ -92,8 +92,7 @@ export class TextCaches {
         if (!source || !('memory' in source)) return {};
         ({ dims } = source);
       }
-      const made = this.#tensors.made(source.type, dims, source.memory);
-      found[name] = { kind: 'gpu', type: made.type, dims, gpu: made.number, buffer: source.memory.reserved ? undefined : source.memory.buffer };
+      found[name] = this.#tensors.wire(this.#tensors.made(source.type, dims, source.memory));
     }
     return found;
   }
