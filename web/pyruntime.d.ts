@@ -196,7 +196,7 @@ export interface SessionOptions {
 }
 
 export interface RunOptions {
-  /** true: the run rejects with Fail before it begins. `signal` ends one that is under way. */
+  /** true: the run rejects with Fail before it begins. `signal` aborts a run in progress. */
   terminate?: boolean;
   tag?: string;
   logSeverityLevel?: 0 | 1 | 2 | 3 | 4;
@@ -420,7 +420,7 @@ export interface Env {
   hostWork: number;
   /**
    * Whether a session whose runs follow from one another, as in a loop that feeds the likeliest token again, begins the next
-   * ones before they are asked for; their results are used only where exactly that is fed then. Default true; read by `create`.
+   * ones before they are requested; their results are used only where the inputs are equal to the predicted ones. Default true; read by `create`.
    */
   runAhead: boolean;
   readonly versions: { readonly pyruntime: string; readonly pyodide: string };

@@ -23,9 +23,9 @@ export declare class PyruntimeModel extends HTMLElement {
   src: string;
   /** The model compiled ahead of time: it runs without Python. */
   plan: string;
-  /** An image that stands for the model until it is asked for. */
+  /** An image that is shown until the model is loaded. */
   poster: string;
-  /** What the widget is, for those who do not see it. */
+  /** A description of the widget for screen readers. */
   alt: string;
   /**
    * 'draw', 'image', 'json' (the default) or 'none': only the page's `run`. Of a language model's folder 'text': it continues

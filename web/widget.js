@@ -50,7 +50,7 @@ export class PyruntimeModel extends Base {
   #control = null;
   /** @type {IntersectionObserver | null} */
   #observer = null;
-  /** What a person gave while a run was under way. @type {Feeds | null} */
+  /** The latest input during a run. @type {Feeds | null} */
   #next = null;
   #running = false;
   /** How often a person has begun anew. */
@@ -82,7 +82,7 @@ export class PyruntimeModel extends Base {
     else if (!this.#loading) this.#await();
   }
 
-  /** Whether the model is there. */
+  /** Whether the model is loaded. */
   get loaded() {
     return this.#session !== null;
   }
@@ -207,7 +207,7 @@ export class PyruntimeModel extends Base {
     return generator.session;
   }
 
-  /** What shows and tells how loading goes on. */
+  /** Create the listener that shows the progress of loading. */
   #reporter() {
     const { element, add } = progressBar();
     const poster = this.#hasPoster() ? this.shadowRoot?.querySelector('[part="poster"]') : null;

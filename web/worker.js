@@ -1,7 +1,7 @@
 // @ts-check
 /** The dedicated worker that hosts Python. */
 
-import { askAhead } from './snapshot/memory.js';
+import { prefetchSnapshot } from './snapshot/memory.js';
 
 // Imported without waiting, so that the files that Python starts from are requested at the same time.
 const host = import('./worker/host.js');
@@ -22,7 +22,7 @@ function post(message, transfer) {
 }
 
 self.addEventListener('message', ({ data }) => {
-  if (data.method === 'start') askAhead(data.arguments);
+  if (data.method === 'start') prefetchSnapshot(data.arguments);
   host.then(({ answer, arrive, downloads }) => {
     if ('stream' in data) arrive(data);
     else if ('downloads' in data) downloads.failed(data.downloads);

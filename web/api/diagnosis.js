@@ -113,7 +113,7 @@ export async function reasonOf(script, message) {
 }
 
 /**
- * Why a worker says nothing: what is wrong with a file of it, else that it has been stopped, which is told after a while; '' where
+ * Why a worker does not answer: what is wrong with one of its files, else that it was stopped, which is reported after a while; '' where
  * neither is known.
  * @param {string} script as for `reasonOf`
  */

@@ -104,7 +104,7 @@ function workerPort(receive, fail) {
  * The thread that downloads for Python's worker, which speaks with it through `port`. The page makes it: Firefox (153) stops a worker
  * that makes a worker, about once in a hundred times for ever.
  * @param {MessagePort} port
- * @param {(message: string) => void} failed hears why there is none, or no longer
+ * @param {(message: string) => void} failed is called with the reason where none can be created, or it has ended
  */
 export function makeDownloader(port, failed) {
   try {

@@ -5,7 +5,7 @@
 import type { DecoderFacts } from '../text/local.js';
 import type { AdapterInfo, ProgressEvent, TensorType, ValueMetadata } from '../pyruntime.js';
 
-/** A tensor under way: raw little-endian elements, an array of strings for type `string`. */
+/** A tensor in a message: raw little-endian elements, an array of strings for type `string`. */
 export interface WireTensor {
   type: TensorType;
   dims: number[];
@@ -36,7 +36,7 @@ export interface WireRemote {
   buffer?: GPUBuffer;
   /** In this thread alone: where a tensor is that can go to Python. */
   place?: import('../plans/locations.js').Place;
-  /** In this thread alone: who has it, where that is not the session's host. */
+  /** In this thread alone: its location, where its host is not the session's. */
   home?: import('./marshalling.js').Memory;
 }
 
@@ -63,7 +63,7 @@ export interface CreateArguments {
   model: WireSource;
   externalData: { path: string; data: WireSource }[];
   options: object;
-  /** Whether runs may be begun before they are asked for. */
+  /** Whether runs may begin before they are requested. */
   speculate?: boolean;
 }
 

@@ -10,7 +10,7 @@ import { bytesOf } from './marshalling.js';
 /** @typedef {{signal?: AbortSignal, onProgress?: (event: import('../pyruntime.js').ProgressEvent) => void}} Reading */
 
 /**
- * An absolute URL, a Blob, or bytes of its own: a copy, made before the first wait.
+ * Convert to an absolute URL, a Blob, or a copy of the bytes, made before the first await.
  * @param {string} name of the argument
  * @param {ModelSource} source
  * @param {Reading} reading

@@ -36,7 +36,7 @@ export function allocate(device, sizes, label) {
   } finally {
     const scopes = kinds.map(() => device.popErrorScope());
     refused = Promise.all(scopes).then((errors) => told(errors.find(Boolean)));
-    refused.catch(() => {}); // a lost device rejects them; who waits hears it
+    refused.catch(() => {}); // a lost device rejects them; the caller that awaits them reports it
   }
   return { buffers, refused };
 }

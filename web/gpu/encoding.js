@@ -6,7 +6,7 @@
  *
  * @typedef {object} Last
  * @property {number[]} numbers workgroup counts of the recording's last run; a run with other counts is not pre-encoded
- * @property {GPUCommandBuffer[]} [passes] of the next run, which can be submitted once; each of them for a submit of its own
+ * @property {GPUCommandBuffer[]} [passes] of the next run, which can be submitted once; one for each submit
  */
 
 /**
@@ -90,8 +90,8 @@ export function takePreEncoded(commands, numbers) {
 
 /**
  * Encode the passes of the next run of a recording, if it is the same as this one and the one before: to write and send 114
- * dispatches takes this thread some 0.2 ms, and to check them the browser's GPU process as long. What is wrong with them is told
- * by their submit, and what fails here by the run that encodes them then: this one has nothing to do with it.
+ * dispatches takes this thread some 0.2 ms, and to check them the browser's GPU process as long. Errors in them are
+ * reported by their submit; a failure here leaves encoding to the next run.
  * @param {GPUDevice} device
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count

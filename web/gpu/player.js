@@ -15,7 +15,7 @@ import { attend } from './waiting.js';
  * @typedef {import('./readback.js').Copy} Copy
  */
 
-/** Runs that were queued without Python in this thread: who measures the GPU must know. */
+/** Counts runs that were queued without Python in this thread, for measurements of the GPU. */
 export const activity = { replays: 0 };
 
 /**

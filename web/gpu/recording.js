@@ -15,7 +15,7 @@ import { told } from './staging.js';
  * @property {number} size
  *
  * @typedef {object} Command
- * @property {GPUComputePipeline} pipeline undefined until it is there
+ * @property {GPUComputePipeline} pipeline undefined until it is compiled
  * @property {GPUBindGroup} group
  * @property {[number, number, number]} grid
  * @property {number[]} scaled for each direction of the grid which of a run's numbers it is, or -1; or empty
@@ -33,7 +33,7 @@ import { told } from './staging.js';
  *
  * @typedef {{group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}} Layout of what a shader binds
  *
- * @typedef {object} Begun a pipeline under way
+ * @typedef {object} Begun a pipeline that is compiling
  * @property {GPUShaderModule} module which knows why it failed
  * @property {Promise<GPUComputePipeline>} pipeline
  * @property {string} code
@@ -84,7 +84,7 @@ function layoutOf(device, code) {
  * @returns {Begun}
  */
 export function compile(device, code, entryPoint = 'main') {
-  device.pushErrorScope('validation'); // what is wrong with module or layout is told by the pipeline
+  device.pushErrorScope('validation'); // the pipeline reports errors of module or layout
   let module;
   let made;
   try {
@@ -98,7 +98,7 @@ export function compile(device, code, entryPoint = 'main') {
     groups.set(ready, group);
     return ready;
   });
-  pipeline.catch(() => {}); // heard by who waits for it
+  pipeline.catch(() => {}); // the caller that awaits it reports the error
   return { module, pipeline, code, group };
 }
 
@@ -125,7 +125,7 @@ function groupOf(device, layout, parts) {
 }
 
 /**
- * A command: with its bind group, or with what makes one where there are slots. Its pipeline may be under way: who runs it waits
+ * A command: with its bind group, or with a function that makes one where there are slots. Its pipeline may be compiling: a run waits
  * for that.
  * @param {GPUDevice} device
  * @param {GPUComputePipeline | Begun} pipeline
@@ -192,7 +192,7 @@ function checked(device, make) {
     scope.catch(() => {});
   }
   const refused = scope.then(told);
-  refused.catch(() => {}); // heard by who runs it
+  refused.catch(() => {}); // reported by the run
   return { commands, refused };
 }
 

@@ -188,7 +188,7 @@ function mayWrite(replay, feeds, values) {
 }
 
 /**
- * Whether each input on the GPU has memory of its own, of the kind that the plan expects and on its device, not on one that was lost.
+ * Whether each input on the GPU is alone in its memory, which is of the kind that the plan expects and on its device.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  */

@@ -37,7 +37,7 @@ export function guarded(device, work) {
     work();
   } finally {
     scopes = SCOPES.map(() => device.popErrorScope());
-    for (const scope of scopes) scope.catch(() => {}); // a lost device rejects them; who waits hears it
+    for (const scope of scopes) scope.catch(() => {}); // a lost device rejects them; `caught` reports it
   }
   return scopes;
 }
@@ -179,7 +179,7 @@ function uploadShared(device, writes) {
 const AHEAD = 16;
 
 /**
- * Make staging buffers ready for what a file that arrives brings, a little ahead of it: who uploads it then has only to fill them.
+ * Create staging buffers for the bytes of an arriving file in advance, so that uploading only has to fill them.
  * @param {GPUDevice} device
  * @param {import('../loading/buffer.js').ArrivingBuffer} file
  */
@@ -193,7 +193,7 @@ export async function prepareUpload(device, file) {
       pool.prepare(SHARED, count);
     }
   } catch {
-    // who reads the file, or uses the device, is told
+    // the reader of the file, or the device's user, reports it
   }
 }
 

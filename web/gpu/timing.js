@@ -14,7 +14,7 @@ import { attend } from './waiting.js';
 const MOST = 2048;
 
 /**
- * Run each command in a pass of its own.
+ * Run each command in a separate pass.
  * @param {GPUDevice} device
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count

@@ -43,7 +43,7 @@ export class Arrival {
     this.wake();
   }
 
-  /** Tell those who wait for what is there now. */
+  /** Wake the readers whose bytes have arrived. */
   wake() {
     const waiting = this.#waiting;
     this.#waiting = [];

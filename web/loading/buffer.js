@@ -77,7 +77,7 @@ export class ArrivingBuffer extends Arrival {
     }
   }
 
-  /** Nothing is asked for ahead of the stream. */
+  /** Nothing is prefetched. */
   async ahead() {
     return false;
   }

@@ -27,14 +27,14 @@ const PIECE = 1 << 18;
  */
 
 /**
- * Who follows a download. Calls come in the order of the file; `ended` or `failed` is the last.
+ * Listener of a download. Calls come in file order; `ended` or `failed` is the last.
  * @typedef {object} Receiver
  * @property {(loaded: number, total: number | undefined) => void} [progress] bytes that have come, and all as far as that is known
  * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] the next bytes of a file in memory
  * @property {(part: Blob) => void} [handed] the browser has the next bytes
  * @property {(segments: Segment[], isAhead: boolean, isVouchedFor: boolean) => void} [graph] all that a reader of the graph looks at,
  * or that it is no model; read ahead of the stream, or as it came
- * @property {(segments: Segment[], agrees: boolean, isCached: boolean) => void} ended all has come; what was told before of the file
+ * @property {(segments: Segment[], agrees: boolean, isCached: boolean) => void} ended the file is complete; what was reported before of the file
  * agrees with it; it came from the browser's cache
  * @property {(error: unknown) => void} failed
  */
@@ -42,7 +42,7 @@ const PIECE = 1 << 18;
 /**
  * A file of which the server has answered.
  * @typedef {object} Opened
- * @property {number | undefined} size in bytes as far as the server tells
+ * @property {number | undefined} size in bytes where the server gives it
  * @property {boolean} isExact whether that counts the bytes that arrive
  * @property {string} tag its strong ETag; '' where it has none
  * @property {string} validator what changes with the file; '' where the server gives nothing
@@ -149,7 +149,7 @@ export class Download {
   }
 
   /**
-   * Read these parts ahead of the stream: what was asked for first is what is read.
+   * Prefetch parts of the file; only the first request counts.
    * @param {readonly import('./prefetch.js').Range[]} wanted
    * @returns {Promise<Ahead | null>}
    */

@@ -20,10 +20,10 @@ const portsCopy = /Firefox\//.test(globalThis.navigator?.userAgent ?? '');
 /** What downloader.js is to do with a file. @typedef {(method: string, ...args: unknown[]) => void} Send */
 
 /**
- * One file, as the other thread tells of it.
+ * A file that the worker downloads.
  * @param {Send} send
  * @param {AbortSignal} signal
- * @param {() => void} over hears that there is nothing more to tell
+ * @param {() => void} over is called after the last message
  */
 function fileElsewhere(send, signal, over) {
   const [answer, ahead] = [withResolvers(), withResolvers()];
@@ -93,10 +93,10 @@ class Downloads {
   #files = new Map();
   /** @type {Set<string>} */
   #asked = new Set();
-  /** Who waits for memory, in the order of asking. @type {ReturnType<typeof withResolvers>[]} */
+  /** Pending requests for memory, in order. @type {ReturnType<typeof withResolvers>[]} */
   #memory = [];
 
-  /** The URLs of what the thread was started from, without what this one imports as well, and of what it was asked for. */
+  /** The URLs of the worker's scripts, without those that this thread imports as well, and of its downloads. */
   get resources() {
     return [...(this.#isReady ? [new URL('./downloader.js', import.meta.url).href] : []), ...this.#asked];
   }
@@ -104,7 +104,7 @@ class Downloads {
   /**
    * Bring the thread up, where there can be one.
    * @param {Promise<unknown>} python files wait for the thread no longer than for this
-   * @param {(port: MessagePort) => void} make has the page make it (port.js), which tells `failed` where it cannot
+   * @param {(port: MessagePort) => void} make requests the worker from the page (port.js), which calls `failed` where it cannot create one
    */
   start(python, make) {
     if (this.#port || portsCopy) return;
@@ -118,7 +118,7 @@ class Downloads {
       }
     };
     this.#port = port1;
-    python.finally(() => this.#awaited.resolve(undefined)).catch(() => {}); // who awaits Python hears why it did not start
+    python.finally(() => this.#awaited.resolve(undefined)).catch(() => {}); // the caller that awaits Python reports the error
     make(port2);
   }
 

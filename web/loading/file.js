@@ -156,7 +156,7 @@ export class ModelFile extends Arrival {
     return around(this.#kept, at);
   }
 
-  /** Everything in one buffer, once it is there. */
+  /** The whole file in one buffer, once it has arrived. */
   async whole() {
     await this.complete();
     const bytes = new Uint8Array(this.arrived);
@@ -164,7 +164,7 @@ export class ModelFile extends Arrival {
     return bytes.buffer;
   }
 
-  /** Read no more of a part than is asked for. @param {Blob} part @param {number} from @param {number} to */
+  /** Read no more of a part than is requested. @param {Blob} part @param {number} from @param {number} to */
   #syncRead(part, from, to) {
     if (to - from < part.size) {
       try {

@@ -36,9 +36,9 @@ export class Loading {
   #confirmed = null;
 
   /**
-   * @param {import('../worker/runtime.js').Report} report is told of the progress of all files together, as the phase 'model'
+   * @param {import('../worker/runtime.js').Report} report gets the progress of all files together, as the phase 'model'
    * @param {AbortSignal} signal
-   * @param {RequestCache} [cache] how files are asked for
+   * @param {RequestCache} [cache] the cache mode of requests
    */
   constructor(report, signal, cache) {
     this.#report = report;
@@ -64,7 +64,7 @@ export class Loading {
   }
 
   /**
-   * A file, which may still arrive: of a model what a reader of the graph looks at is there, of weights the size is known.
+   * Open a file that may still be arriving: a model once the parts of its graph are here, external data once the size is known.
    * @param {string | Blob | ArrayBuffer} source
    * @param {boolean} isModel
    * @returns {Promise<Held>}
@@ -85,7 +85,7 @@ export class Loading {
   relativeTo(model) {
     if (typeof model !== 'string' || !/^https?:/.test(model)) return null;
     const folder = new URL('.', model).href;
-    /** What a session has asked for: it may be made again. @type {Map<string, Promise<Held>>} */
+    /** Files that the session has requested, for when it is created again. @type {Map<string, Promise<Held>>} */
     const asked = new Map();
     return async (/** @type {string} */ path) => {
       const { href } = new URL(path, folder);
@@ -135,7 +135,7 @@ export class Loading {
   async #ask() {
     if (!this.#model || this.#cache === 'reload') return;
     const { file, validator } = this.#model;
-    if (file.arrived === file.size) await file.complete(); // which tells where it came from
+    if (file.arrived === file.size) await file.complete(); // which says where it came from
     if (!validator || (file.isComplete && !file.isCached)) return;
     const response = await fetch(file.url, { cache: 'no-cache', signal: this.#ended.signal }).catch(() => null);
     response?.body?.cancel().catch(() => {});
@@ -155,7 +155,7 @@ export class Loading {
   }
 
   /**
-   * The file at `url`, when its size is known; a tiny one when it is there.
+   * The file at `url`, once its size is known; a tiny file once it has arrived.
    * @param {string} url
    * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
    * @returns {Promise<ArrayBuffer | ArrivingBuffer | ModelFile>}

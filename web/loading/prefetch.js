@@ -40,7 +40,7 @@ export class ReadAhead {
   #isOver = false;
   #isFound = false;
   #receiver;
-  #known = /** @type {Segment[] | null} */ (null); // what the file's end tells of, once that was asked for
+  #known = /** @type {Segment[] | null} */ (null); // parts that the file's end describes, once that was requested
   /** Whether bytes were computed from the file's end that have not arrived yet. */
   #isComputed = false;
   /** Where the stream is. */
@@ -51,7 +51,7 @@ export class ReadAhead {
   /**
    * @param {import('./requests.js').Requests | null} requests null: none are made
    * @param {Scanner | null} scanner of a model
-   * @param {import('./download.js').Receiver} receiver hears when that has seen all of it that it looks at, or no model
+   * @param {import('./download.js').Receiver} receiver is notified when the scanner has all parts of the graph, or finds no model
    */
   constructor(requests, scanner, receiver) {
     this.#requests = requests;
@@ -91,7 +91,7 @@ export class ReadAhead {
   }
 
   /**
-   * Read these parts ahead, where the stream has not brought them: what is asked for first is what is read. Null where it cannot be
+   * Prefetch parts that the stream has not brought; only the first request counts. Null where it cannot be
    * had; else also where the stream has brought the others.
    * @param {readonly Range[]} wanted ascending, apart
    * @returns {Promise<import('./download.js').Ahead | null>}
@@ -116,7 +116,7 @@ export class ReadAhead {
    * one. First for one part: there are servers that answer with the whole file.
    * @param {import('./requests.js').Requests} requests
    * @param {Range[]} left
-   * @param {(part: Segment) => void} came hears of those that came before the stream
+   * @param {(part: Segment) => void} came gets the parts that arrived before the stream
    * @returns {Promise<number>} where the last of the others ends
    */
   async #ask(requests, left, came) {
@@ -186,7 +186,7 @@ export class ReadAhead {
   }
 
   /**
-   * What lies between the elements of large tensors, as far as the file's end tells where that is, ascending and apart.
+   * The ranges between the elements of large tensors, as far as the file's end describes them, ascending and disjoint.
    * @param {import('./requests.js').Requests} requests
    * @param {{end: number, tensors: number}} graph
    */

@@ -103,7 +103,7 @@ export class BlobReader {
   }
 
   /**
-   * Copy the bytes at `at` into `target`, as many as it takes, when those who asked before have theirs.
+   * Copy the bytes at `at` into `target`, as many as it holds, after earlier requests.
    * @param {number} at
    * @param {Uint8Array} target
    */
@@ -134,7 +134,7 @@ export class BlobReader {
     this.#idle = setTimeout(() => this.close(), IDLE_MS);
   }
 
-  /** Keep nothing open, once those who asked have theirs; who asks later begins anew. */
+  /** Close the reader after pending requests; a later request opens another. */
   close() {
     this.#turn = this.#turn.then(() => this.#close());
   }
@@ -175,7 +175,7 @@ export class BlobReader {
     const block = filled(read, this.#buffers.take()).then((bytes) => ({ at, bytes }), (error) => {
       throw new Unreadable(this.size, at, error.message);
     });
-    block.catch(() => {}); // heard by who waits for it
+    block.catch(() => {}); // the caller that awaits it reports the error
     return block;
   }
 

@@ -28,7 +28,7 @@ function taken(nbytes) {
   return found < 0 ? new ArrayBuffer(nbytes) : spare.splice(found, 1)[0];
 }
 
-/** A copy of `view` in a buffer of its own. @param {ArrayBufferView} view */
+/** Copy `view` into a buffer. @param {ArrayBufferView} view */
 export function copied({ buffer, byteOffset, byteLength }) {
   if (byteLength < KEPT) return /** @type {ArrayBuffer} */ (buffer.slice(byteOffset, byteOffset + byteLength));
   const made = taken(byteLength);

@@ -69,7 +69,7 @@ export class Buffers {
   /** @type {ArrayBuffer[]} */
   #free = [];
 
-  /** @param {number} [size] bytes of each: what arrives together, so that progress is told and followed in steps of this */
+  /** @param {number} [size] bytes of each, and of a step of progress */
   constructor(size = 1 << 20) {
     this.size = size;
   }

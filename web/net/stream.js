@@ -35,7 +35,7 @@ class Fail extends Error {
 
 /**
  * @typedef {object} Opened
- * @property {number | undefined} size in bytes where the server tells. What another origin tells may be the size of a
+ * @property {number | undefined} size in bytes where the server gives it. That of another origin may be the size of a
  * compressed form: `Content-Encoding` cannot be seen there.
  * @property {boolean} isExact whether `size` counts the bytes that arrive
  * @property {Response} response the server's first answer; its body is not to be read
@@ -43,7 +43,7 @@ class Fail extends Error {
  * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks to be read once; with `buffers` they are in
  * these, as long as the connection holds, and the reader of a chunk returns its buffer
  * @property {() => Promise<boolean>} isCached whether it came from the browser's cache and the server was not asked, as far as
- * the browser tells; when it has ended
+ * the browser says; known at its end
  *
  * @typedef {object} Known what is known of the file from its first response
  * @property {number | undefined} size

@@ -9,7 +9,7 @@
 const LARGE = 1 << 16;
 
 /**
- * Who plans folds values of up to 64 KB (`HEAVY` in pyruntime/compiler/constants.py), say a mask of one byte an element. What it is made
+ * Planning folds values of up to 64 KB (`HEAVY` in pyruntime/compiler/constants.py), say a mask of one byte an element. What it is made
  * from has so many elements, of four bytes, or of eight where its type is one of these: int64, double, uint64, complex64.
  */
 const FOLDED = 1 << 16;
@@ -18,7 +18,7 @@ const WIDE = [7, 11, 13, 14];
 /** Most bytes that are kept of tensors for that reason alone. */
 const MOST_FOLDED = 8 << 20;
 
-/** Bytes of the file's head, by which files of other kinds are told. */
+/** Bytes of the file's head, which identify other kinds of files. */
 const HEAD = 512;
 
 /** Bytes of a tag and a length, or of a tag and a number, at most. */

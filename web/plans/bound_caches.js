@@ -69,23 +69,20 @@ function bindInputs(replay, feeds, values, tensors) {
 
 /** Runs of one session with tensors on the GPU. */
 export class BoundCaches {
-  #device;
-  /** Which inputs fit. */
   fitting = anyMemory;
+  /** Memory for the outputs of the next runs. @type {Memory[]} */
+  spares = [];
 
   /** @param {GPUDevice} device */
   constructor(device) {
-    this.#device = device;
     this.tensors = tensorsOf(device);
-    /** Memory for the outputs of the next runs. @type {Memory[]} */
-    this.spares = [];
   }
 
   /**
-   * Run a replay, when it is there. Inputs on the GPU are the run's until it is done, whatever the page does with them.
+   * Run a replay, once it is created. Inputs on the GPU are kept until the run ends; the page may dispose of them.
    * @param {Promise<Replay>} made
    * @param {Record<string, Fed>} feeds
-   * @param {(replay: Replay, feeds: Record<string, Fed>) => number[] | null} sizesOf what `matches` says of these
+   * @param {(replay: Replay, feeds: Record<string, Fed>) => number[] | null} sizesOf gives the dynamic dimensions, or null where the plan does not fit
    * @returns {Promise<Record<string, any>>}
    */
   async run(made, feeds, sizesOf) {
@@ -98,7 +95,7 @@ export class BoundCaches {
       if (tensors.lost) throw new Error('the device is lost');
       /** @type {{running: Promise<Record<string, any>> | null}} */
       const queued = { running: null };
-      const scopes = guarded(this.#device, () => {
+      const scopes = guarded(tensors.device, () => {
         const sizes = sizesOf(replay, lent);
         if (!sizes) throw new Error('the session was released');
         const { bound, copies } = bindInputs(replay, lent, sizes, tensors);
@@ -107,18 +104,13 @@ export class BoundCaches {
       });
       const outputs = /** @type {Record<string, any>} */ (await queued.running);
       await caught(scopes).catch((error) => {
-        this.drop(outputs);
+        for (const value of Object.values(outputs)) if (value.kind === 'gpu') tensors.dispose(value.gpu);
         throw error;
       });
       return outputs;
     } finally {
       for (const { number } of held) tensors.dispose(number);
     }
-  }
-
-  /** Dispose of outputs that the page does not get. @param {Record<string, any>} outputs */
-  drop(outputs) {
-    for (const value of Object.values(outputs)) if (value.kind === 'gpu') this.tensors.dispose(value.gpu);
   }
 
   release() {

@@ -81,7 +81,7 @@ export function checkExpression(expression, sizes, depth = 0) {
   }, 4096);
 }
 
-/** What a text's writer is told of a decoder (web/text/local.js). @param {any} decoder */
+/** Validate a decoder's facts for text generation (web/text/local.js). @param {any} decoder */
 export function checkDecoder(decoder) {
   if (decoder === null) return;
   const number = (/** @type {unknown} */ value) => { if (!Number.isFinite(value)) refuse('it is damaged: an angle'); };

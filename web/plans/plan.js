@@ -168,7 +168,7 @@ function checkPlan(header, plan, sizes, sections, limits) {
   });
 }
 
-/** What is told of a plan. @param {any} plan */
+/** Validate the description of a plan. @param {any} plan */
 function checkReport({ nodes, memory }) {
   check.list(nodes, 'nodes', (node) => {
     if (!Array.isArray(node) || node.length !== 6 || !['gpu', 'host', 'none'].includes(node[3])) refuse('it is damaged: a node');
@@ -279,7 +279,7 @@ function checkHeader(header, sections, limits) {
 async function inflate(packed, size) {
   const { writable, readable } = new DecompressionStream('deflate');
   const writer = writable.getWriter();
-  writer.write(packed).catch(() => {}); // who reads is told
+  writer.write(packed).catch(() => {}); // the reader gets the error
   writer.close().catch(() => {});
   const reader = reading(readable.getReader());
   const bytes = new Uint8Array(size);

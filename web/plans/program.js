@@ -73,7 +73,7 @@ export class Program {
   #computed = [];
   /** @type {GPUBuffer[]} */
   #weights = [];
-  /** Each plan: for which feeds it is, and what runs them once it has been asked for. @type {Entry[]} */
+  /** Each plan: the feeds that it is for, and its replay once it was requested. @type {Entry[]} */
   entries = [];
   /** Milliseconds of `create_ms`, and until pipelines, weights and computed constants were there. @type {Record<string, number>} */
   timings = {};
@@ -123,16 +123,16 @@ export class Program {
   #compileOthers() {
     const stay = this.entries.filter(({ program: { inputs, outputs } }) => inputs.length + outputs.length);
     if (stay.length < 2) return;
-    this.#guarded(() => Promise.all(stay.flatMap(({ program }) => this.#compile(program.plan)))).catch(() => {}); // told when they run
+    this.#guarded(() => Promise.all(stay.flatMap(({ program }) => this.#compile(program.plan)))).catch(() => {}); // reported by their runs
   }
 
-  /** What runs an entry's feeds: memory and pipelines, made when it is first asked for. @param {Entry} entry */
+  /** The replay of an entry: memory and pipelines, created at the first request. @param {Entry} entry */
   replay(entry) {
     entry.made ??= this.#replay(entry.program);
     return entry.made;
   }
 
-  /** What `summary` of a session tells, of the program used last. @returns {import('../pyruntime.js').Summary} */
+  /** The session's `summary`, of the program used last. @returns {import('../pyruntime.js').Summary} */
   summary() {
     const { nodes, memory: [peak, bound, without, weights], commands, shaders } = this.entries[this.entries.length - 1].program.plan;
     return {

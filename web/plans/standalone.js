@@ -43,7 +43,7 @@ export class StandaloneClient {
 
   /**
    * @param {Program} program
-   * @param {import('../api/protocol.js').CreateArguments} create what Python is asked for
+   * @param {import('../api/protocol.js').CreateArguments} create the request for Python
    * @param {BoundCaches | null} boundCaches for plans that leave tensors on the GPU
    */
   constructor(program, create, boundCaches) {

@@ -85,7 +85,7 @@ async function* through(stream, buffers) {
 }
 
 /**
- * The model's bytes, in blocks of `BLOCK`, each there until the next one is asked for.
+ * The model's bytes, in blocks of `BLOCK`, each valid until the next one is requested.
  * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks as large, as long as the connection holds
  * @param {Buffers} buffers that they are in
  * @param {(loaded: number) => void} report

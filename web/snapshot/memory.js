@@ -11,7 +11,7 @@
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
  * @property {number} bytes of `memory.gz`, unpacked
  * @property {number} packages bytes of a bundle of files
- * @property {number} head bytes of what Pyodide says of the picture, before those of the memory
+ * @property {number} head bytes of Pyodide's description of the snapshot, before those of the memory
  * @property {number} heap bytes of the memory
  * @property {number} low bytes of the memory that may be in use before Python is restored
  * @property {[number, number][]} runs of the memory that the file has: offset and length
@@ -27,7 +27,7 @@ const WASM_PAGE = 1 << 16;
 /** As Pyodide has it. */
 const MOST_WASM_PAGES = 1 << 16;
 
-/** Whether this browser's Python would be like the one that was pictured. Pyodide treats iOS apart. */
+/** Whether this browser's Python is laid out as in the snapshot. Pyodide treats iOS differently. */
 export function snapshotsFit() {
   const { userAgent = '', platform = '', maxTouchPoints = 0 } = globalThis.navigator ?? {};
   const ios = /iPad|iPhone|iPod/.test(userAgent) || (platform === 'MacIntel' && maxTouchPoints > 1);
@@ -55,7 +55,7 @@ export function compile(url) {
  * Read a file into `targets`, one after the other, all of which it must fill.
  * @param {Response} response whose body is compressed by gzip
  * @param {Uint8Array[]} targets
- * @param {() => void} first hears that the first one is full
+ * @param {() => void} first is called when the first one is full
  */
 async function fill({ body, url }, targets, first) {
   let [index, filled, read] = [0, 0, 0];
@@ -77,8 +77,8 @@ async function fill({ body, url }, targets, first) {
   if (read !== wanted) throw new Error(`${url} has ${read} bytes, not ${wanted}`);
 }
 
-/** A picture, all of whose files have been asked for. */
-class Picture {
+/** Requests all files of the memory snapshot. */
+class SnapshotFiles {
   /**
    * @param {string} folder of the snapshot
    * @param {string} indexURL of the Pyodide it was taken from
@@ -121,7 +121,7 @@ class Picture {
       memory,
       /** Files, as `unpack` of snapshot.js takes them. */
       bundled,
-      /** What Pyodide says of the picture, and the lower part of the memory: all there when `filled`. */
+      /** Pyodide's description of the snapshot, and the lower part of the memory; complete when `filled`. */
       lower,
       filled,
       libraries: libraries.map(({ path, file }) => ({ path, module: compile(`${this.folder}${file}`) })),
@@ -139,20 +139,20 @@ class Picture {
   }
 }
 
-/** @type {{folder: string, indexURL: string, picture: Picture} | null} */
-let ahead = null;
+/** @type {{folder: string, indexURL: string, files: SnapshotFiles} | null} */
+let prefetched = null;
 
 /**
- * Ask for a picture that `pictureOf` will be asked for.
+ * Prefetch the snapshot that `snapshotOf` will return.
  * @param {import('../api/protocol.js').StartArguments} places
  */
-export function askAhead({ pyodideUrls: [indexURL], snapshotUrl: folder }) {
-  ahead = folder && snapshotsFit() ? { folder, indexURL, picture: new Picture(folder, indexURL) } : null;
+export function prefetchSnapshot({ pyodideUrls: [indexURL], snapshotUrl: folder }) {
+  prefetched = folder && snapshotsFit() ? { folder, indexURL, files: new SnapshotFiles(folder, indexURL) } : null;
 }
 
 /** @param {string} folder @param {string} indexURL */
-export function pictureOf(folder, indexURL) {
-  const asked = ahead;
-  ahead = null;
-  return asked?.folder === folder && asked.indexURL === indexURL ? asked.picture : new Picture(folder, indexURL);
+export function snapshotOf(folder, indexURL) {
+  const requested = prefetched;
+  prefetched = null;
+  return requested?.folder === folder && requested.indexURL === indexURL ? requested.files : new SnapshotFiles(folder, indexURL);
 }

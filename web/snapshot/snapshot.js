@@ -7,7 +7,7 @@
  * checked: any difference is an error, and runtime.js then starts Python without the snapshot.
  */
 
-import { pictureOf } from './memory.js';
+import { snapshotOf } from './memory.js';
 
 export { snapshotsFit } from './memory.js';
 
@@ -21,7 +21,7 @@ if "random" in sys.modules:
 /**
  * Let the next Python be `main`, load `libraries` before it starts, and wait for `ready`.
  *
- * Pyodide would compile its WebAssembly when its script has run; `main` is under way before.
+ * Pyodide would compile its WebAssembly after its script has run; `main` starts earlier.
  * @param {string} indexURL
  * @param {Promise<WebAssembly.Module>} main
  * @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries
@@ -126,19 +126,19 @@ export function unpack(FS, bundle, folder) {
  * @param {string} folder of the snapshot
  * @param {string} indexURL of the Pyodide it was taken from
  * @param {object} options for `loadPyodide`
- * @param {(files: Promise<unknown>) => void} [arriving] hears of the files of NumPy and pyruntime, on their way
+ * @param {(files: Promise<unknown>) => void} [arriving] gets the promise of the files of NumPy and pyruntime
  * @returns {Promise<any>} Pyodide, NumPy and pyruntime imported; null where the build took no snapshot
  */
 export async function restorePython(folder, indexURL, options, arriving = () => {}) {
-  const picture = pictureOf(folder, indexURL);
+  const files = snapshotOf(folder, indexURL);
   const pyodideModule = import(`${indexURL}pyodide.mjs`);
   pyodideModule.catch(() => {}); // awaited below
-  const [known, begun] = await Promise.all([picture.manifest, picture.memory]);
+  const [known, begun] = await Promise.all([files.manifest, files.memory]);
   if (!known || !begun) return null;
   const { low, table, handles } = known;
   const { memory, lower, bundled, filled, libraries } = begun;
   arriving(bundled);
-  const placed = await placeLibraries(indexURL, picture.main, libraries, async (module) => {
+  const placed = await placeLibraries(indexURL, files.main, libraries, async (module) => {
     unpack(module.FS, await bundled, module.API.sitePackages);
     await filled;
   }, { memory, low });

@@ -63,7 +63,7 @@ export class Turn {
   ids = [];
   /** How many tokens in front have no rows any more, as nothing looks back at them. */
   begin = 0;
-  /** The step under way. @type {Promise<unknown>} */
+  /** The step in progress. @type {Promise<unknown>} */
   busy = Promise.resolve();
   /** What writes it. @type {import('./tokens.js').Tokens | null} */
   tokens = null;

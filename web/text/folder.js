@@ -28,7 +28,7 @@ function encoded(path) {
 
 /** @implements {Folder} */
 class RemoteFolder {
-  /** Bytes of files by their address, where the server has told. @type {Map<string, number>} */
+  /** Sizes of files by address, where the server has given them. @type {Map<string, number>} */
   #sizes = new Map();
 
   /** @param {string} url */
@@ -94,7 +94,7 @@ class ChosenFolder {
 }
 
 /**
- * Where others can fetch a file of a folder, and its bytes as far as the server has told; null where they cannot.
+ * The address and size of a file, for callers that fetch it themselves; null where it has no address.
  * @param {Folder} folder
  * @param {string} path
  */

@@ -57,7 +57,7 @@ export interface GenerateOptions extends SamplingOptions {
   maxNewTokens?: number;
   /** The same seed gives the same text on the same device; without one each text is another. */
   seed?: number;
-  /** The text ends as soon as one of these is there, and before it; of several the one that begins first. */
+  /** The text ends before the first occurrence of one of these. */
   stop?: string | readonly string[];
   /** Tokens that end the text; default: those of the folder. */
   endTokens?: readonly number[];
@@ -127,7 +127,7 @@ export interface Piece extends Omit<TokenProbability, 'logProbability'> {
  * The GPU chooses the tokens and computes some ahead of those that have arrived, which come in batches of a few milliseconds;
  * what was computed beyond the end is dropped. Tokens are chosen one by one in JavaScript where the session is not on the GPU,
  * the model's ids, mask or positions are not integers [batch, tokens] or its logits not [batch, tokens, words], it has no
- * caches, `processLogits` is given, more than 256 likeliest tokens are asked for, or there are penalties and the model does not
+ * caches, `processLogits` is given, more than 256 of the most likely tokens are requested, or there are penalties and the model does not
  * say how many words it knows.
  */
 export declare class TextGenerator {
@@ -138,7 +138,7 @@ export declare class TextGenerator {
   readonly contextLength: number;
   encode(text: string): number[];
   decode(ids: readonly number[]): string;
-  /** Writes on: a text, or the next turn of a conversation. Leaving the loop ends it. Several may be under way. */
+  /** Continue a text or a conversation. Leaving the loop ends it. Several loops may run concurrently. */
   generate(input: string | readonly ChatMessage[], options?: GenerateOptions): AsyncGenerator<Piece, void, void>;
   /** Gives back what is kept on the GPU for a next text that begins like the last one. */
   forget(): void;

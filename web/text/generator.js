@@ -227,7 +227,7 @@ export class TextGenerator {
   }
 }
 
-/** The next token; the turn knows that it is under way. @param {Turn} turn @param {ContextTokens} tokens */
+/** The next token; marks the turn as busy meanwhile. @param {Turn} turn @param {ContextTokens} tokens */
 function asked(turn, tokens) {
   const next = tokens.next();
   turn.busy = next.catch(() => {});

@@ -17,7 +17,7 @@ import { addressOf, json, required } from './folder.js';
  * @property {string} logits
  * @property {[past: string, present: string][]} caches
  *
- * @typedef {object} HeadSizes of caches, where the configuration tells them
+ * @typedef {object} HeadSizes of caches, where the configuration has them
  * @property {number | undefined} heads that have keys and values
  * @property {number | undefined} components of each
  *

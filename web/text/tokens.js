@@ -32,7 +32,7 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  *
  * @typedef {object} Batch of tokens that is queued
  * @property {Promise<import('../api/protocol.js').DecodedTokens & {at: number}>} answer and when it came
- * @property {number} began when it was asked for
+ * @property {number} began when it was queued
  * @property {number} count
  *
  * @typedef {object} Tokens
@@ -118,7 +118,7 @@ export class QueuedTokens {
   #loop = 0;
   /** @type {Batch[]} */
   #batches = [];
-  /** That have arrived, and were not asked for. @type {Token[]} */
+  /** Tokens that have arrived and were not returned yet. @type {Token[]} */
   #tokens = [];
   /** Tokens in front that have no rows in the loop's caches. */
   #begin = 0;
@@ -258,7 +258,7 @@ export class QueuedTokens {
   }
 
   /**
-   * Without a host there is nothing to give back: what ended that is told to who asked for a token.
+   * End the loop and take its caches. Errors are ignored here: `next` has reported them.
    * @param {boolean} whole
    * @param {number} first
    */

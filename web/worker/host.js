@@ -187,7 +187,7 @@ const runs = new Runs({
  * @param {import('../api/protocol.js').CreateArguments} args
  * @param {Report} report
  * @param {Request} request
- * @param {RequestCache} [cache] how its files are asked for
+ * @param {RequestCache} [cache] the cache mode of its files' requests
  */
 async function create({ model, externalData, options, speculate = false }, report, request, cache) {
   const loading = new Loading(report, request.signal, cache);

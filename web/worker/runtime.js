@@ -94,7 +94,7 @@ function fetchWheel(report, url) {
       report({ phase: 'wheel', status: 'progress', loaded, total }));
     return (await fetchAll(url, { onProgress })).arrayBuffer();
   });
-  archive.catch(() => {}); // awaited when Pyodide is there
+  archive.catch(() => {}); // awaited after Pyodide was loaded
   return archive;
 }
 
@@ -111,7 +111,7 @@ async function startFromSnapshot({ pyodideUrls: [indexURL], snapshotUrl }, repor
   try {
     return await loadingPyodide(report, [indexURL, snapshotUrl], () => (
       restorePython(snapshotUrl, indexURL, QUIET, (files) => {
-        timed(report, 'wheel', () => files).catch(() => {}); // it fails, and tells why
+        timed(report, 'wheel', () => files).catch(() => {}); // the caller reports the error
       })));
   } catch (error) {
     console.info(`pyruntime: Python starts without its snapshot: ${/** @type {Error} */ (error).message}`);
@@ -141,11 +141,11 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
 }
 
 /**
- * Pyodide with pyruntime. Everything that needs no other part is under way at once: Pyodide with NumPy, the package, and the GPU
+ * Load Pyodide with pyruntime. Independent parts load in parallel: Pyodide with NumPy, the package, and the GPU
  * process, which the first request for an adapter wakes.
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
- * @param {(message: string) => void} ended hears why Python has ended, which answers nothing from then on
+ * @param {(message: string) => void} ended is called with the reason when Python has ended
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/gpu/device.js` as the module `pyruntime_device`
  */
 export async function startPython(places, report, ended) {
@@ -164,7 +164,7 @@ export async function startPython(places, report, ended) {
  * Start Python. Where that fails by a file that is missing, or another than it should be, the error names it.
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
- * @param {(message: string) => void} ended hears why Python has ended
+ * @param {(message: string) => void} ended is called with the reason when Python has ended
  * @returns {Promise<any>} Python's `pyruntime.bridge.requests`
  */
 export async function startBridge(places, report, ended) {

@@ -59,7 +59,7 @@ export function fixStack(module) {
     const before = resumed;
     const made = promisingApply(...args);
     running += 1;
-    // Who called awaits `made`, and then reads its place: before what follows on a promise that follows on `made`.
+    // The caller awaits `made`, and then reads its slot: before what follows on a promise that follows on `made`.
     const ended = made.then(() => {}, () => {});
     ended.then(() => giveBack(place, before));
     return made;

@@ -132,7 +132,7 @@ export class Tensors {
     return remote;
   }
 
-  /** Python's number of a tensor; it hears of all in the same memory. @param {number} number */
+  /** Python's number of a tensor; Python is told of all tensors in the same memory. @param {number} number */
   forPython(number) {
     const remote = this.#remotes.get(number);
     if (!remote) return 0;
@@ -156,7 +156,7 @@ export class Tensors {
   }
 
   /**
-   * Memory without tensors, known by a number of its own that keeps it: `python.dispose` gives it back.
+   * Register memory without tensors under a number that keeps it alive: `python.dispose` frees it.
    * @param {number} id
    * @param {GPUBuffer} buffer
    * @param {Memory['reserved']} reserved

@@ -31,7 +31,7 @@ export class TextCaches {
     for (const { input, given } of caches) this.#caches.set(input, this.#own(given));
   }
 
-  /** A value of the caller's: of a tensor on the GPU another, so that the caller may dispose of its own. @param {any} given */
+  /** Take a value of the caller's; a GPU tensor is shared, so that the caller may dispose of it. @param {any} given */
   #own(given) {
     if (given.kind !== 'gpu') return given;
     const remote = this.#tensors.get(given.gpu);
