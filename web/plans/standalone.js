@@ -138,8 +138,7 @@ export class StandaloneClient {
   async #run(args, transfer, listening) {
     const { feeds, fetches } = args;
     const found = this.#found(args);
-    const replays = this.#program.entries.map(({ seen }) => /** @type {Replay} */ (seen));
-    let why = 'no plan runs these inputs and outputs';
+    let why;
     if (found) {
       try {
         const outputs = await this.#replayed(found.entry, found.given, args);
@@ -150,7 +149,8 @@ export class StandaloneClient {
         why = `the plan failed (${/** @type {Error} */ (error).message})`;
       }
     } else {
-      why = otherValues(replays, /** @type {Record<string, any>} */ (feeds)) || why;
+      const replays = this.#program.entries.map(({ seen }) => /** @type {Replay} */ (seen));
+      why = otherValues(replays, /** @type {Record<string, any>} */ (feeds)) || 'no plan runs these inputs and outputs';
     }
     const { owner, handle } = await this.start(why);
     return owner.call('run', { ...args, session: handle }, transfer, listening);
