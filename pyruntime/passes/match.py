@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
+from typing import TypeAlias
 
 import numpy as np
 
 from pyruntime.ir import Node, TensorType, TypedGraph
 
-__all__ = ["Matcher"]
+__all__ = ["Matcher", "Pattern", "either", "made_by"]
+
+Bound: TypeAlias = Mapping[str, str]
+"""The values that names of a pattern stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A value as operators make it: one of `choices`, each an operator with its first operands.
+
+    An operand is a pattern, the number of a scalar constant, or a name, which stands for one value wherever it is.
+    The operands of Add and Mul are in any order. `name`, where it is not empty, stands for the value itself.
+    """
+
+    choices: tuple[tuple[str, tuple[Pattern | float | str, ...]], ...]
+    name: str = ""
+
+
+def made_by(op_type: str, *operands: Pattern | float | str, name: str = "") -> Pattern:
+    """The pattern of what an ai.onnx operator makes of its first operands."""
+    return Pattern(((op_type, operands),), name)
+
+
+def either(*patterns: Pattern) -> Pattern:
+    """One of several patterns of which none has a name."""
+    return Pattern(tuple(choice for pattern in patterns for choice in pattern.choices))
 
 
 class Matcher:
@@ -22,21 +51,39 @@ class Matcher:
         """The graph's outputs."""
         return set(self.graph.outputs)
 
+    def bind(self, value: str, pattern: Pattern | float | str, bound: Bound | None = None) -> Iterator[Bound]:
+        """Match what makes `value`; yields the values of the pattern's names, `bound` among them, for each way."""
+        bound = bound or {}
+        if isinstance(pattern, str):
+            if bound.get(pattern, value) == value:
+                yield {**bound, pattern: value}
+        elif not isinstance(pattern, Pattern):
+            if self.scalar(value) == pattern:
+                yield bound
+        elif (node := self.producer(value, *(op_type for op_type, _ in pattern.choices))) is not None:
+            if pattern.name:
+                if bound.get(pattern.name, value) != value:
+                    return
+                bound = {**bound, pattern.name: value}
+            for op_type, operands in pattern.choices:
+                if op_type == node.op.op_type and len(operands) <= len(node.inputs):
+                    for order in permutations(operands) if op_type in ("Add", "Mul") else (operands,):
+                        yield from self._bind_all(node.inputs, order, bound)
+
+    def _bind_all(
+        self, values: tuple[str, ...], patterns: tuple[Pattern | float | str, ...], bound: Bound
+    ) -> Iterator[Bound]:
+        """Match each of the first values with its pattern."""
+        if not patterns:
+            yield bound
+            return
+        for now in self.bind(values[0], patterns[0], bound):
+            yield from self._bind_all(values[1:], patterns[1:], now)
+
     def producer(self, name: str, *op_types: str) -> Node | None:
         """The ai.onnx node of one of these types that makes `name`."""
         node = self.graph.producer(name)
         return node if node is not None and node.op.domain == "" and node.op.op_type in op_types else None
-
-    def producers(self, name: str, *op_types: str) -> tuple[Node, ...]:
-        """The nodes of these types on the way up from `name` by first inputs, the nearest first; () if one differs."""
-        found: list[Node] = []
-        for op_type in op_types:
-            node = self.producer(name, op_type)
-            if node is None:
-                return ()
-            found.append(node)
-            name = node.inputs[0]
-        return tuple(found)
 
     def only_consumer(self, name: str, *op_types: str) -> Node | None:
         """The one node that reads `name`, if it is of one of these types and `name` is no graph output."""
@@ -44,17 +91,6 @@ class Matcher:
             return None
         (node,) = self.graph.consumers(name)
         return node if node.op.domain == "" and node.op.op_type in op_types else None
-
-    def only_consumers(self, name: str, *op_types: str) -> tuple[Node, ...]:
-        """The nodes of these types on the way down from `name`, each the only consumer; () if one differs."""
-        found: list[Node] = []
-        for op_type in op_types:
-            node = self.only_consumer(name, op_type)
-            if node is None:
-                return ()
-            found.append(node)
-            name = node.outputs[0]
-        return tuple(found)
 
     def read_once(self, name: str) -> bool:
         """True where one node reads `name`, which is no graph output."""

@@ -20,10 +20,12 @@ from pyruntime.kernels.ir.indexing import broadcast_shapes
 from pyruntime.ops.fused.attention import FusedAttention
 from pyruntime.ops.registry import newest
 from pyruntime.passes.graph_pass import Fact, graph_pass
-from pyruntime.passes.match import Matcher
+from pyruntime.passes.match import Matcher, made_by
 from pyruntime.passes.views import View, shared_heads, trace
 
 __all__ = ["run"]
+
+_ZERO_WHERE_EMPTY = made_by("Where", made_by("IsNaN", "softmax"), 0.0, "softmax")
 
 
 @dataclass(slots=True)
@@ -105,17 +107,11 @@ def _attention(
 
 
 def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
-    softmax = match.producer(weights, "Softmax")
-    empty_zero = False
-    if softmax is None:
-        where = match.producer(weights, "Where")
-        nan = match.producer(where.inputs[0], "IsNaN") if where else None
-        if where is None or nan is None or match.scalar(where.inputs[1]) != 0 or nan.inputs[0] != where.inputs[2]:
-            return None
-        softmax, empty_zero = match.producer(where.inputs[2], "Softmax"), True
-    elif not match.read_once(weights):
+    found = next(match.bind(weights, _ZERO_WHERE_EMPTY), None)
+    softmax = match.producer(weights if found is None else found["softmax"], "Softmax")
+    if softmax is None or (found is None and not match.read_once(weights)):
         return None
-    if softmax is None or softmax.op.opsets.start < 13:  # type: ignore[attr-defined]
+    if softmax.op.opsets.start < 13:  # type: ignore[attr-defined]
         return None
     rank = graph.tensor(softmax.inputs[0]).rank
     if softmax.op.axis % rank != rank - 1:  # type: ignore[attr-defined]
@@ -127,7 +123,7 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
         if step is None:
             return None
         if step.op.op_type == "MatMul":
-            return _Scores(step, scale, masks, empty_zero, cap)
+            return _Scores(step, scale, masks, found is not None, cap)
         if step.op.op_type == "Tanh":
             if cap or not scale > 0:
                 return None
@@ -142,12 +138,12 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
             continue
         if step.op.op_type == "Div":
             number = match.scalar(step.inputs[1])
-            found = (step.inputs[0], 1 / number) if number else None
+            factor = (step.inputs[0], 1 / number) if number else None
         else:
-            found = match.with_scalar(step)
-        if found is None:
+            factor = match.with_scalar(step)
+        if factor is None:
             return None
-        name, scale = found[0], scale * found[1]
+        name, scale = factor[0], scale * factor[1]
     return None
 
 

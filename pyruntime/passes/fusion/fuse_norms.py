@@ -17,9 +17,16 @@ from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.graph_pass import Fact, graph_pass
-from pyruntime.passes.match import Matcher
+from pyruntime.passes.match import Matcher, either, made_by
 
 __all__ = ["run"]
+
+_MEAN_SQUARE = made_by("ReduceMean", either(made_by("Pow", "d", 2.0), made_by("Mul", "d", "d")), name="mean")
+_ROOT = made_by("Sqrt", made_by("Add", _MEAN_SQUARE, "epsilon"))
+_NORM = either(
+    made_by("Div", "d", _ROOT), made_by("Mul", "d", either(made_by("Reciprocal", _ROOT), made_by("Div", 1.0, _ROOT)))
+)
+_CENTRED = made_by("Sub", "x", made_by("ReduceMean", "x", name="mean"))
 
 
 @graph_pass(ensures=(Fact.NORMS_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
@@ -30,7 +37,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     for node in graph.nodes:
         if node.op.domain or node.op.op_type not in ("Mul", "Div") or node.outputs[0] in graph.static:
             continue
-        found = _normalised(graph, match, node)
+        found = _normalized(graph, match, node)
         if found is not None:
             x, epsilon, centred = found
             last, norm = _with_weights(graph, match, node, x, epsilon, centred)
@@ -38,46 +45,23 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return graph.substitute(fused)
 
 
-def _normalised(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, float, bool] | None:
+def _normalized(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, float, bool] | None:
     """(x, epsilon, mean subtracted) where `node` is x, or x minus its mean, over the root of its mean square."""
-    if node.op.op_type == "Div":
-        pairs = [(node.inputs[0], match.producer(node.inputs[1], "Sqrt"))]
-    else:
-        pairs = [(node.inputs[1 - i], _root(match, node.inputs[i])) for i in (0, 1)]
-    for value, root in pairs:
-        if root is None:
+    for found in match.bind(node.outputs[0], _NORM):
+        epsilon = match.scalar(found["epsilon"])
+        if epsilon is None or not _over_last(graph, found["mean"]) or graph.tensor(found["d"]).dtype.is_wide:
             continue
-        added = match.producer(root.inputs[0], "Add")
-        pair = match.with_scalar(added) if added else None
-        mean = match.producer(pair[0], "ReduceMean") if pair else None
-        if pair is None or mean is None or not _over_last(graph, mean) or _squared(match, mean.inputs[0]) != value:
-            continue
-        if graph.tensor(value).dtype.is_wide:
-            continue
-        return _centred(graph, match, value, pair[1])
+        centred = next(match.bind(found["d"], _CENTRED), None)
+        if centred is not None and _over_last(graph, centred["mean"]):
+            return centred["x"], epsilon, True
+        return found["d"], epsilon, False
     return None
 
 
-def _root(match: Matcher, name: str) -> Node | None:
-    """The Sqrt whose reciprocal `name` is."""
-    node = match.producer(name, "Reciprocal", "Div")
-    if node is None or (node.op.op_type == "Div" and match.scalar(node.inputs[0]) != 1):
-        return None
-    return match.producer(node.inputs[-1], "Sqrt")
-
-
-def _squared(match: Matcher, name: str) -> str | None:
-    """The value whose square `name` is."""
-    node = match.producer(name, "Pow", "Mul")
-    if node is None:
-        return None
-    if node.op.op_type == "Pow":
-        return node.inputs[0] if match.scalar(node.inputs[1]) == 2 else None
-    return node.inputs[0] if node.inputs[0] == node.inputs[1] else None
-
-
-def _over_last(graph: TypedGraph, mean: Node) -> bool:
+def _over_last(graph: TypedGraph, name: str) -> bool:
     """True for a mean over the last dimension that keeps it."""
+    mean = graph.producer(name)
+    assert mean is not None
     op: Any = mean.op
     x, y = graph.tensor(mean.inputs[0]), graph.tensor(mean.outputs[0])
     axes = getattr(op, "axes", None)
@@ -87,15 +71,6 @@ def _over_last(graph: TypedGraph, mean: Node) -> bool:
         axes = graph.tensor(mean.inputs[1]).ints()
     last = axes is not None and len(axes) == 1 and axes[0] % x.rank == x.rank - 1
     return last and y.rank == x.rank
-
-
-def _centred(graph: TypedGraph, match: Matcher, value: str, epsilon: float) -> tuple[str, float, bool]:
-    """Whether `value` is some x minus its mean."""
-    sub = match.producer(value, "Sub")
-    mean = match.producer(sub.inputs[1], "ReduceMean") if sub else None
-    if sub is not None and mean is not None and mean.inputs[0] == sub.inputs[0] and _over_last(graph, mean):
-        return sub.inputs[0], epsilon, True
-    return value, epsilon, False
 
 
 def _with_weights(

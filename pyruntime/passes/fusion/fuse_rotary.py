@@ -17,10 +17,13 @@ from pyruntime.kernels import Target
 from pyruntime.kernels.attention.description import HeadView
 from pyruntime.ops.fused.rotary import FusedRotary
 from pyruntime.passes.graph_pass import Fact, graph_pass
-from pyruntime.passes.match import Matcher
+from pyruntime.passes.match import Matcher, made_by
 from pyruntime.passes.views import View, trace
 
 __all__ = ["run"]
+
+_FIRST = made_by("Sub", made_by("Mul", "a", "cos"), made_by("Mul", "b", "sin"))
+_SECOND = made_by("Add", made_by("Mul", "b", "cos"), made_by("Mul", "a", "sin"))
 
 
 @graph_pass(requires=(Fact.SHAPES_CONSTANT,), ensures=(Fact.ROTARY_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
@@ -141,23 +144,12 @@ def _by_halves(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[
     if parts is None:
         return
     (one, two), interleaved = parts
-    minus, plus = match.producer(one, "Sub"), match.producer(two, "Add")
-    if minus is None or plus is None:
-        return
-    products = [match.producer(n, "Mul") for n in (*minus.inputs, *plus.inputs)]
-    if any(p is None for p in products):
-        return
-    a_cos, b_sin, third, fourth = (set(p.inputs) for p in products if p is not None)
-    for b_cos, a_sin in ((third, fourth), (fourth, third)):
-        names = (a_cos & a_sin, b_cos & b_sin, a_cos & b_cos, b_sin & a_sin)
-        if not all(len(n) == 1 for n in names):
-            continue
-        a, b, cos, sin = (next(iter(n)) for n in names)
-        views = _trace(graph, match, a), _trace(graph, match, b)
-        if views[0] is not None and views[1] is not None:
-            whole = _whole(views[0], views[1], interleaved)
+    for first in match.bind(one, _FIRST):
+        for found in match.bind(two, _SECOND, first):
+            views = _trace(graph, match, found["a"]), _trace(graph, match, found["b"])
+            whole = None if views[0] is None or views[1] is None else _whole(views[0], views[1], interleaved)
             if whole is not None:
-                yield whole, cos, sin, interleaved
+                yield whole, found["cos"], found["sin"], interleaved
 
 
 def _whole(a: View, b: View, interleaved: bool) -> View | None:
