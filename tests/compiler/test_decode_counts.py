@@ -157,15 +157,15 @@ def test_decoder__one_token__takes_at_most_seven_dispatches_a_layer(
 @pytest.mark.parametrize("past", [700, 900])
 def test_decoder__split_kv__product_after_attention_reduces_the_partial_results(past: int) -> None:
     layers = 3
-    joined, apart = (kernels(layers, False, "", 10, past, frozenset(off)) for off in ((), ("merging_skinny",)))
-    assert len(joined) == len(apart) - layers
-    assert [sum("joined" in name for name in names) for names in (joined, apart)] == [layers, 0]
-    assert [sum("attention_merge" in name for name in names) for names in (joined, apart)] == [0, layers]
+    merged, apart = (kernels(layers, False, "", 10, past, frozenset(off)) for off in ((), ("merging_skinny",)))
+    assert len(merged) == len(apart) - layers
+    assert [sum("skinny_merged" in name for name in names) for names in (merged, apart)] == [layers, 0]
+    assert [sum("attention_merge" in name for name in names) for names in (merged, apart)] == [0, layers]
 
 
 def test_decoder__split_kv_over_many__has_a_dispatch_that_reduces() -> None:
     names = kernels(1, False, "", 10, 3000)
-    assert any("attention_merge" in name for name in names) and not any("joined" in name for name in names)
+    assert any("attention_merge" in name for name in names) and not any("skinny_merged" in name for name in names)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

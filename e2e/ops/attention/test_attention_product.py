@@ -85,7 +85,7 @@ MADE = {
 @pytest.mark.parametrize("residual", [False, True], ids=["plain", "residual"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("name", MADE)
-def test_product_of_shares__joined_on_the_way__as_by_a_kernel_of_its_own(
+def test_product_of_partial_results__reduced_on_the_way__as_by_a_separate_kernel(
     gpu: Gpu, name: str, dtype: Any, residual: bool
 ) -> None:
     rng, before = np.random.default_rng(7), gpu.target

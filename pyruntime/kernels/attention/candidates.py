@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
 from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem
 from pyruntime.kernels.attention.few_queries import FewQueries, few_queries
@@ -144,7 +145,7 @@ class AttentionWay:
     `tile`; 'rows'.
     """
 
-    kernel: str
+    kernel: Literal["few", "flash", "tiled", "rows"]
     rows: int = 0
     fill: int = 0
     tile: Tile | None = None

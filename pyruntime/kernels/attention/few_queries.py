@@ -24,7 +24,7 @@ from pyruntime.kernels.attention.description import (
     values_of,
 )
 from pyruntime.kernels.attention.new_row import NewRow
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, PartialResults, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Partials, scratch
 from pyruntime.kernels.ir.fallback import fallback_flag
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.launch import launch
@@ -174,7 +174,7 @@ def merge(
     counts = {"queries": M, "heads": heads, "rows": form.rows, "splits": splits, "jobs": jobs}
     values = {"y_strides": form.y.strides, "base": form.y.base, **counts}
     rows = form.y == HeadView(0, (M * heads * E, E, heads * E, 1))
-    partials = PartialResults(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
+    partials = Partials(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
     return replace(launch("attention_merge", bound, target.grid(jobs), defines, values), partials=partials)
 
 

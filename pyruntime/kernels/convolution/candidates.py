@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Literal
 
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.products.candidates import (
@@ -153,7 +154,7 @@ class ConvWay:
     depthwise), 'gemm' or 'matmul' with `tiling`.
     """
 
-    kernel: str
+    kernel: Literal["depthwise", "direct", "gemm", "matmul", "bytes", "int8_direct"]
     rows: int = 0
     tiling: Tiling | None = None
 
@@ -198,28 +199,26 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     return Candidate(f"direct_{name}", ConvWay("direct", rows), refuses, work, ("conv_direct",))
 
 
-def _refuses_int8_direct(p: ConvProblem, target: Target) -> str:
+def _refuses_int8(p: ConvProblem, target: Target) -> str:
     if p.kind != "bytes" or not target.is_software:
         return "for bytes into int32 on a processor"
     return "" if p.pointwise or p.fixed else "weights must be known before the run"
 
 
-def _int8_direct_work(p: ConvProblem, target: Target, jobs: int, flops: float, efficiency: float) -> tuple[Work, ...]:
+def _int8_work(p: ConvProblem, target: Target, jobs: int, flops: float, efficiency: float) -> tuple[Work, ...]:
     threads = target.few(jobs)
     flops *= min(jobs, threads)
     return (Work(-(-jobs // threads), threads, flops, p.nbytes, efficiency * target.speed.direct, stops=0),)
 
 
-def _int8_direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
+def _int8_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
-        return _refuses_int8_direct(p, target) or ("for more output channels" if p.rows <= rows // 2 else "")
+        return _refuses_int8(p, target) or ("for more output channels" if p.rows <= rows // 2 else "")
 
     def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
         jobs = p.images * p.group * -(-p.window.pixels // 4) * -(-p.rows // rows)
         channels = p.channels if p.channels < 4 else -(-p.channels // 4) * 4
-        return _int8_direct_work(
-            p, target, jobs, 8.0 * rows * channels * p.window.positions, CONV_INT8_EFFICIENCY[rows]
-        )
+        return _int8_work(p, target, jobs, 8.0 * rows * channels * p.window.positions, CONV_INT8_EFFICIENCY[rows])
 
     return Candidate(
         f"int8_{'eight' if rows == 8 else 'four'}", ConvWay("int8_direct", rows), refuses, work, ("conv_int8_direct",)
@@ -227,7 +226,7 @@ def _int8_direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
 
 
 def _refuses_int8_depthwise(p: ConvProblem, target: Target) -> str:
-    return _refuses_int8_direct(p, target) or (
+    return _refuses_int8(p, target) or (
         "" if p.narrow and p.fixed else "for one input channel a group and few positions"
     )
 
@@ -235,7 +234,7 @@ def _refuses_int8_depthwise(p: ConvProblem, target: Target) -> str:
 def _int8_depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
     _, height, width = p.window.output
     jobs = p.images * p.rows * p.group * height * -(-width // 4)
-    return _int8_direct_work(p, target, jobs, 8.0 * p.window.positions, CONV_INT8_EFFICIENCY[1])
+    return _int8_work(p, target, jobs, 8.0 * p.window.positions, CONV_INT8_EFFICIENCY[1])
 
 
 def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
@@ -336,7 +335,7 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
         *map(_matmul_candidate, _MATMULS),
         *map(_gemm_candidate, _GEMMS),
         *map(_direct_candidate, (8, 4, 1)),
-        *map(_int8_direct_candidate, (8, 4)),
+        *map(_int8_candidate, (8, 4)),
         Candidate(
             "int8_one",
             ConvWay("int8_direct", 1),

@@ -14,12 +14,7 @@ from pyruntime.ir import DType, multiple, upper
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.kernels.ir.dispatch import Dispatch
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.integer_matmul import (
-    BYTES,
-    EXACT,
-    IntegerMatmul,
-    zero_point,
-)
+from pyruntime.kernels.products.integer_matmul import BYTES, EXACT, IntegerMatmul, zero_point
 from pyruntime.kernels.products.packed_weights import in_words
 from pyruntime.target import Target
 

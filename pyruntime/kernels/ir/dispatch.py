@@ -14,7 +14,7 @@ from pyruntime.ir import Constant, DType, TensorType
 if TYPE_CHECKING:
     from pyruntime.kernels.ir.kernel import Kernel
 
-__all__ = ["Dispatch", "Operand", "PartialResults", "Role", "constant", "inp", "numbered", "out", "scratch"]
+__all__ = ["Dispatch", "Operand", "Partials", "Role", "constant", "inp", "numbered", "out", "scratch"]
 
 
 class Role(Enum):
@@ -80,7 +80,7 @@ def numbered(dispatches: Sequence[Dispatch]) -> tuple[Dispatch, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialResults:
+class Partials:
     """Partial results of an attention over shares of the keys, which its last dispatch or its consumer reduces.
 
     y[b, i, h * E + e] = sum over s of exp(top[s] - T) * parts[s, b, h, i, e] / sum over s of exp(top[s] - T) * sum[s],
@@ -128,7 +128,7 @@ class Dispatch:
     params: bytes = b""
     inplace: Pairs = ()
     flops: int = 0
-    partials: PartialResults | None = field(default=None, compare=False)
+    partials: Partials | None = field(default=None, compare=False)
 
     @property
     def reads(self) -> tuple[Operand, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Literal
 
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.ir.node import facts_of
@@ -105,7 +106,7 @@ class ProductProblem:
 class Way:
     """What a candidate runs: 'tiled' with `tiling`, 'skinny', 'few_columns', 'direct' with `rows` an invocation."""
 
-    kernel: str
+    kernel: Literal["tiled", "skinny", "few_columns", "direct"]
     tiling: Tiling | None = None
     rows: int = 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pyruntime.ir import DType, upper
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, PartialResults
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Partials
 from pyruntime.kernels.ir.epilogue import attach, linear
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.ir.pairing import Pairing, attach_pairing
@@ -140,7 +140,7 @@ def normed_product(
 def joining_product(
     target: Target,
     y: Operand,
-    a: PartialResults,
+    a: Partials,
     dtype: DType,
     b: Packed,
     product: Product,
@@ -219,7 +219,7 @@ def _unit(b: Packed) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSplit:
+class Split:
     """How `skinny` splits a product across lanes.
 
     Attributes:
@@ -239,7 +239,7 @@ class LaneSplit:
         return self.threads // self.lanes * self.columns
 
 
-def _lane_split(chunks: int, n: int, m: int, limits: Limits) -> LaneSplit:
+def _split(chunks: int, n: int, m: int, limits: Limits) -> Split:
     """Fitted to 30 to 90 configurations of each of ten shapes of decoders, by themselves, at a GPU's lowest clock."""
     threads = 2 * THREADS if chunks >= LONG and limits.invocations >= 2 * THREADS else THREADS
     most = threads // 4 if chunks >= LONG else 64 if n < 768 else 32
@@ -250,7 +250,7 @@ def _lane_split(chunks: int, n: int, m: int, limits: Limits) -> LaneSplit:
     enough = 100 if lanes > 32 else 250
     while columns < widest and n * lanes // (threads * 2 * columns) >= enough:
         columns *= 2
-    return LaneSplit(lanes, columns, threads)
+    return Split(lanes, columns, threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +269,12 @@ class _Rows:
     params: dict[str, float] = field(default_factory=dict)
 
     @staticmethod
-    def of(given: Operand | Normed | PartialResults, experts: Experts | None = None, half: bool = False) -> _Rows:
+    def of(given: Operand | Normed | Partials, experts: Experts | None = None, half: bool = False) -> _Rows:
         """Rows as they are, for experts or not, to be normalised, or to be reduced (`half`: as float16)."""
         if isinstance(given, Normed):
             params = {"epsilon": given.epsilon}
             return _Rows("skinny_normed", given.x, {"gain": given.gain}, {"NORM": 1}, params)
-        if isinstance(given, PartialResults):
+        if isinstance(given, Partials):
             _, _, heads, queries, size = given.parts.type.shape
             defines = {"SHARES": given.splits, "HEAD": size, "HALF": half, "EMPTY_ZERO": given.empty_zero}
             params = {"heads": heads, "queries": queries}
@@ -327,12 +327,10 @@ def _skinny(target: Target, y: Operand, given: _Rows, b: Packed, p: Product, pai
     return made.called(f"{b.name}_{given.kind}_x{split.lanes}")
 
 
-def _staged(
-    target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int
-) -> tuple[int, LaneSplit, int]:
+def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Split, int]:
     """Rows of a workgroup, `most` at most and m split evenly; lanes of a column; chunks of a lane at a time."""
     for rows in range(most, 0, -1):
-        split = _lane_split(chunks, p.n, rows, target.limits)
+        split = _split(chunks, p.n, rows, target.limits)
         sides = split.lanes // min(split.lanes, _exchanging(target, split))
         capacity = min(STAGED, target.limits.workgroup_bytes - 4 * rows * (split.wide + is_normed) * sides)
         fits = capacity // ((5 if is_normed else 4) * rows * chunk * split.lanes)
@@ -344,7 +342,7 @@ def _staged(
     return rows, split, -(-whole // pieces)
 
 
-def _exchanging(target: Target, split: LaneSplit) -> int:
+def _exchanging(target: Target, split: Split) -> int:
     """Invocations that exchange numbers without workgroup memory, for all columns of one; else 1."""
     return target.subgroup if target.subgroup >= split.columns else 1
 

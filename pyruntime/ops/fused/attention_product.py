@@ -15,7 +15,7 @@ from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, scratch
-from pyruntime.kernels.ir.dispatch import PartialResults
+from pyruntime.kernels.ir.dispatch import Partials
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.caches import CacheOp, overwritten
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
@@ -69,9 +69,7 @@ class AttentionProduct(CacheOp):
         product = (d.with_operand(Role.INPUT, 0, rows) for d in self.base.lower(target, *given))
         return (*(d.with_operand(Role.OUTPUT, 0, rows) for d in first), *self._numbered(product, rows))
 
-    def _joined(
-        self, target: Target, shares: PartialResults, given: tuple[TensorType, ...]
-    ) -> tuple[Dispatch, ...] | None:
+    def _joined(self, target: Target, shares: Partials, given: tuple[TensorType, ...]) -> tuple[Dispatch, ...] | None:
         """The product that joins its rows; None where its kernel does not."""
         base = self.base
         if not isinstance(base, WithEpilogue):

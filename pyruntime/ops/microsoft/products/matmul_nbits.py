@@ -8,7 +8,7 @@ import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out
-from pyruntime.kernels.ir.dispatch import PartialResults
+from pyruntime.kernels.ir.dispatch import Partials
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.nbits import Normed, joining_product, normed_product, product_with_packed
 from pyruntime.kernels.products.packed_weights import Packed, integers
@@ -118,7 +118,7 @@ class MatMulNBits(Op):
         y, packed, product, add = self._operands(*inputs)
         return normed_product(target, y, rows, packed, product, add)
 
-    def joining(self, target: Target, rows: PartialResults, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
+    def joining(self, target: Target, rows: Partials, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
         """Dispatches of the product of rows that it reduces from partial results; None where its kernel cannot.
 
         Args:
