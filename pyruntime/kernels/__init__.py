@@ -1,16 +1,14 @@
 """Kernels: dispatch records, WGSL templates, the elementwise and movement code generators."""
 
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Role, constant, inp, out, scratch
-from pyruntime.kernels.ir.kernel import Binding, Kernel
+from pyruntime.kernels.ir.kernel import Kernel
 from pyruntime.kernels.ir.template import params_of, template
-from pyruntime.kernels.map import Source, elementwise, for_each, gather_map, group_map
+from pyruntime.kernels.map import Source, elementwise, for_each, gather_map
 from pyruntime.kernels.movement import Unit, fill, move, strided_copy
-from pyruntime.kernels.wgsl.storage import bits_type, group, lanes
-from pyruntime.target import WORKGROUP, Limits, Target
+from pyruntime.kernels.wgsl.storage import bits_type
+from pyruntime.target import Limits, Target
 
 __all__ = [
-    "WORKGROUP",
-    "Binding",
     "Dispatch",
     "Kernel",
     "Limits",
@@ -25,10 +23,7 @@ __all__ = [
     "fill",
     "for_each",
     "gather_map",
-    "group",
-    "group_map",
     "inp",
-    "lanes",
     "move",
     "out",
     "params_of",

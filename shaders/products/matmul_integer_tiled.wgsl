@@ -54,7 +54,6 @@ struct Params {
 //#endif
 }
 
-// What becomes of four results of row `row` (counted over batches) from column `col` on.
 //#include finish_quad
 
 //#include integer_operands

@@ -24,7 +24,6 @@ struct Params {
 }
 
 //#if !SPLIT
-// What becomes of four results of row `row` (counted over batches) from column `col` on.
 //#include finish_quad
 //#endif
 

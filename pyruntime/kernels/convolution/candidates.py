@@ -225,13 +225,11 @@ def _int8_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     )
 
 
-def _refuses_int8_depthwise(p: ConvProblem, target: Target) -> str:
-    return _refuses_int8(p, target) or (
-        "" if p.narrow and p.fixed else "for one input channel a group and few positions"
-    )
+def _refuses_int8_one(p: ConvProblem, target: Target) -> str:
+    return _refuses_int8(p, target) or ("" if p.narrow and p.fixed else "for one input channel a group, small filters")
 
 
-def _int8_depthwise_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
+def _int8_one_work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
     _, height, width = p.window.output
     jobs = p.images * p.rows * p.group * height * -(-width // 4)
     return _int8_work(p, target, jobs, 8.0 * p.window.positions, CONV_INT8_EFFICIENCY[1])
@@ -336,13 +334,7 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
         *map(_gemm_candidate, _GEMMS),
         *map(_direct_candidate, (8, 4, 1)),
         *map(_int8_candidate, (8, 4)),
-        Candidate(
-            "int8_one",
-            ConvWay("int8_direct", 1),
-            _refuses_int8_depthwise,
-            _int8_depthwise_work,
-            ("conv_int8_direct",),
-        ),
+        Candidate("int8_one", ConvWay("int8_direct", 1), _refuses_int8_one, _int8_one_work, ("conv_int8_direct",)),
     ),
     MappingProxyType(
         {
