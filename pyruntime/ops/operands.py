@@ -15,12 +15,18 @@ Names = TypeVar("Names")
 
 
 def named(required: str, optional: str = "") -> Any:
-    """A named tuple for `Op.operands`: names by a space between them, those of inputs that may be absent as `optional`.
+    """A named tuple for `Op.operands`, whose values are types, arrays or operands, or None for an absent input.
 
-    Its values are types, arrays or operands; None for an absent input.
+    Args:
+        required: the names of the inputs, with spaces between them. A `?` after a name says that its place is always
+            there, and may be empty.
+        optional: the names of the inputs after these, which may be left out.
     """
-    names = optional.split()
-    return namedtuple("Operands", [*required.split(), *names], defaults=(None,) * len(names))
+    declared = {name.rstrip("?"): "Any | None" if name.endswith("?") else "Any" for name in required.split()}
+    declared |= dict.fromkeys(optional.split(), "Any | None")
+    made: Any = namedtuple("Operands", declared, defaults=(None,) * len(optional.split()))
+    made.__annotations__ = declared
+    return made
 
 
 def optional(index: int, kind: TensorType | None) -> Operand | None:

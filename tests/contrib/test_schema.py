@@ -12,12 +12,12 @@ import onnx
 import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from pyruntime.onnx.importer.attributes import signature
+from pyruntime.onnx.importer.attributes import needed_inputs, signature
 from pyruntime.ops.base import LATEST, Op, registered
 from pyruntime.ops.registry import find, modules
 from tests.contrib.case import draws, op_of
 from tests.harness import typed
-from tests.ops.test_schema import attribute_complaints
+from tests.ops.test_schema import absent_inputs, attribute_complaints
 from tests.oracle import check_against_ort
 
 DOMAIN = "com.microsoft"
@@ -94,6 +94,12 @@ def _domain(name: str) -> str | None:
 def test_operator__attributes_and_inputs__are_those_of_onnxruntime(name: str) -> None:
     unexplained = {c for c in complaints(name) if c not in ALLOWED}
     assert not unexplained, "\n".join(f"{what}: {why}" for what, why in sorted(unexplained))
+
+
+@pytest.mark.parametrize("name", sorted(operators()))
+def test_operator__inputs_that_may_be_absent__are_those_of_onnxruntime(name: str) -> None:
+    if name in schemas():
+        assert not needed_inputs(operators()[name]) & absent_inputs(schemas()[name].schema)
 
 
 def test_allowed_differences__all_still_apply() -> None:

@@ -113,6 +113,31 @@ def test_attributes__that_do_not_fit__are_an_invalid_graph_naming_the_node(
     assert str(caught.value).startswith("node 'it' (")
 
 
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "what"),
+    [
+        ("MatMulNBits", ["x", "x", ""], "takes 3 to 6 inputs, got 2"),
+        ("MatMulNBits", ["x", "", "x"], "MatMulNBits needs its input 1, which is absent"),
+        ("QLinearAdd", ["x", "", "", "x", "x", "", "x"], "QLinearAdd needs its input 1, which is absent"),
+        ("FusedMatMul", ["", "x"], "FusedMatMul needs its input 0, which is absent"),
+        ("LSTM", ["x"] * 9, "takes 3 to 8 inputs, got 9"),
+        ("RNN", ["x", "x", "", "x"], "RNN needs its input 2, which is absent"),
+        ("Attention", ["x", "", "x"], "Attention needs its input 1, which is absent"),
+    ],
+)
+def test_inputs__of_operators_that_name_them__that_are_absent_or_too_many__invalid_graph(
+    op_type: str, inputs: list[str], what: str
+) -> None:
+    is_microsoft = op_type in ("MatMulNBits", "QLinearAdd", "FusedMatMul")
+    attributes = {"K": 16, "N": 1, "block_size": 16} if op_type == "MatMulNBits" else {}
+    domain = "com.microsoft" if is_microsoft else ""
+    proto = model([node(op_type, inputs, ["y"], domain=domain, **attributes)], opset=24)
+    if is_microsoft:
+        proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    with pytest.raises(InvalidGraph, match=what):
+        imported(proto)
+
+
 def test_attributes__twice_or_referring_to_nothing__are_refused() -> None:
     def changed(change: Callable[[NodeProto], object]) -> onnx.ModelProto:
         proto = model([node("Elu", ["x"], ["y"], alpha=2.0)])

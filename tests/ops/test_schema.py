@@ -15,6 +15,7 @@ import onnx.defs
 import pytest
 
 from pyruntime.ir import Constant, Floats, Graph, Ints, Strings
+from pyruntime.onnx.importer.attributes import needed_inputs, signature
 from pyruntime.ops.base import LATEST, Op, registered
 from pyruntime.ops.registry import modules
 
@@ -139,6 +140,21 @@ def complaints(key: tuple[str, str]) -> set[tuple[str, str]]:
 def test_operator__attributes_and_opsets__are_those_of_onnx(key: tuple[str, str]) -> None:
     unexplained = {c for c in complaints(key) if c not in ALLOWED}
     assert not unexplained, "\n".join(f"{what}: {why}" for what, why in sorted(unexplained))
+
+
+def absent_inputs(schema: Any) -> set[int]:
+    """Indices of the inputs that a schema lets be absent."""
+    return {i for i, parameter in enumerate(schema.inputs) if "Optional" in str(parameter.option)}
+
+
+@pytest.mark.parametrize("key", sorted(operators()), ids=lambda key: ".".join(filter(None, key)))
+def test_operator__inputs__are_as_many_and_as_optional_as_onnx_allows(key: tuple[str, str]) -> None:
+    for cls in operators()[key]:
+        known = signature(cls)
+        for schema in filter(None, (schema_at(key, opset) for opset in cls.opsets)):
+            assert not needed_inputs(cls) & absent_inputs(schema), (cls, schema.since_version)
+            assert known.least <= schema.min_input, (cls, schema.since_version)
+            assert known.most is None or known.most >= schema.max_input, (cls, schema.since_version)
 
 
 def test_allowed_differences__all_still_apply() -> None:

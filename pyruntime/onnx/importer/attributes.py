@@ -64,12 +64,14 @@ _needed: dict[type[Op], frozenset[int]] = {}
 
 
 def needed_inputs(cls: type[Op]) -> frozenset[int]:
-    """Places of the inputs that may not be absent, where parameters of `infer` say it: those that take no None."""
-    if cls not in _needed:
-        parameters = [*inspect.signature(cls.infer).parameters.values()][1:]
+    """Indices of the inputs that may not be absent: those whose names in `operands`, or parameters, take no None."""
+    if cls not in _needed and cls.operands is not None:
+        kinds = cls.operands.__annotations__.values()
+        _needed[cls] = frozenset(at for at, kind in enumerate(kinds) if "None" not in str(kind))
+    elif cls not in _needed:
         _needed[cls] = frozenset(
             at
-            for at, parameter in enumerate(parameters)
+            for at, parameter in enumerate(_parameters(cls))
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
             and parameter.default is parameter.empty
             and str(parameter.annotation) not in ("Any", "typing.Any")
@@ -101,6 +103,13 @@ def _signature(cls: type[Op]) -> Signature:
     return Signature(annotations, required, *_arity(cls))
 
 
+def _parameters(cls: type[Op]) -> list[inspect.Parameter]:
+    """The parameters of `infer`, or of `expand` after the body, that are the inputs."""
+    if issubclass(cls, Decomposed):
+        return list(inspect.signature(cls.expand).parameters.values())[2:]
+    return list(inspect.signature(cls.infer).parameters.values())[1:]
+
+
 def _arity(cls: type[Op]) -> tuple[int, int | None]:
     """The fewest and the most inputs; None: there is no bound."""
     if issubclass(cls, BodyOp):
@@ -108,10 +117,7 @@ def _arity(cls: type[Op]) -> tuple[int, int | None]:
     if cls.operands is not None:
         most = len(cls.operands._fields)
         return most - len(cls.operands._field_defaults), most
-    if issubclass(cls, Decomposed):
-        parameters = list(inspect.signature(cls.expand).parameters.values())[2:]
-    else:
-        parameters = list(inspect.signature(cls.infer).parameters.values())[1:]
+    parameters = _parameters(cls)
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     least = sum(p.default is p.empty for p in positional)
     bounded = not any(p.kind is p.VAR_POSITIONAL for p in parameters)

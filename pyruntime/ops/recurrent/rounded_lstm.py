@@ -29,7 +29,7 @@ class RoundedLstm(LSTM):
     sequence_lens, initial states and peepholes as LSTM has them. The range of h is that of all entries of the batch.
     """
 
-    operands = named("x r columns sequence_lens initial_h initial_c p")
+    operands = named("x r columns sequence_lens? initial_h? initial_c? p?")
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         x, r, _, lens, h, c, p = inputs

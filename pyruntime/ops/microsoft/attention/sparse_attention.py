@@ -39,7 +39,7 @@ class SparseAttention(Decomposed):
     """
 
     operands = named(
-        "query key value past_key past_value block_row_indices block_col_indices"
+        "query key? value? past_key past_value block_row_indices block_col_indices"
         " total_sequence_length key_total_sequence_lengths",
         optional="cos_cache sin_cache",
     )

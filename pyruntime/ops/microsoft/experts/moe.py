@@ -189,7 +189,7 @@ class MoE(MixtureOp):
     Weights of experts: the softmax over all of them, which add up to 1 where normalize_routing_weights.
     """
 
-    operands = named("input router_probs fc1 b1 fc2", optional="b2 fc3 b3")
+    operands = named("input router_probs fc1 b1? fc2", optional="b2 fc3 b3")
 
     def router(self, *inputs: Any) -> tuple[Any, bool]:
         return None, bool(self.normalize_routing_weights)
@@ -223,7 +223,7 @@ class QMoE(MixtureOp):
     """
 
     operands = named(
-        "input router_probs fc1 scales1 b1 fc2",
+        "input router_probs fc1 scales1? b1? fc2",
         optional="scales2 b2 fc3 scales3 b3 zeros1 zeros2 zeros3 router_weights"
         " global1 global2 global3 a_scale1 a_scale2 a_scale3",
     )

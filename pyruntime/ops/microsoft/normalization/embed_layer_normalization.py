@@ -26,7 +26,7 @@ class EmbedLayerNormalization(Decomposed):
     epsilon: float = 1e-12
     mask_index_type: int | None = None
 
-    operands = named("input_ids segment_ids word position segment gamma beta", optional="mask position_ids")
+    operands = named("input_ids segment_ids? word position segment? gamma beta", optional="mask position_ids")
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
         input_ids, segment_ids, word, position, segment, gamma, beta, mask, position_ids = self.operands(*inputs)
@@ -66,9 +66,9 @@ class QEmbedLayerNormalization(Decomposed):
     epsilon: float = 1e-12
 
     operands = named(
-        "input_ids segment_ids word position segment gamma beta mask"
-        " word_scale position_scale segment_scale gamma_scale beta_scale"
-        " word_zero position_zero segment_zero gamma_zero beta_zero"
+        "input_ids segment_ids? word position segment? gamma beta mask?"
+        " word_scale position_scale segment_scale? gamma_scale beta_scale"
+        " word_zero position_zero segment_zero? gamma_zero beta_zero"
     )
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:

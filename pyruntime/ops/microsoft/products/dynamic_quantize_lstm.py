@@ -25,7 +25,7 @@ class DynamicQuantizeLSTM(RecurrentAttributes, Decomposed):
     all entries of the batch, as onnxruntime does on one thread; with more it takes ranges of parts of a batch.
     """
 
-    operands = named("x w r b lens h c p w_scale w_zero r_scale r_zero")
+    operands = named("x w r b? lens? h? c? p? w_scale w_zero r_scale r_zero")
 
     input_forget: int = 0
 

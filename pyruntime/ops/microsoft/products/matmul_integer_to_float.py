@@ -53,7 +53,7 @@ class DynamicQuantizeMatMul(Decomposed):
 class QGemm(Decomposed):
     """y = alpha · a_scale · b_scale · (op(a - a_zero) @ op(b - b_zero) + c), c int32; quantised where y_scale is."""
 
-    operands = named("a a_scale a_zero b b_scale b_zero", optional="c y_scale y_zero")
+    operands = named("a a_scale a_zero? b b_scale b_zero?", optional="c y_scale y_zero")
 
     alpha: float = 1.0
     transA: int = 0  # noqa: N815

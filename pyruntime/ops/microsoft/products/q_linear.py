@@ -73,7 +73,7 @@ class QLinearConv(Decomposed):
 class _Binary(_QLinear):
     """Of two tensors, broadcast."""
 
-    operands = named("a a_scale a_zero b b_scale b_zero y_scale", optional="y_zero")
+    operands = named("a a_scale a_zero? b b_scale b_zero? y_scale", optional="y_zero")
 
     function: ClassVar[str]
 
@@ -100,7 +100,7 @@ class QLinearMul(_Binary):
 class _Unary(_QLinear):
     """Of x, its scale and zero point, y's scale and zero point."""
 
-    operands = named("x x_scale x_zero y_scale y_zero")
+    operands = named("x x_scale x_zero? y_scale y_zero?")
 
     def function(self, body: Expansion, x: TensorType) -> TensorType:
         """The operator on float32."""
@@ -121,7 +121,7 @@ class _Unary(_QLinear):
 class _UnaryOfFour(_Unary):
     """`_Unary` of four inputs or five: the last zero point need not be listed."""
 
-    operands = named("x x_scale x_zero y_scale", optional="y_zero")
+    operands = named("x x_scale x_zero? y_scale", optional="y_zero")
 
 
 @op("QLinearSigmoid", opsets=range(1, 2), domain="com.microsoft")
@@ -241,7 +241,7 @@ class QLinearConcat(_QLinear):
 class QLinearWhere(_QLinear):
     """x where the condition holds, else y."""
 
-    operands = named("condition x x_scale x_zero y y_scale y_zero z_scale z_zero")
+    operands = named("condition x x_scale x_zero? y y_scale y_zero? z_scale z_zero?")
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
         condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = self.operands(*inputs)

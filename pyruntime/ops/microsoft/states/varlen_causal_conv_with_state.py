@@ -21,7 +21,7 @@ class VarlenCausalConvWithState(Decomposed):
     """
 
     operands = named(
-        "input weight cumulative_sequence_length bias initial_state",
+        "input weight cumulative_sequence_length bias? initial_state?",
         optional="capture_count kernel_delta previous_mask",
     )
 
