@@ -220,8 +220,7 @@ def _opened(data: bytes) -> tuple[_Json, bytes]:
 
 
 def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | None, given: Sequence[RawSource]) -> Saved:
-    model = header["model"]
-    constants = header["constants"]
+    model, constants = header["model"], header["constants"]
     files = [ExternalFile(f["path"], f["nbytes"], f["hash"]) for f in header["files"]]
     absent = [_Absent()] * (len(files) - len(given))
     places: list[RawSource] = [_Inline(sections), source or _Absent(), *given, *absent]

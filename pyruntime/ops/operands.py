@@ -24,7 +24,7 @@ def named(required: str, optional: str = "") -> Any:
     """
     declared = {name.rstrip("?"): "Any | None" if name.endswith("?") else "Any" for name in required.split()}
     declared |= dict.fromkeys(optional.split(), "Any | None")
-    made: Any = namedtuple("Operands", declared, defaults=(None,) * len(optional.split()))
+    made: Any = namedtuple("Operands", declared, defaults=(None,) * len(optional.split()))  # type: ignore[misc]
     made.__annotations__ = declared
     return made
 

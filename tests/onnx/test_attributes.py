@@ -129,7 +129,7 @@ def test_inputs__of_operators_that_name_them__that_are_absent_or_too_many__inval
     op_type: str, inputs: list[str], what: str
 ) -> None:
     is_microsoft = op_type in ("MatMulNBits", "QLinearAdd", "FusedMatMul")
-    attributes = {"K": 16, "N": 1, "block_size": 16} if op_type == "MatMulNBits" else {}
+    attributes: dict[str, Any] = {"K": 16, "N": 1, "block_size": 16} if op_type == "MatMulNBits" else {}
     domain = "com.microsoft" if is_microsoft else ""
     proto = model([node(op_type, inputs, ["y"], domain=domain, **attributes)], opset=24)
     if is_microsoft:
