@@ -45,6 +45,8 @@ BYTES = 1 << 28
 
 RUN = """
 import os
+from js import Blob
+from pyodide.ffi import to_js
 from pyodide.http import pyfetch
 os.environ["PYRUNTIME_VERIFY"] = "1"
 import pyruntime as ort
@@ -74,7 +76,8 @@ try:
     plans = [bool(stage.sizes) for stage in session._program.roots]
 finally:
     session.release()
-(await pyfetch(values, method="PUT", body=packed(made))).raise_for_status()
+# A Blob: other bodies pass through the debugging protocol, too, as JSON.
+(await pyfetch(values, method="PUT", body=Blob.new(to_js([packed(made)])))).raise_for_status()
 host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement"] == "host"]
 [same, host, told["dispatches"], plans]
 """
