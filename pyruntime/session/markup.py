@@ -102,7 +102,7 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[object]], width: int
 
 
 def bytes_text(nbytes: int) -> str:
-    """Format a number of bytes, such as '1.5 MiB'."""
+    """Format a byte count, such as '1.5 MiB'."""
     size, unit = float(nbytes), "B"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
