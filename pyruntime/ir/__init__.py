@@ -23,7 +23,7 @@ from pyruntime.ir.symbolic.dims import (
 )
 from pyruntime.ir.symbolic.reals import Real, is_real, real_of
 from pyruntime.ir.symbolic.sizes import Sizes, evaluate
-from pyruntime.ir.typed import Rows, State, TypedGraph
+from pyruntime.ir.typed import Edit, Rows, State, TypedGraph
 from pyruntime.ir.types import (
     Array,
     Element,
@@ -47,6 +47,7 @@ __all__ = [
     "DeclaredTensor",
     "DeclaredType",
     "Dim",
+    "Edit",
     "Element",
     "Expression",
     "Floats",

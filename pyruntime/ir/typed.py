@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyruntime.ir.bounds import InputBound
 from pyruntime.ir.constant import Constant
@@ -13,7 +13,10 @@ from pyruntime.ir.graph import Node, Operator
 from pyruntime.ir.symbolic.sizes import Sizes
 from pyruntime.ir.types import Array, TensorType, ValueType
 
-__all__ = ["Rows", "State", "TypedGraph"]
+__all__ = ["Edit", "Rows", "State", "TypedGraph"]
+
+Edit: TypeAlias = Sequence[Node] | Mapping[Node, Sequence[Node]]
+"""What takes the place of a node, or of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,10 @@ class TypedGraph:
         """The value of a static tensor in its carrier, None where `name` is not static."""
         return self.tensor(name).value() if name in self.static else None
 
+    def is_given(self, name: str) -> bool:
+        """Whether a value exists before the first node."""
+        return name in self.static or name in self.inputs
+
     def producer(self, name: str) -> Node | None:
         """The node that makes a value; None for inputs, constants and values that no node makes."""
         return (self._linked() if self._producers is None else self._producers).get(name)
@@ -201,13 +208,18 @@ class TypedGraph:
                     self._attach(new)
         return bool(instead)
 
-    def rewrite(self, instead: Callable[[Node], Sequence[Node] | None]) -> bool:
-        """Put the nodes that `instead` gives of the unchanged graph in the place of each; None: it stays.
+    def rewrite(self, instead: Callable[[Node], Edit | None]) -> bool:
+        """Substitute what `instead` gives for each node of the unchanged graph; None: it stays.
 
         Returns:
             True where any was given.
         """
-        return self.substitute({n: news for n in self.nodes if (news := instead(n)) is not None})
+        edits: dict[Node, Sequence[Node]] = {}
+        for node in self.nodes:
+            made = instead(node)
+            if made is not None:
+                edits.update(made if isinstance(made, Mapping) else {node: made})
+        return self.substitute(edits)
 
     def insert_before(self, node: Node, *new: Node) -> None:
         """Add nodes directly before another."""

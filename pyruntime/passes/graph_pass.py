@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import wraps
 
-from pyruntime.ir import TypedGraph
+from pyruntime.ir import Edit, Node, TypedGraph
 from pyruntime.kernels import Target
+from pyruntime.passes.match import Matcher
 
-__all__ = ["Fact", "Pass", "graph_pass"]
+__all__ = ["Fact", "Pass", "graph_pass", "node_pass"]
 
 
 class Fact(Enum):
@@ -76,5 +78,21 @@ def graph_pass(
     def made(run: Callable[[TypedGraph, Target], bool]) -> Pass:
         name = run.__module__.rpartition(".")[2]
         return Pass(name, run, frozenset(requires), frozenset(ensures), frozenset(breaks), repeats, always)
+
+    return made
+
+
+def node_pass(
+    requires: Iterable[Fact] = (), ensures: Iterable[Fact] = (), breaks: Iterable[Fact] = ()
+) -> Callable[[Callable[[Matcher, Target, Node], Edit | None]], Pass]:
+    """Declare the function that is decorated, of a node, as what a pass gives to `TypedGraph.rewrite`."""
+
+    def made(instead: Callable[[Matcher, Target, Node], Edit | None]) -> Pass:
+        @wraps(instead)
+        def run(graph: TypedGraph, target: Target) -> bool:
+            match = Matcher(graph)
+            return graph.rewrite(lambda node: instead(match, target, node))
+
+        return graph_pass(requires, ensures, breaks)(run)
 
     return made

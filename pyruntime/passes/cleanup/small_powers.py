@@ -7,23 +7,19 @@ whose square would be rounded in between.
 
 from __future__ import annotations
 
-from pyruntime.ir import DType, Node, TypedGraph
+from pyruntime.ir import DType, Node
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
-@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every Pow of float32 to a static 2 or 3; True where there was one."""
-    match = Matcher(graph)
-    return graph.rewrite(lambda node: _products(graph, match, node))
-
-
-def _products(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+@node_pass(breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """Products in the place of a Pow of float32 to a static 2 or 3."""
+    graph = match.graph
     if node.op.domain or node.op.op_type != "Pow" or node.outputs[0] in graph.static:
         return None
     x = graph.tensor(node.inputs[0])

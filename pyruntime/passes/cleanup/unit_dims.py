@@ -15,20 +15,16 @@ import numpy as np
 from pyruntime.ir import Array, DType, Node, TypedGraph, int_array
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
-@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one."""
-    match = Matcher(graph)
-    return graph.rewrite(lambda node: _rewritten(graph, match, node))
-
-
-def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+@node_pass(breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """The operator without reshapes around it, in the place of the last Reshape."""
+    graph = match.graph
     if node.op.domain or node.op.op_type != "Reshape" or node.outputs[0] in graph.static:
         return None
     inner = match.producer(node.inputs[0], "Add", "Sub", "Mul", "Div")

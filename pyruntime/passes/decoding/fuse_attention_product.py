@@ -14,7 +14,7 @@ from pyruntime.kernels.products.candidates import SKINNY_ROWS
 from pyruntime.ops.fused.attention_product import AttentionProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
@@ -22,19 +22,16 @@ __all__ = ["run"]
 ATTENTIONS = ("GroupQueryAttention", "GroupQueryAttentionInPlace", "MultiHeadAttention", "Attention")
 
 
-@graph_pass(requires=(Fact.EPILOGUES_FUSED, Fact.CACHES_IN_PLACE))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Fuse every match; True where there was one."""
-    if target.is_software or not target.allows("merging_skinny"):
-        return False
-    match = Matcher(graph)
-    fused: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        if _attends(node) and match.read_once(node.outputs[0]):
-            (product,) = graph.consumers(node.outputs[0])
-            if _multiplies(graph, product, node.outputs[0]):
-                fused |= {node: [], product: [_fused(product, node)]}
-    return graph.substitute(fused)
+@node_pass(requires=(Fact.EPILOGUES_FUSED, Fact.CACHES_IN_PLACE))
+def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
+    """One node in the place of the product that reads the attention `node`."""
+    if target.is_software or not target.allows("merging_skinny") or not _attends(node):
+        return None
+    if not match.read_once(node.outputs[0]):
+        return None
+    (product,) = match.graph.consumers(node.outputs[0])
+    fits = _multiplies(match.graph, product, node.outputs[0])
+    return {node: [], product: [_fused(product, node)]} if fits else None
 
 
 def _attends(node: Node) -> bool:

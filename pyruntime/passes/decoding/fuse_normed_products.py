@@ -15,7 +15,8 @@ from pyruntime.ops.fused.paired_product import PairedProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
 from pyruntime.ops.normalization.layer_normalization import RMSNormalization
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
@@ -23,25 +24,22 @@ MOST = 2
 """Products of one norm that each do its work, at most."""
 
 
-@graph_pass(
+@node_pass(
     requires=(Fact.PRODUCTS_PAIRED, Fact.EPILOGUES_FUSED, Fact.SKIP_NORMS_FUSED), ensures=(Fact.NORMED_PRODUCTS_FUSED,)
 )
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Fuse every match; True where there was one."""
-    before_run = {*graph.static, *graph.inputs}
-    wanted = set(graph.outputs)
-    fused: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        products = graph.consumers(node.outputs[0]) if _normalises(graph, node, before_run) else ()
-        if 0 < len(products) <= MOST and node.outputs[0] not in wanted and all(_multiplies(n, node) for n in products):
-            fused |= {node: [], **{product: [_fused(product, node)] for product in products}}
-    return graph.substitute(fused)
+def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
+    """Products that normalize what they read, in the place of those after the norm `node`."""
+    graph, rows = match.graph, node.outputs[0]
+    products = graph.consumers(rows) if _normalizes(graph, node) and rows not in match.wanted else ()
+    if not 0 < len(products) <= MOST or not all(_multiplies(product, node) for product in products):
+        return None
+    return {node: [], **{product: [_fused(product, node)] for product in products}}
 
 
-def _normalises(graph: TypedGraph, node: Node, before_run: set[str]) -> bool:
-    """True for a root mean square norm of float rows, scaled by a vector of `before_run`."""
+def _normalizes(graph: TypedGraph, node: Node) -> bool:
+    """True for a root mean square norm of float rows, scaled by a vector that is known before the run."""
     op = node.op
-    if not isinstance(op, RMSNormalization) or any(node.outputs[1:]) or node.inputs[1] not in before_run:
+    if not isinstance(op, RMSNormalization) or any(node.outputs[1:]) or not graph.is_given(node.inputs[1]):
         return False
     x, gain = (graph.tensor(n) for n in node.inputs)
     if x.dtype.compute != "f32" or gain.dtype.compute != "f32" or not x.rank:

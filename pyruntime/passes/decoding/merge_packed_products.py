@@ -16,7 +16,7 @@ from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.microsoft.attention.group_query_attention import GroupQueryAttention
 from pyruntime.ops.microsoft.products.matmul_nbits import MatMulNBits
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.quantization.joined_weights import rows_concatenated
 from pyruntime.passes.writer import joined
@@ -33,15 +33,11 @@ class _Projection:
     bias: str
 
 
-@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Merge every match; True where there was one."""
-    match = Matcher(graph)
-    return graph.rewrite(lambda node: _merged(graph, match, node) if isinstance(node.op, GroupQueryAttention) else None)
-
-
-def _merged(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
-    if not all(node.inputs[:3]) or len(set(node.inputs[:3])) < 3:
+@node_pass(breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """One product and the GroupQueryAttention that reads it."""
+    graph = match.graph
+    if not isinstance(node.op, GroupQueryAttention) or not all(node.inputs[:3]) or len(set(node.inputs[:3])) < 3:
         return None
     found = [_projection(graph, match, n) for n in node.inputs[:3]]
     parts = [p for p in found if p is not None]

@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Node, TypedGraph
+from pyruntime.ir import Node
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
-@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every inference-mode BatchNormalization of constant statistics; True where there was one."""
-    return graph.rewrite(lambda node: _affine(graph, node))
-
-
-def _affine(graph: TypedGraph, node: Node) -> list[Node] | None:
+@node_pass(breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """A product and a sum in the place of an inference-mode BatchNormalization of constant statistics."""
+    graph = match.graph
     op: Any = node.op
     if op.domain or op.op_type != "BatchNormalization" or any(node.outputs[1:]):
         return None

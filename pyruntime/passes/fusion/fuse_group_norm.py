@@ -14,27 +14,18 @@ import numpy as np
 from pyruntime.ir import Array, DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
-@graph_pass(breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one."""
-    match = Matcher(graph)
-    fused: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        if node.op.op_type == "InstanceNormalization" and not node.op.domain and node.outputs[0] not in graph.static:
-            found = _group_norm(graph, match, node)
-            if found is not None:
-                fused[found[0]] = [found[1]]
-    return graph.substitute(fused)
-
-
-def _group_norm(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, Node] | None:
-    """The last node of the pattern and the operator in its place."""
+@node_pass(breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
+    """A GroupNormalization in the place of the last node of the pattern."""
+    graph = match.graph
+    if node.op.op_type != "InstanceNormalization" or node.op.domain or node.outputs[0] in graph.static:
+        return None
     before = match.producer(node.inputs[0], "Reshape")
     after = match.only_consumer(node.outputs[0], "Reshape")
     if before is None or after is None or not _is_plain(graph, node):
@@ -56,7 +47,7 @@ def _group_norm(graph: TypedGraph, match: Matcher, node: Node) -> tuple[Node, No
     fused = newest("GroupNormalization", num_groups=groups.shape[1], epsilon=op.epsilon)
     vectors = (scale, bias if bias is not None else np.zeros_like(scale))
     names = [graph.add_constant(v, x.dtype, f"{last.outputs[0]}.{n}") for v, n in zip(vectors, "sb", strict=True)]
-    return last, Node(fused, (before.inputs[0], *names), last.outputs, last.name)
+    return {last: [Node(fused, (before.inputs[0], *names), last.outputs, last.name)]}
 
 
 def _is_plain(graph: TypedGraph, node: Node) -> bool:

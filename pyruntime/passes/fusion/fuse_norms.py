@@ -16,7 +16,7 @@ import numpy as np
 from pyruntime.ir import Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher, either, made_by
 
 __all__ = ["run"]
@@ -29,20 +29,14 @@ _NORM = either(
 _CENTRED = made_by("Sub", "x", made_by("ReduceMean", "x", name="mean"))
 
 
-@graph_pass(ensures=(Fact.NORMS_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one."""
-    match = Matcher(graph)
-    fused: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        if node.op.domain or node.op.op_type not in ("Mul", "Div") or node.outputs[0] in graph.static:
-            continue
-        found = _normalized(graph, match, node)
-        if found is not None:
-            x, epsilon, centred = found
-            last, norm = _with_weights(graph, match, node, x, epsilon, centred)
-            fused[last] = [norm]
-    return graph.substitute(fused)
+@node_pass(ensures=(Fact.NORMS_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
+    """One operator in the place of the last node of a norm."""
+    graph = match.graph
+    if node.op.domain or node.op.op_type not in ("Mul", "Div") or node.outputs[0] in graph.static:
+        return None
+    found = _normalized(graph, match, node)
+    return None if found is None else _with_weights(graph, match, node, *found)
 
 
 def _normalized(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, float, bool] | None:
@@ -75,8 +69,8 @@ def _over_last(graph: TypedGraph, name: str) -> bool:
 
 def _with_weights(
     graph: TypedGraph, match: Matcher, node: Node, x: str, epsilon: float, centred: bool
-) -> tuple[Node, Node]:
-    """The last node of the pattern, weight and bias included, and the operator in its place."""
+) -> dict[Node, list[Node]]:
+    """The operator in the place of the last node of the pattern, weight and bias included."""
     kind = graph.tensor(x)
     last, weight, bias = node, "", ""
     for op_type in ("Mul", "Add") if centred else ("Mul",):
@@ -91,4 +85,4 @@ def _with_weights(
     name = "LayerNormalization" if centred else "RMSNormalization"
     op = newest(name, axis=-1, epsilon=epsilon)
     inputs = (x, weight, bias) if bias else (x, weight)
-    return last, Node(op, inputs, last.outputs, last.name)
+    return {last: [Node(op, inputs, last.outputs, last.name)]}

@@ -16,24 +16,22 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
-@graph_pass(requires=(Fact.EPILOGUES_FUSED,), ensures=(Fact.PRODUCT_NORMS_FUSED,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Fuse every match; True where there was one."""
-    fused: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        found = next(_norms(graph, node), None)
-        if found is not None:
-            norm, between = found
-            kept = _read_elsewhere(graph, node, norm, between)
-            fused |= {node: _fused(graph, node, norm, between, kept), norm: []}
-            if between is not None and not kept:
-                fused[between] = []
-    return graph.substitute(fused)
+@node_pass(requires=(Fact.EPILOGUES_FUSED,), ensures=(Fact.PRODUCT_NORMS_FUSED,))
+def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
+    """One node in the place of the product `node` and of the norm of its rows."""
+    found = next(_norms(match.graph, node), None)
+    if found is None:
+        return None
+    norm, between = found
+    kept = _read_elsewhere(match.graph, node, norm, between)
+    gone = [norm] if between is None or kept else [norm, between]
+    return {node: _fused(match.graph, node, norm, between, kept), **{n: [] for n in gone}}
 
 
 def _norms(graph: TypedGraph, node: Node) -> Iterator[tuple[Node, Node | None]]:

@@ -16,7 +16,7 @@ from pyruntime.ir import Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention.description import HeadView
 from pyruntime.ops.fused.rotary import FusedRotary
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher, made_by
 from pyruntime.passes.views import View, trace
 
@@ -26,20 +26,14 @@ _FIRST = made_by("Sub", made_by("Mul", "a", "cos"), made_by("Mul", "b", "sin"))
 _SECOND = made_by("Add", made_by("Mul", "b", "cos"), made_by("Mul", "a", "sin"))
 
 
-@graph_pass(requires=(Fact.SHAPES_CONSTANT,), ensures=(Fact.ROTARY_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one."""
-    match = Matcher(graph)
-    fused: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        if node.op.domain or node.outputs[0] in graph.static or node.op.op_type not in ("Add", "Concat", "Reshape"):
-            continue
-        for view, cos, sin, interleaved in _turns(graph, match, node):
-            made = _with_rest(graph, match, node, _Turn(view, cos, sin, interleaved))
-            if made is not None:
-                fused[made[0]] = [made[1]]
-                break
-    return graph.substitute(fused)
+@node_pass(requires=(Fact.SHAPES_CONSTANT,), ensures=(Fact.ROTARY_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
+    """One operator in the place of the last node of a rotary embedding."""
+    graph = match.graph
+    if node.op.domain or node.outputs[0] in graph.static or node.op.op_type not in ("Add", "Concat", "Reshape"):
+        return None
+    made = (_with_rest(graph, match, node, _Turn(*found)) for found in _turns(graph, match, node))
+    return next(filter(None, made), None)
 
 
 class _Turn:
@@ -165,8 +159,8 @@ def _whole(a: View, b: View, interleaved: bool) -> View | None:
     return whole if _pairs(whole, interleaved) == (a, b) else None
 
 
-def _with_rest(graph: TypedGraph, match: Matcher, node: Node, turn: _Turn) -> tuple[Node, Node] | None:
-    """The last node of the pattern, the rest of the heads included, and the operator in its place."""
+def _with_rest(graph: TypedGraph, match: Matcher, node: Node, turn: _Turn) -> dict[Node, list[Node]] | None:
+    """The operator in the place of the last node of the pattern, the rest of the heads included."""
     view, cos = turn.view, graph.tensor(turn.cos)
     sin, y = graph.tensor(turn.sin), graph.tensor(node.outputs[0])
     turning = view.shape[-1]
@@ -196,4 +190,4 @@ def _with_rest(graph: TypedGraph, match: Matcher, node: Node, turn: _Turn) -> tu
         y_shape=view.shape,
         interleaved=turn.interleaved,
     )
-    return last, Node(op, (view.source, turn.cos, turn.sin), last.outputs, last.name)
+    return {last: [Node(op, (view.source, turn.cos, turn.sin), last.outputs, last.name)]}

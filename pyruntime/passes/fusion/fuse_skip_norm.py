@@ -15,24 +15,22 @@ from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.elementwise import FusedElementwise
 from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
 from pyruntime.passes.fusion.fuse_elementwise import as_chain
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
 
 __all__ = ["run"]
 
 
-@graph_pass(requires=(Fact.ELEMENTWISE_FUSED, Fact.PRODUCT_NORMS_FUSED), ensures=(Fact.SKIP_NORMS_FUSED,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Fuse every match; True where there was one."""
-    before_run = {*graph.static, *graph.inputs}
-    fused: dict[Node, list[Node]] = {}
-    for node in graph.nodes:
-        terms = _terms(graph, node)
-        readers = graph.consumers(node.outputs[0]) if terms is not None else ()
-        norm = next((n for n in readers if _normalises(graph, n, node.outputs[0], before_run)), None)
-        if terms is not None and norm is not None:
-            kept = len(readers) > 1 or node.outputs[0] in graph.outputs
-            fused |= {node: [_fused(node, norm, terms, kept)], norm: []}
-    return graph.substitute(fused)
+@node_pass(requires=(Fact.ELEMENTWISE_FUSED, Fact.PRODUCT_NORMS_FUSED), ensures=(Fact.SKIP_NORMS_FUSED,))
+def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
+    """One node in the place of the addition `node` and the norm after it."""
+    graph, total = match.graph, node.outputs[0]
+    terms = _terms(graph, node)
+    readers = graph.consumers(total) if terms is not None else ()
+    norm = next((n for n in readers if _normalizes(graph, n, total)), None)
+    if terms is None or norm is None:
+        return None
+    return {node: [_fused(node, norm, terms, len(readers) > 1 or total in match.wanted)], norm: []}
 
 
 def _terms(graph: TypedGraph, node: Node) -> tuple[str, str, str] | None:
@@ -66,13 +64,13 @@ def _roles(graph: TypedGraph, names: list[str], shape: tuple[int, ...]) -> tuple
     return x, names[0] if names else "", bias
 
 
-def _normalises(graph: TypedGraph, node: Node, total: str, before_run: set[str]) -> bool:
-    """True where `node` normalises the rows of `total` with vectors of `before_run`."""
+def _normalizes(graph: TypedGraph, node: Node, total: str) -> bool:
+    """True where `node` normalizes the rows of `total` with vectors that are known before the run."""
     op: Any = node.op
     if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(node.outputs[1:]):
         return False
     kind, weights = graph.tensor(total), [n for n in node.inputs[1:] if n]
-    if node.inputs[0] != total or total in weights or not all(n in before_run for n in weights):
+    if node.inputs[0] != total or total in weights or not all(map(graph.is_given, weights)):
         return False
     if graph.tensor(node.outputs[0]).dtype.compute != "f32" or op.reduced(kind.shape) != (kind.rank - 1,):
         return False

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyruntime.ir import Node, TypedGraph, is_dim
 from pyruntime.kernels import Target
-from pyruntime.passes.graph_pass import Fact, graph_pass
+from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.views import View, trace
 from pyruntime.passes.writer import rearranged
@@ -24,14 +24,10 @@ MOST = 3
 """Axes along which slices take steps, at most."""
 
 
-@graph_pass(requires=(Fact.ROTARY_FUSED,), ensures=(Fact.PATCHES_TRANSPOSED,), breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one."""
-    match = Matcher(graph)
-    return graph.rewrite(lambda node: _rewritten(graph, match, node))
-
-
-def _rewritten(graph: TypedGraph, match: Matcher, node: Node) -> list[Node] | None:
+@node_pass(requires=(Fact.ROTARY_FUSED,), ensures=(Fact.PATCHES_TRANSPOSED,), breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """A transposition in the place of a Concat of strided slices."""
+    graph = match.graph
     op: Any = node.op
     if op.domain or op.op_type != "Concat" or len(node.inputs) < 2 or node.outputs[0] in graph.static:
         return None

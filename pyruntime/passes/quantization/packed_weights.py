@@ -21,8 +21,9 @@ from pyruntime.ops.fused.int8_conv import Int8Conv
 from pyruntime.ops.fused.repack import PackRows, SpreadRows
 from pyruntime.ops.quantization.parameters import RANGES
 from pyruntime.ops.registry import newest, op_class
-from pyruntime.passes.graph_pass import Fact, graph_pass
-from pyruntime.passes.quantization.dequantized import derived, is_quantized, shaped, value
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.quantization.dequantized import derived, shaped, value
 
 __all__ = ["run"]
 
@@ -47,15 +48,10 @@ class _Weight:
     turned: bool = False
 
 
-@graph_pass(requires=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one."""
-    if not is_quantized(graph):
-        return False
-    return graph.rewrite(lambda node: _instead(graph, node))
-
-
-def _instead(graph: TypedGraph, node: Node) -> list[Node] | None:
+@node_pass(requires=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """What reads the packed weight in the place of a MatMul, Gemm, Conv or Gather."""
+    graph = match.graph
     op: Any = node.op
     if op.domain or node.outputs[0] in graph.static or op.op_type not in ("MatMul", "Gemm", "Conv", "Gather"):
         return None

@@ -15,24 +15,19 @@ from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.ops.fused.quantization_steps import STORED, Dequantize, Quantize
-from pyruntime.passes.graph_pass import Fact, graph_pass
-from pyruntime.passes.quantization.dequantized import Scaled, is_quantized, scaled, shaped
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.quantization.dequantized import Scaled, scaled, shaped
 
 __all__ = ["run"]
 
 _SOURCES = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
 
 
-@graph_pass(requires=(Fact.INTEGER_PRODUCTS, Fact.QUANTIZATION_MOVED), breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite all; True where anything was."""
-    if not is_quantized(graph):
-        return False
-    return graph.rewrite(lambda node: _step(graph, target, node))
-
-
-def _step(graph: TypedGraph, target: Target, node: Node) -> list[Node] | None:
-    """The steps in the place of one operator."""
+@node_pass(requires=(Fact.INTEGER_PRODUCTS, Fact.QUANTIZATION_MOVED), breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """Steps in the place of a QuantizeLinear or DequantizeLinear."""
+    graph = match.graph
     back = scaled(graph, node, "DequantizeLinear")
     if back is not None and graph.tensor(back.x).dtype in _SOURCES and node.outputs[0] not in graph.static:
         return _dequantized(graph, target, back)

@@ -19,21 +19,17 @@ from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.products.integer_matmul import BYTES
 from pyruntime.ops.registry import newest
-from pyruntime.passes.graph_pass import Fact, graph_pass
-from pyruntime.passes.quantization.dequantized import Scaled, is_quantized, scaled, shaped, value
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.quantization.dequantized import Scaled, scaled, shaped, value
 
 __all__ = ["run"]
 
 
-@graph_pass(ensures=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
-def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one."""
-    if not is_quantized(graph):
-        return False
-    return graph.rewrite(lambda node: _instead(graph, node))
-
-
-def _instead(graph: TypedGraph, node: Node) -> list[Node] | None:
+@node_pass(ensures=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """An integer product and its scaling in the place of a Conv, MatMul or Gemm."""
+    graph = match.graph
     op: Any = node.op
     if op.domain or op.op_type not in ("Conv", "MatMul", "Gemm") or node.outputs[0] in graph.static:
         return None
