@@ -80,7 +80,7 @@ class _Imitating(Gpu):
 def _imitated(kernel: Kernel, size: int) -> Kernel:
     """The kernel without shuffles."""
     module = kernel.module
-    if "joined_lanes" not in module.functions:
+    if "reduced_lanes" not in module.functions:
         return kernel
     moved = f"fn moved(share: Share, by: u32) -> Share {{ return passed_on(share, place_in_all % {size}u + by); }}"
     text = without_fallback(module.with_function("moved", moved).text)

@@ -101,7 +101,7 @@ var<workgroup> new_v: array<vec4<f32>, QUADS_V>;
 
 alias Share = f32;
 
-fn join_shares(a: Share, b: Share) -> Share { return max(a, b); }
+fn combine_shares(a: Share, b: Share) -> Share { return max(a, b); }
 
 //#include lanes
 //#endif
@@ -263,7 +263,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
         highest = max(highest, scores[row * KEYS + n * LANES + t % LANES]);
       }
     }
-    highest = joined_for_all(highest, t);
+    highest = reduced_for_all(highest, t);
 //#else
     if (row < ROWS) {
       var highest = top;

@@ -43,7 +43,7 @@ struct Params {
   size: u32,            // elements of y
   zero_stride: u32,     // 1: w_zero_point has one element an output channel
 //#if TRANSPOSED
-  positions: vec4<u32>,      // of the filter: depth, height, width; their product
+  positions: vec4<u32>, // of the filter: depth, height, width; their product
   grid: vec4<u32>,      // outputs of a phase: depth, height, width; their product
   periods: vec4<u32>,   // from one position of a phase to the next
   gaps: vec4<u32>,      // and the inputs between them

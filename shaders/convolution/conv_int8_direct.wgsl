@@ -1,12 +1,13 @@
 // y[n, m, p] = finish(sum over c, k of (w[m, k, c] - w_zero) * (x[n, c, p * stride - pad + k * dilation] - x_zero))
 //
-// Bytes, four neighbouring pixels of ROWS output channels an invocation, no workgroup memory: for adapters that run on a
+// Int8, four neighbouring pixels of ROWS output channels an invocation, no workgroup memory: for adapters that run on a
 // processor. A word of w is four channels of a filter position: rows of w have whole words, whatever follows the last channel.
-// Few loops, since what they hold is saved and brought back. Exact: products of differences of int8 numbers are below 2^16, so f32 holds the sums of 256 of them.
+// Few loops, since what they hold is saved and brought back. Exact: products of differences of int8 numbers are below
+// 2^16, so f32 holds the sums of 256 of them.
 //   EVEN    planes of x are whole words, so that a pixel has the same place in its word in all channels
 //   WHOLE   channels are whole words, or less than one
 //   C2, C3, C4  there is a second, third, fourth channel
-//   ONCE    f32 holds the sums of all positions. ONE: a word of channels. CHUNKS: more words a position than f32 holds the sums of
+//   ONCE    f32 holds the sums of all positions. ONE: a word of channels. CHUNKS: f32 does not hold the sums of a position
 //   finish  is the epilogue: fusion replaces it; it is there once, since every call is inlined
 //#tensors x, w, x_zero_point, w_zero_point -> y
 const WG: u32 = 64u;
@@ -19,7 +20,7 @@ alias ACC = i32;
 struct Params {
   input: vec4<u32>,     // depth, height, width; channels of all groups
   output: vec4<u32>,    // depth, height, width; their product
-  positions: vec4<u32>,      // depth, height, width; their product
+  positions: vec4<u32>, // depth, height, width; their product
   strides: vec4<i32>,
   dilations: vec4<u32>,
   pads: vec4<i32>,

@@ -1,4 +1,4 @@
-// Shares of LANES invocations, APART of which lie between two of them, become one: `join_shares` of those at the same place
+// Shares of LANES invocations, APART of which lie between two of them, become one: `combine_shares` of those at the same place
 // in both halves, again and again. Halves in different subgroups meet in workgroup memory, eight shares at a time, the others
 // by shuffles. Invocations of a subgroup lie side by side, SUBGROUP of them. ACROSS: there are more.
 const SUBGROUP: u32 = 32u;
@@ -14,13 +14,13 @@ fn moved(share: Share, by: u32) -> Share { return subgroupShuffleDown(share, by)
 //#if ACROSS
 var<workgroup> shares: array<Share, WG>;
 
-fn join_2(at: u32, by: u32) -> Share { return join_shares(shares[at], shares[at + by]); }
-fn join_4(at: u32, by: u32) -> Share { return join_shares(join_2(at, 2u * by), join_2(at + by, 2u * by)); }
-fn join_8(at: u32, by: u32) -> Share { return join_shares(join_4(at, 2u * by), join_4(at + by, 2u * by)); }
+fn combine_2(at: u32, by: u32) -> Share { return combine_shares(shares[at], shares[at + by]); }
+fn combine_4(at: u32, by: u32) -> Share { return combine_shares(combine_2(at, 2u * by), combine_2(at + by, 2u * by)); }
+fn combine_8(at: u32, by: u32) -> Share { return combine_shares(combine_4(at, 2u * by), combine_4(at + by, 2u * by)); }
 
 //#endif
 // The share of all, known to the first APART of them.
-fn joined_lanes(own: Share, place: u32) -> Share {
+fn reduced_lanes(own: Share, place: u32) -> Share {
   var met = own;
 //#if ACROSS
   shares[place] = own;
@@ -28,29 +28,29 @@ fn joined_lanes(own: Share, place: u32) -> Share {
   let lane = place % ALL;
   var wide = ALL;
   for (; wide > 8u * CLOSE; wide /= 8u) {
-    if (lane < wide / 8u) { shares[place] = join_8(place, wide / 8u); }
+    if (lane < wide / 8u) { shares[place] = combine_8(place, wide / 8u); }
     workgroupBarrier();
   }
   if (lane < CLOSE) {
     if (wide == 8u * CLOSE) {
-      met = join_8(place, CLOSE);
+      met = combine_8(place, CLOSE);
     } else if (wide == 4u * CLOSE) {
-      met = join_4(place, CLOSE);
+      met = combine_4(place, CLOSE);
     } else {
-      met = join_2(place, CLOSE);
+      met = combine_2(place, CLOSE);
     }
   }
 //#endif
   for (var width = min(ALL, CLOSE) / 2u; width >= APART; width >>= 1u) {
-    met = join_shares(met, moved(met, width));
+    met = combine_shares(met, moved(met, width));
   }
   return met;
 }
 
 //#if !MOVED
 // The same, known to each of them. A second time only after a barrier.
-fn joined_for_all(own: Share, place: u32) -> Share {
-  let met = joined_lanes(own, place);
+fn reduced_for_all(own: Share, place: u32) -> Share {
+  let met = reduced_lanes(own, place);
   let lane = place % ALL;
 //#if ACROSS
   if (lane == 0u) { shares[place] = met; }

@@ -1,9 +1,9 @@
-// How invocations of a workgroup join moments: by `lanes`, or in `$shares`.
+// How invocations of a workgroup combine moments: by `lanes`, or in `$shares`.
 //#if SUBGROUP
 alias Share = vec3<f32>;
 const LANES: u32 = WG;
 
-fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+fn combine_shares(a: Share, b: Share) -> Share { return combine_moments(a, b); }
 
 //#include lanes
 //#else

@@ -11,8 +11,8 @@
 // EXPERTS: every row has a matrix of its own, number `experts[row]` of b; `share` rows in a row read one row of a. ROWS is 1.
 // PAIRED: columns 2j and 2j + 1 of the product become column j of y, by `pair`.
 // NORM: rows of a are x * gain / sqrt(mean(x^2) + epsilon) of x, normalised on the way; the sums are divided at the end.
-// SHARES: a is what an attention left in SHARES shares of the keys, [share, batch, head, query, HEAD], which are joined on the way
-// as attention_merge does (HALF: and rounded to float16); stats and EMPTY_ZERO are as there.
+// SHARES: a has an attention's partial results over SHARES shares of the keys, [share, batch, head, query, HEAD], reduced on the
+// way as attention_merge does (HALF: and rounded to float16); stats and EMPTY_ZERO are as there.
 // SHUFFLE: SUBGROUP invocations in a row, COLS of them at least, exchange numbers without workgroup memory; else SUBGROUP is 1.
 // CODES: b holds codes of a table (NF4, or FP4 without NF4), high bits of a byte first, scaled by blocks that run over all of b.
 //#tensors a, b, scales, zeros, experts, gain, stats -> y
@@ -102,7 +102,7 @@ fn row_a(row: u32) -> u32 {
 // a[row, k .. k + 3], zero past the end.
 fn quad_a(row: u32, k: u32) -> vec4<T> {
 //#if SHARES
-  let v = vec4<T>(joined(row, min(k, params.k - 4u)));
+  let v = vec4<T>(reduced(row, min(k, params.k - 4u)));
 //#elif VEC_A
   let v = vec4<T>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
 //#else

@@ -29,7 +29,7 @@ alias Share = vec4<T>;
 const WG: u32 = COLS * SHARES;
 const LANES: u32 = SHARES;
 
-fn join_shares(a: Share, b: Share) -> Share { return a + b; }
+fn combine_shares(a: Share, b: Share) -> Share { return a + b; }
 
 //#include lanes
 //#elif TRANS_B
@@ -110,7 +110,7 @@ var<workgroup> parts: array<vec4<T>, COLS * SHARES>;
   //#unroll
   for (var m = 0u; m < M; m++) {
 //#if SUBGROUP
-    let total = joined_lanes(sums[m], lane);
+    let total = reduced_lanes(sums[m], lane);
     if (share == 0u && col < params.n) { put(batch * M + m, col, total); }
 //#if ACROSS
     if (m + 1u < M) { workgroupBarrier(); }

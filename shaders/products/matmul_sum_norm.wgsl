@@ -90,12 +90,12 @@ fn put(row: u32, col: u32, normal: vec4<f32>) {
     }
   }
 //#if SUBGROUP
-  let total = joined_for_all(vec3<f32>(count, own, squares), lane);
+  let total = reduced_for_all(vec3<f32>(count, own, squares), lane);
 //#else
   shares[lane] = vec3<f32>(count, own, squares);
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { shares[lane] = join_moments(shares[lane], shares[lane + step]); }
+    if (lane < step) { shares[lane] = combine_moments(shares[lane], shares[lane + step]); }
     workgroupBarrier();
   }
   let total = shares[0];

@@ -25,7 +25,7 @@ fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 alias Share = vec2<f32>;
 const LANES: u32 = WG;
 
-fn join_shares(a: Share, b: Share) -> Share { return a + b; }
+fn combine_shares(a: Share, b: Share) -> Share { return a + b; }
 
 //#include lanes
 //#else
@@ -58,7 +58,7 @@ fn total(value: vec2<f32>, lane: u32) -> vec2<f32> {
   for (var k = lane; k < params.length; k += WG) { sum.x += load_x(base + k); }
 //#endif
 //#if SUBGROUP
-  let rough = joined_for_all(sum, lane).x / count;
+  let rough = reduced_for_all(sum, lane).x / count;
 //#else
   let rough = total(sum, lane).x / count;
 //#endif
@@ -78,7 +78,7 @@ fn total(value: vec2<f32>, lane: u32) -> vec2<f32> {
 //#if ACROSS
   workgroupBarrier();
 //#endif
-  let moments = joined_for_all(sum, lane) / count;
+  let moments = reduced_for_all(sum, lane) / count;
 //#else
   let moments = total(sum, lane) / count;
 //#endif

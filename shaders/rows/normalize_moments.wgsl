@@ -54,12 +54,12 @@ struct Params {
   }
 //#endif
 //#if SUBGROUP
-  let total = joined_lanes(vec3<f32>(count, center, squares), lane);
+  let total = reduced_lanes(vec3<f32>(count, center, squares), lane);
 //#else
   parts[lane] = vec3<f32>(count, center, squares);
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] = join_moments(parts[lane], parts[lane + step]); }
+    if (lane < step) { parts[lane] = combine_moments(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
 //#endif

@@ -184,7 +184,7 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
 //#if SUBGROUP
 alias Share = vec3<f32>;
 
-fn join_shares(a: Share, b: Share) -> Share { return join_moments(a, b); }
+fn combine_shares(a: Share, b: Share) -> Share { return combine_moments(a, b); }
 
 //#include lanes
 //#elif SHARED
@@ -193,7 +193,7 @@ var<workgroup> parts: array<vec3<f32>, WG>;
 
 //#include rows_of_workgroup
   let base = min(row, params.rows - 1u) * params.length;
-//#include rows_folded join=join_moments
+//#include rows_folded combine=combine_moments
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }
 }

@@ -1,7 +1,7 @@
 // y = finish((x - mean) / (sqrt(var + epsilon) + floor) [* scale + bias]), from the moments of every row's segments, whose
 // means are of distances from a pivot (normalize_moments).
 //
-// A workgroup joins the moments of a row and writes a chunk of it. AFFINE: scale and bias are one an `inner` elements (a
+// A workgroup combines the moments of a row and writes a chunk of it. AFFINE: scale and bias are one an `inner` elements (a
 // channel), or one a row's group. VEC: rows, and channels where they matter, are whole vec4s.
 //#tensors x, stats, scale, bias -> y
 const WG: u32 = 256u;
@@ -39,12 +39,12 @@ fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
     mine = vec3<f32>(load_stats(at), load_stats(at + 1u), load_stats(at + 2u));
   }
 //#if SUBGROUP
-  let total = joined_for_all(mine, lane);
+  let total = reduced_for_all(mine, lane);
 //#else
   parts[lane] = mine;
   workgroupBarrier();
   for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] = join_moments(parts[lane], parts[lane + step]); }
+    if (lane < step) { parts[lane] = combine_moments(parts[lane], parts[lane + step]); }
     workgroupBarrier();
   }
 //#endif

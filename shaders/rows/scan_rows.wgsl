@@ -18,7 +18,7 @@ struct Params {
 var<workgroup> totals: array<T, WG>;
 //#endif
 
-fn join(a: T, b: T) -> T {
+fn combine(a: T, b: T) -> T {
 //#if WIDE
 //#if PRODUCT
   return i64_mul(a, b);
@@ -60,7 +60,7 @@ fn write_run(row: u32, first: u32, before: T) {
   var total = before;
   for (var k = first; k < last; k++) {
     let at = place(row, k);
-    let next = join(total, load_x(at));
+    let next = combine(total, load_x(at));
 //#if EXCLUSIVE
     store_y(at, total);
 //#else
@@ -83,12 +83,12 @@ fn write_run(row: u32, first: u32, before: T) {
   let first = lane * params.run;
   let last = min(first + params.run, params.length);
   var total = neutral();
-  for (var k = first; k < last; k++) { total = join(total, load_x(place(row, k))); }
+  for (var k = first; k < last; k++) { total = combine(total, load_x(place(row, k))); }
   totals[lane] = total;
   workgroupBarrier();
   for (var step = 1u; step < WG; step <<= 1u) {
     var sum = totals[lane];
-    if (lane >= step) { sum = join(totals[lane - step], sum); }
+    if (lane >= step) { sum = combine(totals[lane - step], sum); }
     workgroupBarrier();
     totals[lane] = sum;
     workgroupBarrier();

@@ -17,15 +17,15 @@ struct Params {
 //#if SUBGROUP
 alias Share = vec2<f32>;
 
-fn join_shares(a: Share, b: Share) -> Share { return lse_combine(a, b); }
+fn combine_shares(a: Share, b: Share) -> Share { return lse_combine(a, b); }
 
 //#include lanes
 //#elif SHARED
 var<workgroup> parts: array<vec2<f32>, WG>;
 //#endif
 
-// (max, sum) of four elements joined to `total`.
-fn join(total: vec2<f32>, v: vec4<f32>) -> vec2<f32> {
+// (max, sum) of `total` and four elements more.
+fn combine_quad(total: vec2<f32>, v: vec4<f32>) -> vec2<f32> {
   let top = nan_max(nan_max(nan_max(v[0], v[1]), nan_max(v[2], v[3])), total.x);
   let sum = (exp_below(v[0], top) + exp_below(v[1], top)) + (exp_below(v[2], top) + exp_below(v[3], top));
   return vec2<f32>(top, total.y * exp_below(total.x, top) + sum);
@@ -36,14 +36,14 @@ fn fold(base: u32, first: u32, stride: u32) -> vec2<f32> {
   var total = vec2<f32>(f32_bits(0xff800000u, params.length), 0.0);
 //#if VEC
   for (var k = first * 4u; k < params.length; k += stride * 4u) {
-    total = join(total, load4_x((base + k) >> 2u));
+    total = combine_quad(total, load4_x((base + k) >> 2u));
   }
 //#else
   var k = first;
   for (; k + 3u * stride < params.length; k += 4u * stride) {
     let at = base + k * params.inner;
     let next = stride * params.inner;
-    total = join(total, vec4<f32>(load_x(at), load_x(at + next), load_x(at + 2u * next), load_x(at + 3u * next)));
+    total = combine_quad(total, vec4<f32>(load_x(at), load_x(at + next), load_x(at + 2u * next), load_x(at + 3u * next)));
   }
   for (; k < params.length; k += stride) {
     total = lse_combine(total, vec2<f32>(load_x(base + k * params.inner), 1.0));
@@ -98,6 +98,6 @@ fn start(row: u32) -> u32 {
 
 //#include rows_of_workgroup
   let base = start(min(row, params.rows - 1u));
-//#include rows_folded join=lse_combine
+//#include rows_folded combine=lse_combine
   if (row < params.rows) { finish_row(base, lane, LANES, total); }
 }

@@ -85,4 +85,4 @@ def lowered(op: Op, inputs: Sequence[Any], target: Target) -> list[Dispatch]:
 
 def shuffles(op: Op, inputs: Sequence[Any], target: Target) -> bool:
     """Whether a dispatch reduces partial results by shuffles."""
-    return any("joined_lanes" in d.kernel.module.functions for d in lowered(op, inputs, target))
+    return any("reduced_lanes" in d.kernel.module.functions for d in lowered(op, inputs, target))

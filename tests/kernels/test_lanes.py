@@ -26,7 +26,7 @@ def test_shuffles__every_size__same_dispatches_in_less_workgroup_memory(name: st
     for new, old in zip(by_size, plain, strict=True):
         assert new.kernel.module.invocations == old.kernel.module.invocations
         assert new.kernel.module.workgroup_bytes <= old.kernel.module.workgroup_bytes
-        assert ("subgroups" in new.kernel.module.extensions) == ("joined_lanes" in new.kernel.module.functions)
+        assert ("subgroups" in new.kernel.module.extensions) == ("reduced_lanes" in new.kernel.module.functions)
         assert old.kernel.module.extensions == ()
         text = new.kernel.wgsl()
         assert "//#" not in text

@@ -27,7 +27,7 @@ __all__ = [
     "Normed",
     "can_split",
     "expert_product",
-    "joining_product",
+    "merging_product",
     "normed_product",
     "paired_product",
     "product_with_packed",
@@ -137,7 +137,7 @@ def normed_product(
     return _with_bias((_skinny(target, y, _Rows.of(a), b, product),), bias, product)
 
 
-def joining_product(
+def merging_product(
     target: Target,
     y: Operand,
     a: Partials,

@@ -27,7 +27,7 @@ CHUNK = 4096
 """Elements a workgroup of the second pass writes."""
 
 SHARES = 256
-"""Most shares of a row, and the invocations that join their moments."""
+"""Most shares of a row, and the invocations that combine their moments."""
 
 _ALONE = Folding(3.0, NORM_FLOPS, 2.0)
 _MOMENTS = Folding(2.0, 2 / 3 * NORM_FLOPS)

@@ -246,7 +246,7 @@ def _fold_vectors(acc: str) -> str:
 
 
 def _main(target: Target, fold: Fold, y: DType, lanes: int) -> str:
-    """The entry point, and how invocations that share an output join what they have of it."""
+    """The entry point, and how invocations that share an output reduce their partial results."""
     if lanes == 1:
         return _invocation_main(y)
     joins = shuffled(target, lanes)
@@ -340,14 +340,14 @@ def _shuffling_main(fold: Fold, lanes: int, joins: dict[str, int]) -> str:
             f"const WG: u32 = {workgroup_of(lanes)}u;",
             f"const LANES: u32 = {lanes}u;",
             "",
-            "fn join_shares(a: Share, b: Share) -> Share { return combine(a, b); }",
+            "fn combine_shares(a: Share, b: Share) -> Share { return combine(a, b); }",
             "",
             f"fn moved(share: Share, by: u32) -> Share {{ return {_moved(fold)}; }}",
             "",
             part("lanes", MOVED=1, **joins),
             "",
             *_shared_head(lanes),
-            f"  let total = joined_lanes(fold(min(i, params.size - 1u), lane, LANES, {TURNS}u), place);",
+            f"  let total = reduced_lanes(fold(min(i, params.size - 1u), lane, LANES, {TURNS}u), place);",
             "  if (lane == 0u && i < params.size) { store_y(i, finish(total, params.total)); }",
             "}",
         )

@@ -46,7 +46,7 @@ class Rows:
         return target.fold(positive(-(-self.count // (workgroup_of(lanes) // lanes))))
 
     def defines(self, target: Target, lanes: int) -> dict[str, int]:
-        """WG, LANES, SHARED and VEC of the row templates, and how lanes join their shares."""
+        """WG, LANES, SHARED and VEC of the row templates, and how lanes reduce their partial results."""
         flags = {"SHARED": lanes > 1, "VEC": self.vector}
         return {"WG": workgroup_of(lanes), "LANES": lanes, **flags, **shuffled(target, lanes)}
 

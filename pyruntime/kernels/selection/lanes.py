@@ -96,7 +96,7 @@ def shuffled(target: Target, lanes: int, apart: int = 1) -> dict[str, int]:
     """What templates that include `parts/lanes.wgsl` are told; nothing where workgroup memory reduces them.
 
     Args:
-        lanes: invocations that join their shares. apart: how far each is from the next.
+        lanes: invocations that reduce their partial results. apart: how far each is from the next.
     """
     if lanes == 1 or not target.subgroup:
         return {}
@@ -105,13 +105,13 @@ def shuffled(target: Target, lanes: int, apart: int = 1) -> dict[str, int]:
 
 
 def priced(target: Target) -> int:
-    """Invocations that shuffle, for costs; 0: joining costs what it does in workgroup memory. So on processors: what
+    """Invocations that shuffle, for costs; 0: reducing costs what it does in workgroup memory. So on processors: what
     they pay for is that invocations stop at all (SwiftShader, measured: two barriers instead of nine save a tenth)."""
     return 0 if target.is_software else target.subgroup_size
 
 
 def barriers(lanes: int, subgroup: int, apart: int = 1) -> int:
-    """Barriers of `parts/lanes.wgsl` until one invocation has the shares of all joined."""
+    """Barriers of `parts/lanes.wgsl` until one invocation has reduced the partial results of all."""
     close, wide, found = max(subgroup, apart), lanes * apart, 0
     while wide > close:
         wide, found = max(close, wide // AT_ONCE), found + 1
@@ -158,7 +158,7 @@ class Folding:
     Attributes:
         passes: times that it goes through a row, in turns of four elements.
         flops: operations that an element counts as, in all passes.
-        joins: times that invocations join their shares.
+        joins: times that invocations reduce their partial results.
     """
 
     passes: float

@@ -97,8 +97,9 @@ ATTENTION_FEW = AttentionParts(efficiency=0.5, begin=1.1, step=13.0, load=0.0193
 """The kernel of few queries.
 
 Set so that on an H200 costs choose what rules of thumb had chosen for decoding (tests/kernels/choices); not measured
-kernel by kernel, nor is the kernel of rows. Those of flash and tiles, and what joining shares takes, are fitted to 50
-measurements of 12 problems on an H200 and one on an H100 (bench/results/tuning), root mean square of the error 19 %.
+kernel by kernel, nor is the kernel of rows. Those of flash and tiles, and what reducing partial results takes, are
+fitted to 50 measurements of 12 problems on an H200 and one on an H100 (bench/results/tuning), root mean square of the
+error 19 %.
 """
 
 ATTENTION_FLASH = AttentionParts(efficiency=0.251, begin=11.8, step=1.52, load=0.00121, softmax=26.2)
@@ -136,7 +137,7 @@ ATTENTION_ROWS_LOADS = 0.7
 """Loads that wait for one another, for each component of a key, of the kernel whose invocations make a row each."""
 
 ATTENTION_MERGE = 0.368
-"""Part of a device's operations that joining shares reaches: it waits for memory."""
+"""Part of a device's operations that reducing partial results reaches: it waits for memory."""
 
 FOLD_TURN = 2.75
 """`Rates.load`s of a turn of an invocation that folds a row: four elements.
@@ -146,7 +147,7 @@ where no candidate is plainly better; not measured kernel by kernel.
 """
 
 FOLD_LEVEL = 0.05
-"""`Rates.merge`s when invocations join pairs of shares of one number or two."""
+"""`Rates.merge`s when invocations combine pairs of partial results of one number or two."""
 
 FOLD_SHUFFLE = 0.02
 """Those of the same by a shuffle, without a barrier; the barriers that are left count as `FOLD_LEVEL` each."""

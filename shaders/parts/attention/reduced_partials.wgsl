@@ -1,6 +1,6 @@
-// What an attention left in SHARES shares of the keys, joined as attention_merge does.
+// Partial results of an attention over SHARES shares of the keys, reduced as attention_merge does.
 // a[row, k .. k + 3], of its shares.
-fn joined(row: u32, k: u32) -> vec4<f32> {
+fn reduced(row: u32, k: u32) -> vec4<f32> {
   let batch = row / params.queries;
   let query = batch * params.heads + k / HEAD;
   let place = query * params.queries + row - batch * params.queries;

@@ -10,7 +10,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, inp, out
 from pyruntime.kernels.ir.dispatch import Partials
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.nbits import Normed, joining_product, normed_product, product_with_packed
+from pyruntime.kernels.products.nbits import Normed, merging_product, normed_product, product_with_packed
 from pyruntime.kernels.products.packed_weights import Packed, integers
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.microsoft.products.packed import PIECE, dequantized, pack, zero_points
@@ -126,7 +126,7 @@ class MatMulNBits(Op):
         """
         assert inputs[0] is not None
         y, packed, product, add = self._operands(*inputs)
-        return joining_product(target, y, rows, inputs[0].dtype, packed, product, add)
+        return merging_product(target, y, rows, inputs[0].dtype, packed, product, add)
 
     def _operands(self, *inputs: Any) -> tuple[Operand, Packed, Product, Operand | None]:
         """Of the kernels: y, the weights, the sizes, and the bias."""
