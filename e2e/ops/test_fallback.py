@@ -44,6 +44,13 @@ from e2e.ops.products.test_linear_algebra import (
     test_tiled__medium_slices__as_numpy,
 )
 from e2e.ops.products.test_quantized_models import test_residual_net__statically_quantised__as_onnxruntime
+from e2e.ops.test_epilogue import (
+    test_epilogue__convolution_as_a_product__equals_the_chain,
+    test_epilogue__gemm_of_any_shape__equals_the_chain,
+    test_epilogue__matmul_whose_k_is_split__equals_the_chain,
+    test_norm__after_a_product__equals_the_chain,
+    test_norm__after_a_product__writes_its_rows_where_they_go,
+)
 from e2e.ops.test_normalization import (
     test_normalization__every_type_and_rank__as_host,
     test_normalization__large_mean__variance_without_cancellation,
@@ -66,13 +73,6 @@ from e2e.ops.test_skip_norm import (
     test_skip_norm__rows_in_another_order__are_read_and_written_so,
     test_skip_norm__terms_and_outputs__follow_the_formula,
 )
-from e2e.ops.test_tail import (
-    test_norm__after_a_product__equals_the_chain,
-    test_norm__after_a_product__writes_its_rows_where_they_go,
-    test_tail__convolution_as_a_product__equals_the_chain,
-    test_tail__gemm_of_any_shape__equals_the_chain,
-    test_tail__matmul_whose_k_is_split__equals_the_chain,
-)
 
 __all__ = [
     "device",
@@ -91,6 +91,9 @@ __all__ = [
     "test_conv_integer__random_cases__as_onnxruntime",
     "test_conv_transpose__random__as_onnxruntime",
     "test_convolution__tiles_of_64__as_host",
+    "test_epilogue__convolution_as_a_product__equals_the_chain",
+    "test_epilogue__gemm_of_any_shape__equals_the_chain",
+    "test_epilogue__matmul_whose_k_is_split__equals_the_chain",
     "test_matmul__types__as_host",
     "test_matmul_integer__every_configuration__is_exact",
     "test_matmul_integer__extremes__do_not_overflow",
@@ -116,9 +119,6 @@ __all__ = [
     "test_skip_norm__rows_in_another_order__are_read_and_written_so",
     "test_skip_norm__terms_and_outputs__follow_the_formula",
     "test_sums__narrow_types__as_host",
-    "test_tail__convolution_as_a_product__equals_the_chain",
-    "test_tail__gemm_of_any_shape__equals_the_chain",
-    "test_tail__matmul_whose_k_is_split__equals_the_chain",
     "test_tiled__every_layout__as_numpy",
     "test_tiled__four_slices__as_numpy",
     "test_tiled__large_configuration__as_numpy",

@@ -55,7 +55,7 @@ def test_depthwise_last__windows__as_host(gpu: Any, case: Any, pixels: int, dtyp
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 6, 8), (8,), (1, 1, 1, 8), ()])
-def test_depthwise_last__tail__applied_before_the_store(gpu: Any, shape: tuple[int, ...]) -> None:
+def test_depthwise_last__epilogue__applied_before_the_store(gpu: Any, shape: tuple[int, ...]) -> None:
     relu: Any = newest("Relu")
     add: Any = newest("Add")
     chain = FusedElementwise(steps=(Step(relu, (0,)), Step(add, (-1, 1))))

@@ -99,7 +99,7 @@ def test_normed_rows__any_number_of_them__give_the_same_bits(k: int, n: int, bit
 
 @pytest.mark.parametrize(
     ("follows", "rows", "dtype", "device"),
-    matrix(["bias", "tail", "pair"], [1, 5, 40], [np.float32, np.float16], ["gpu", "software"]),
+    matrix(["bias", "epilogue", "pair"], [1, 5, 40], [np.float32, np.float16], ["gpu", "software"]),
 )
 def test_normed_rows__whatever_follows_the_product__agree_with_numpy(
     follows: str, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
@@ -111,7 +111,7 @@ def test_normed_rows__whatever_follows_the_product__agree_with_numpy(
     inputs: list[Array | None] = [(3 * rng.standard_normal((rows, 200))).astype(dtype), *weights]
     if follows == "bias":
         inputs += [None, rng.standard_normal(74).astype(dtype)]
-    elif follows == "tail":
+    elif follows == "epilogue":
         add: Any = newest("Add")
         base = WithEpilogue(base=base, count=4, chain=FusedElementwise(steps=(Step(add, (0, 1)),)))
         inputs.append(rng.standard_normal((rows, 74)).astype(dtype))
@@ -129,7 +129,7 @@ def test_normed_rows__whatever_follows_the_product__agree_with_numpy(
 @pytest.mark.parametrize(
     ("n", "rows", "dtype", "device"), matrix([44, 37], [1, 6, 40], [np.float32, np.float16], ["gpu", "software"])
 )
-def test_tail__bias_activation_and_residual__agree_with_numpy(
+def test_epilogue__bias_activation_and_residual__agree_with_numpy(
     n: int, rows: int, dtype: Any, device: str, request: pytest.FixtureRequest
 ) -> None:
     gpu: Any = request.getfixturevalue(device)

@@ -23,7 +23,7 @@ _ELEMENT = (("channel", "u32"), ("index", "u32"))
 
 
 class Access(Enum):
-    """How an operand of a tail lies over the result."""
+    """How an operand of an elementwise epilogue lies over the result."""
 
     FULL = "full"
     SCALAR = "scalar"
@@ -54,7 +54,7 @@ class ElementwiseEpilogue:
 
 
 def classify(operand: TensorType, result: TensorType) -> Access | None:
-    """How `operand` broadcasts over `result`, where that is one of the ways tails know."""
+    """How `operand` broadcasts over `result`, where that is one of the ways that kernels know."""
     if operand.size == 1:
         return Access.SCALAR
     shape = (1,) * (result.rank - operand.rank) + operand.shape
@@ -112,7 +112,7 @@ def _chain(epilogue: ElementwiseEpilogue) -> str:
 
 
 def is_long(helpers: str) -> bool:
-    """Whether functions that tails call become long where kernels have them once for each of their results."""
+    """Whether functions that epilogues call become long where kernels have them once for each of their results."""
     own = Module.of(helpers)
     return len(link(own)) - len(own.text) > _LONG
 

@@ -1,4 +1,4 @@
-"""Tails on every kernel that takes one: bias, activation and residual, against the same chain on NumPy."""
+"""Epilogues of every kernel that takes one: bias, activation and residual, against the same chain on NumPy."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def check(gpu: Gpu, base: Op, inputs: list[Array], bias: Array, residual: Array,
 
 
 @pytest.mark.parametrize(("m", "n", "trans_b"), matrix([1, 3, 8, 33, 96], [1, 3, 64, 101], [0, 1]))
-def test_tail__gemm_of_any_shape__equals_the_chain(gpu: Gpu, m: int, n: int, trans_b: int) -> None:
+def test_epilogue__gemm_of_any_shape__equals_the_chain(gpu: Gpu, m: int, n: int, trans_b: int) -> None:
     k = 40
     base = newest("Gemm", transB=trans_b)
     check(gpu, base, [normal(m, k), normal(*((n, k) if trans_b else (k, n)))], normal(n), normal(m, n))
 
 
-def test_tail__batched_matmul__equals_the_chain(gpu: Gpu) -> None:
+def test_epilogue__batched_matmul__equals_the_chain(gpu: Gpu) -> None:
     check(gpu, newest("MatMul"), [normal(3, 10, 24), normal(3, 24, 20)], normal(20), normal(3, 10, 20))
 
 
-def test_tail__matmul_whose_k_is_split__equals_the_chain(gpu: Gpu) -> None:
+def test_epilogue__matmul_whose_k_is_split__equals_the_chain(gpu: Gpu) -> None:
     check(gpu, newest("MatMul"), [normal(64, 2048), normal(2048, 256)], normal(256), normal(64, 256), 1e-3)
 
 
@@ -77,7 +77,7 @@ def test_tail__matmul_whose_k_is_split__equals_the_chain(gpu: Gpu) -> None:
         ((2, 5, 30), (12, 5, 3), {}),
     ],
 )
-def test_tail__convolution_of_any_kind__equals_the_chain(
+def test_epilogue__convolution_of_any_kind__equals_the_chain(
     gpu: Gpu, x: tuple[int, ...], w: tuple[int, ...], attributes: dict[str, Any]
 ) -> None:
     base = newest("Conv", **attributes)
@@ -92,7 +92,7 @@ def test_tail__convolution_of_any_kind__equals_the_chain(
     [((2, 10, 5, 7), (20, 5, 1, 1), 2), ((1, 12, 8, 9), (70, 12, 1, 1), 1), ((3, 9, 4), (9, 9, 1), 1)],
 )
 @pytest.mark.parametrize("biased", [False, True])
-def test_tail__convolution_as_a_product__equals_the_chain(
+def test_epilogue__convolution_as_a_product__equals_the_chain(
     gpu: Gpu, x: tuple[int, ...], w: tuple[int, ...], group: int, biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only = Family("convolution", (CONVOLUTIONS.named("matmul_m1"),), {})
@@ -106,7 +106,7 @@ def test_tail__convolution_as_a_product__equals_the_chain(
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 3, 4), (1, 4, 5, 7), (1, 4, 48, 52), (2, 6, 45, 67)])
-def test_tail__group_normalization__equals_the_chain(gpu: Gpu, shape: tuple[int, ...]) -> None:
+def test_epilogue__group_normalization__equals_the_chain(gpu: Gpu, shape: tuple[int, ...]) -> None:
     base = newest("GroupNormalization", num_groups=2)
     inputs = [normal(*shape), normal(shape[1]), normal(shape[1])]
     check(gpu, base, inputs, normal(1, shape[1], 1, 1), normal(*shape))
