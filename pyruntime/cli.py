@@ -239,7 +239,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _passes(arguments: argparse.Namespace) -> tuple[Any, str]:
-    graph, dims = _session(arguments)._model.graph, _dims(arguments)
+    graph, dims = Internals(_session(arguments)).model.graph, _dims(arguments)
     folder, runs = Path(arguments.dump) if arguments.dump else None, list[PassRun]()
 
     def observe(run: PassRun, now: TypedGraph) -> None:

@@ -51,7 +51,7 @@ def test_windows__after_all_passes__compute_what_onnxruntime_does(form: Windows,
 @pytest.mark.parametrize("seed", range(30))
 def test_windows__drawn_forms__compute_what_onnxruntime_does(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    flags = {n: bool(rng.integers(2)) for n in ("behind", "masked", "swapped", "both")}
+    flags = {n: bool(rng.integers(2)) for n in ("post_norm", "masked", "swapped", "both")}
     batch, rows, columns, heads = (int(n) for n in rng.integers(1, 4, 4))
     size = int(rng.choice([2, 4, 6]))
     padded = int(rng.choice([0, 0, 2])) if min(rows, columns) * size > 2 else 0
@@ -84,7 +84,7 @@ def test_windows__merged_patches__are_put_together_by_the_norm() -> None:
         assert not any(found[name] for name in MOVES)
 
 
-def test_windows__norms_behind__read_rows_where_windows_have_them() -> None:
+def test_windows__post_norm__read_rows_where_windows_have_them() -> None:
     counts = [kernels(WindowModel(Windows(post_norm=True), layers)) for layers in (2, 4)]
     # Each layer's rows are moved into windows by a dispatch: an addition made them.
     moved = [sum(found[name] for name in MOVES) for found in counts]

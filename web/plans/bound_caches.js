@@ -5,7 +5,8 @@
  */
 
 import { tensorsOf } from './tensors.js';
-import { rowsOf, run } from '../gpu/replay.js';
+import { rowsOf } from '../gpu/matching.js';
+import { run } from '../gpu/replay.js';
 import { evaluate } from '../gpu/sizes.js';
 import { caught, guarded } from '../gpu/staging.js';
 
@@ -23,7 +24,7 @@ const LEAST = 256;
 /** Rows to reserve in new memory for `rows`: powers of two, so that copies are few. @param {number} rows */
 const reservedFor = (rows) => Math.max(LEAST, 2 ** Math.ceil(Math.log2(rows)));
 
-/** Inputs may be in any memory: `bindInputs` copies those that the plan cannot use. @type {import('../gpu/replay.js').Fitting} */
+/** Inputs may be in any memory: `bindInputs` copies those that the plan cannot use. @type {import('../gpu/matching.js').Fitting} */
 const anyMemory = {
   fits: () => true,
   mayWrite: () => true,

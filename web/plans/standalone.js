@@ -7,7 +7,8 @@
 import { unlessAborted } from '../api/aborting.js';
 import { client, started } from '../api/client.js';
 import { inWorker } from '../api/port.js';
-import { matches, otherValues, run } from '../gpu/replay.js';
+import { matches, otherValues } from '../gpu/matching.js';
+import { run } from '../gpu/replay.js';
 import { wasteOf } from '../gpu/sizes.js';
 import { feedsOf } from '../worker/tensors.js';
 import { hold, sessions } from './locations.js';
