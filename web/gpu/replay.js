@@ -4,7 +4,7 @@
 import { matches, rowsOf } from './matching.js';
 import { activity, play } from './player.js';
 import { filled } from './recording.js';
-import { bind, evaluate, packed, patched } from './sizes.js';
+import { evaluate, packed, patched } from './sizes.js';
 import { isLost } from './waiting.js';
 
 /**

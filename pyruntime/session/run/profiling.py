@@ -152,7 +152,7 @@ class Trace:
 
 
 def _of_run(kind: ValueType, sizes: Sequence[int]) -> ValueType:
-    """The type in a run of these open sizes."""
+    """The type in a run of these dynamic dimensions."""
     if not isinstance(kind, TensorType) or not any(map(is_dim, kind.shape)):
         return kind
     return kind.with_shape(*(evaluate(expression(d), sizes) for d in kind.shape))
