@@ -187,7 +187,6 @@ def test_run__half_of_many_aborted__the_others_are_right(watched: Script) -> Non
 
 
 def test_run__aborted_while_the_gpu_does_not_answer__holds_nothing(watched: Script) -> None:
-    """Without the `cancel` that reaches Python the run would go on, and the release wait for it."""
     watched("globalThis.session = await InferenceSession.create(decode(model))", model=models.double())
     watched.worker.evaluate("""() => {
         globalThis.map = GPUBuffer.prototype.mapAsync;

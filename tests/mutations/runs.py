@@ -136,10 +136,7 @@ RUN_MUTATIONS = (
         "web/api/client.js",
         "      this.#request('cancel', { request: id }, [], {}).catch(() => {});\n",
         "",
-        (
-            "e2e/api/test_cancellation.py::test_create__aborted_while_it_downloads__ends_the_download",
-            "e2e/api/test_cancellation.py::test_run__aborted_while_the_gpu_does_not_answer__holds_nothing",
-        ),
+        ("e2e/api/test_cancellation.py::test_create__aborted_while_it_downloads__ends_the_download",),
     ),
     Mutation(
         "an aborted load that was answered is released",
