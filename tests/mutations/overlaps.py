@@ -47,7 +47,7 @@ OVERLAP_MUTATIONS = (
     Mutation(
         "overlap: an epilogue lists only what it reads where it writes",
         "pyruntime/kernels/ir/elementwise_epilogue.py",
-        " if a is Access.FULL and o.type.dtype.bits == tail.to.bits",
+        " if a is Access.FULL and o.type.dtype.bits == epilogue.to.bits",
         "",
         (VERIFY + "test_plan__operands_that_an_epilogue_broadcasts__are_not_listed",),
     ),
