@@ -67,7 +67,7 @@ def _played(page: Page, site_url: str, *bodies: str, early: bool = False) -> Any
     return page.evaluate(PLAYING, {"bodies": bodies, "early": early})
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["recorded behind its pipeline", "recorded before"])
+@pytest.mark.parametrize("early", [False, True], ids=["recorded after its pipeline", "recorded before"])
 def test_compile__two_entry_points__first_run_uses_the_fallback_and_later_ones_the_optimized_kernel(
     page: Page, site_url: str, early: bool
 ) -> None:

@@ -133,7 +133,7 @@ def normed(x: Array, scale: Array, shift: Array) -> Array:
 OPERATORS: dict[str, tuple[Op, tuple[Array, ...], Callable[..., Array]]] = {
     "matmul, tiled": (newest("MatMul"), (halves(37, 68), halves(68, 44)), np.matmul),
     "matmul, tiled, odd": (newest("MatMul"), (halves(37, 67), halves(67, 43)), np.matmul),
-    "matmul, few rows": (newest("MatMul"), (halves(3, 131), halves(131, 41)), np.matmul),
+    "matmul, skinny": (newest("MatMul"), (halves(3, 131), halves(131, 41)), np.matmul),
     "softmax": (newest("Softmax"), (halves(7, 301),), softmax),
     "layer norm": (newest("LayerNormalization"), (halves(5, 99), halves(99), halves(99, seed=1)), normed),
     "add, broadcast": (newest("Add"), (halves(3, 1, 5), halves(7, 1)), np.add),

@@ -113,7 +113,7 @@ NOW = (
     }
     right.push(file.partNow(size - 5, 6) === null, file.partNow(size, 0)?.length === 0);
     const cutThen = cut();
-    Blob.prototype.slice = () => { throw new DOMException('no room', 'NotReadableError'); };
+    Blob.prototype.slice = () => { throw new DOMException('no capacity', 'NotReadableError'); };
     for (let i = 0; i < 5; i++) {
         const at = any(size - 100000);
         right.push(equals(at, file.partNow(at, 100000)));

@@ -1,4 +1,4 @@
-"""Caches of decoders in sessions over kept plans: grown, written over and branched on later visits, without Python.
+"""Caches of decoders in sessions over cached plans: grown, written over and branched on later visits, without Python.
 
 A sample of how caches are written; with PYRUNTIME_SOAK all.
 """
@@ -67,7 +67,7 @@ def visits(context: BrowserContext, site: Path, site_server: Server, tmp_path: P
 
 
 def visit(visits: Visits, cached: Cached, steps: list[Any], empty: Any) -> Any:
-    """The steps on one visit: other outputs and the caches behind each."""
+    """The steps on one visit: other outputs and the caches after each."""
     wire = [[state, wired(feeds)] for state, feeds in steps]
     given = {"caches": cached.caches, "empty": wired(empty), "steps": wire}
     return visits(HELPERS + STEPS, **given)

@@ -1,4 +1,4 @@
-"""Second visits of a page whose plan is kept: a file that its server says is the same is not hashed again."""
+"""Second visits of a page with a cached plan: a file that its server says is the same is not hashed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that stay on the GPU in sessions over kept plans: runs without Python, and what happens when it comes."""
+"""Tensors that stay on the GPU in sessions over cached plans: runs without Python, and what happens when it comes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def save(path: Path, nodes: list[Any], inputs: list[Any], outputs: list[Any], we
 
 
 def models(folder: Path) -> None:
-    """An encoder of pictures, whose outputs are hidden states and a mask; a decoder that reads these beside ids."""
+    """An encoder of pictures, whose outputs are hidden states and a mask; a decoder that reads these and ids."""
     random = np.random.default_rng(2)
     w, v, e = (
         ((random.random(shape, np.float32) - 0.5) / 4).astype(np.float32) for shape in ((24, 16), (16, 30), (2000, 16))
@@ -172,7 +172,7 @@ def test_explain_and_other_shapes__tensors_made_before__go_on_here_and_in_python
 
 
 def test_tensor__disposed_downloaded_fed_to_others__as_in_python(visits: Visits) -> None:
-    """What a tensor of a kept plan does, on the first visit (Python's) and on the second (the page's) alike."""
+    """What a tensor of a cached plan does, on the first visit (Python's) and on the second (the page's) alike."""
     body = """
     const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
     const decoder = await InferenceSession.create('/x/decoder.onnx', { cachePlan: true });
@@ -244,8 +244,8 @@ def test_python_in_the_page__outputs_that_stay__are_buffers_of_the_page_and_noth
         check(found["results"][1], want["pooled"])
 
 
-def test_kept_plan__that_fails_on_the_way__python_goes_on_with_the_tensors(visits: Visits) -> None:
-    """A binding that the device refuses, as of a plan that somebody has changed."""
+def test_cached_plan__that_fails_on_the_way__python_goes_on_with_the_tensors(visits: Visits) -> None:
+    """A binding that the device refuses, as of a plan that was changed."""
     body = """
     const encoder = await InferenceSession.create('/x/encoder.onnx', STAY);
     const decoder = await InferenceSession.create('/x/decoder.onnx', { cachePlan: true });

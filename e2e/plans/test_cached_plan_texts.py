@@ -79,7 +79,7 @@ def test_same_prompt_again__second_visit__begins_with_what_is_kept_of_the_last_t
 
 @pytest.mark.parametrize("folder", ["austen", *SHAPES])
 def test_text__second_visit__has_the_same_ids_without_python(folder: str, visits: Visits) -> None:
-    """Greedy over the doubling of the caches' room, and drawn."""
+    """Greedy over the doubling of the caches' capacity, and drawn."""
     prompts = [(PROMPT, {**GREEDY, "maxNewTokens": 280}), (PROMPT, {**WARM, "maxNewTokens": 20})]
     first = texts(visits, folder, *prompts)
     assert visits.has_python()
@@ -180,7 +180,7 @@ await new Promise((resolve, reject) => {
 const area = element.shadowRoot.querySelector('textarea');
 area.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true }));
 const text = await told;
-await new Promise((resolve) => { setTimeout(resolve, 1200); }); // longer than a session rests before its plan is kept
+await new Promise((resolve) => { setTimeout(resolve, 1200); }); // longer than the idle time before a plan is cached
 return { text, said };
 """
 

@@ -168,7 +168,7 @@ def large_weights(path: Path, scale: float = 1) -> list[str]:
     return files
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["beside", "externalData"])
+@pytest.mark.parametrize("given", [False, True], ids=["fetched", "externalData"])
 def test_external_data__two_files__runs_without_python_and_gives_the_same_bits(
     visits: Visits, tmp_path: Path, given: bool
 ) -> None:
@@ -182,7 +182,7 @@ def test_external_data__two_files__runs_without_python_and_gives_the_same_bits(
     assert second["results"] == first["results"]
 
 
-def test_external_data__changed_beside_the_same_model__is_planned_anew(visits: Visits, tmp_path: Path) -> None:
+def test_external_data__changed_under_the_same_model__is_planned_anew(visits: Visits, tmp_path: Path) -> None:
     path = tmp_path / "large.onnx"
     large_weights(path)
     visits(path, [2, 1500])
@@ -240,7 +240,7 @@ EDIT = """async () => {
     ],
     ids=["version", "adapter", "cut off", "flipped", "empty"],
 )
-def test_kept_plan_that_does_not_do__python_plans__says_why_and_keeps_another(
+def test_cached_plan_that_does_not_fit__python_plans__says_why_and_keeps_another(
     visits: Visits, digits: Path, change: str, reason: str
 ) -> None:
     first = visits(digits, ONE)
@@ -272,7 +272,7 @@ def test_model_that_needs_python__nothing_is_kept__and_it_works(visits: Visits, 
     assert found == {"y": [0, 2], "usage": {"plans": 0, "bytes": 0}}
 
 
-def test_gpu_tensors__of_another_session__go_to_a_session_from_a_kept_plan(visits: Visits, tmp_path: Path) -> None:
+def test_gpu_tensors__of_another_session__go_to_a_session_from_a_cached_plan(visits: Visits, tmp_path: Path) -> None:
     path = tmp_path / "relu.onnx"
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [4]) for n in "xy")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])

@@ -232,7 +232,7 @@ FORGED_CACHES = """
 (h, p) => h.outputs = h.outputs.slice(1)
 """.strip().splitlines()
 
-FORGED_ROOMS = """
+FORGED_CAPACITIES = """
 (h, p) => p.plan.kept[0].axis = -1
 (h, p) => p.plan.kept[0].given = null
 (h, p) => p.plan.kept[0].scaled = []
@@ -305,8 +305,8 @@ def test_forged_headers__right_hash__are_refused_before_anything_is_allocated(sc
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("concat", [*FORGED_CACHES, *FORGED_ROOMS]),
-        ("group_query_scalar", [*FORGED_CACHES, *FORGED_ROOMS]),
+        ("concat", [*FORGED_CACHES, *FORGED_CAPACITIES]),
+        ("group_query_scalar", [*FORGED_CACHES, *FORGED_CAPACITIES]),
         ("static scatter", [*FORGED_CACHES, *FORGED_ROWS]),
     ],
 )

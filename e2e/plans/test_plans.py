@@ -137,7 +137,7 @@ def test_plan__with_fallback_kernels__gpus_begin_with_these_and_processors_do_no
 
 
 def test_plan__model_in_a_blob_and_garbage_is_collected__every_session_is_made(script: Script) -> None:
-    """Nobody but the browser holds a stream that is being read."""
+    """Only the browser holds a stream that is being read."""
     script(
         """
         const make = async () => {
@@ -282,7 +282,7 @@ def test_weights_in_another_file__plan_that_names_it__runs_without_python_until_
     assert said[0].startswith("pyruntime: the plan is not used, Python plans: ")
 
 
-def test_first_visit__plan_beside_the_model__fetches_little_and_no_python(script: Script, site: Path) -> None:
+def test_first_visit__plan_next_to_the_model__fetches_little_and_no_python(script: Script, site: Path) -> None:
     """Scripts compressed with gzip, as static hosts send them; the plan as it is."""
     plan = compile_model(DIGITS)
     found = script(
@@ -305,7 +305,7 @@ def test_first_visit__plan_beside_the_model__fetches_little_and_no_python(script
 
 @pytest.fixture
 def plan_url(site: Path) -> Iterator[str]:
-    """A plan of the digits model, beside it in the site."""
+    """A plan of the digits model, next to it in the site."""
     file = site / "models" / "digits.plan"
     file.write_bytes(compile_model(DIGITS))
     yield "/models/digits.plan"

@@ -30,7 +30,7 @@ GPU = Target(vendor="nvidia")
 
 
 def products() -> bytes:
-    """Two products of matrices of 64 x 64, one behind the other."""
+    """Two products of matrices of 64 x 64, in sequence."""
     weights = [helper.make_tensor(n, TensorProto.FLOAT, [64, 64], np.zeros(64 * 64)) for n in ("v", "w")]
     given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64])]
     made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 64])]
@@ -126,16 +126,16 @@ def test_fallback_flag__of_little_work__has_less_code() -> None:
     assert fallback_flag(GPU, int(LITTLE_WORK) + 1, LIGHT=1) == {"FALLBACK": 1}
 
 
-def test_settled__kernels_that_differ_in_their_fallback_alone__are_one_shader() -> None:
+def test_without_fallback__kernels_that_differ_in_their_fallback_alone__are_one_shader() -> None:
     vectors = {"VEC_A": 1, "VEC_B": 1, "VEC_Y": 1}
     defines = [vectors | fallback_flag(GPU, int(flops), FALLBACK_ROWS=1) for flops in (8e6, 268e6)]
     texts = [template("matmul_tiled", DType.FLOAT, **each).wgsl() for each in defines]
     commands = [Command(shader, (), None, (1, 1, 1), "matmul", 0) for shader in (1, 0, 2, 1)]
     memory = MemoryReport(0, 0, 0, 0, (), 0)
     plan = Plan([GpuSegment(commands=commands)], ["other", *texts], [], [], b"", memory, [], {})
-    settled = plan.without_fallback()
-    assert settled.shaders == ["other", without_fallback(texts[0])]
-    assert [c.shader for c in settled.commands] == [1, 0, 1, 1]
+    made = plan.without_fallback()
+    assert made.shaders == ["other", without_fallback(texts[0])]
+    assert [c.shader for c in made.commands] == [1, 0, 1, 1]
     assert [c.shader for c in plan.commands] == [1, 0, 2, 1]
 
 

@@ -119,14 +119,14 @@ def _square_by_itself(form: Form) -> str | None:
     return form.op("Mul", form.op("MatMul", "t", "t"), form.const(np.float32(0.1)))
 
 
-def _few_rows(form: Form) -> int:
+def _skinny_rows(form: Form) -> int:
     """The most rows, eight or less, that t can be cut into; 0 where they are too long."""
     count = math.prod(form.shape)
     return next((r for r in (8, 7, 6, 4, 3, 2, 1) if count % r == 0 and (count // r) ** 2 <= MOST_WEIGHTS), 0)
 
 
 def _matmul_skinny(form: Form) -> str | None:
-    count, rows = math.prod(form.shape), _few_rows(form)
+    count, rows = math.prod(form.shape), _skinny_rows(form)
     if not rows:
         return None
     flat = form.op("Reshape", "t", form.ints(rows, count // rows))
@@ -151,8 +151,8 @@ def _matmul_packed(bits: int, block: int, level: int = 0) -> Kind:
     return kind
 
 
-def _matmul_packed_few_rows(form: Form) -> str | None:
-    count, rows = math.prod(form.shape), _few_rows(form)
+def _matmul_packed_skinny(form: Form) -> str | None:
+    count, rows = math.prod(form.shape), _skinny_rows(form)
     if not rows:
         return None
     flat = form.op("Reshape", "t", form.ints(rows, count // rows))
@@ -241,11 +241,11 @@ PRODUCTS: Mapping[str, Kind] = {
     "matmul normalised": _matmul_norm,
     "matmul by itself": _square_by_itself,
     "matmul by itself twice": _self_attention_bare,
-    "matmul of few rows of a view": _matmul_skinny,
+    "skinny matmul of a view": _matmul_skinny,
     "matmul packed in 4 bits": _matmul_packed(4, 32),
     "matmul packed in 8 bits": _matmul_packed(8, 16),
     "matmul packed by rows of 8 bits": _matmul_packed(4, 32, level=4),
-    "matmul packed of few rows of a view": _matmul_packed_few_rows,
+    "skinny packed matmul of a view": _matmul_packed_skinny,
     "gemm": _gemm,
     "gemm onto itself": _gemm_onto_itself,
     "einsum": _einsum,

@@ -81,7 +81,7 @@ DEVICE_MUTATIONS = (
         (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
     ),
     Mutation(
-        "the comparison of what is fed with what was foreseen",
+        "the comparison of what is fed with what was predicted",
         "web/speculation/speculation.js",
         "name === token ? numberIn(feeds[name]) === fed.id && String",
         "name === token ? String",
@@ -102,7 +102,7 @@ DEVICE_MUTATIONS = (
         (EXTERNAL + "test_create__parts_are_of_another_file__session_is_that_of_the_stream[here-other-None]",),
     ),
     Mutation(
-        "the files beside a model, where its session is made again",
+        "the external data of a model, where its session is made again",
         "web/loading/loading.js",
         "asked.get(href) ?? this.#held(href, false)",
         "this.#held(href, false)",

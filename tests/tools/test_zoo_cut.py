@@ -44,7 +44,7 @@ def test_cut__two_roundings__each_part_reads_what_onnxruntime_gave(whole: Cut) -
 
 
 @pytest.mark.parametrize(("limit", "count"), [(math.inf, 1), (0, 3), (48, 3), (96, 2)])
-def test_pieces__limit_of_bytes__give_all_outputs_of_the_cut_model(whole: Cut, limit: float, count: int) -> None:
+def test_pieces__size_limit__give_all_outputs_of_the_cut_model(whole: Cut, limit: float, count: int) -> None:
     made: dict[str, Any] = {}
     found = list(pieces(whole, limit))
     for data, fed, wanted in found:

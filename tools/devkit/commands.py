@@ -160,6 +160,7 @@ def lint(*, fix: bool) -> int:
         ("private attributes", [python(), "-m", "tools.devkit.privates"]),
         ("sizes", [python(), "-m", "tools.devkit.code_limits"]),
         ("folders", [python(), "-m", "tools.devkit.folders"]),
+        ("words", [python(), "-m", "tools.devkit.words"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),
