@@ -25,9 +25,10 @@ def test_place__nodes_of_several_sizes__the_largest_are_told_first() -> None:
         told.append((at, placed.node.op.op_type))
         assert times == 1
 
-    running, idle = place(typed_graph(nodes, inputs, ["a", "b", "c"]), Target(), tell)
+    graph = typed_graph(nodes, inputs, ["a", "b", "c"])
+    running, idle = place(graph, Target(), tell)
     assert told == [(1, "MatMul"), (2, "Relu"), (0, "Relu")]
-    assert [p.node for p in running] == nodes and not idle
+    assert [p.node for p in running] == list(graph.nodes) and not idle
 
 
 def test_place__equal_nodes__one_is_told_for_all_and_the_others_after_all_kinds() -> None:
@@ -39,7 +40,7 @@ def test_place__equal_nodes__one_is_told_for_all_and_the_others_after_all_kinds(
     graph = typed_graph(nodes, {"x": LARGE, "s": TensorType(DType.FLOAT, (1,))}, ["y"])
     running, _ = place(graph, Target(), lambda at, placed, times: told.append((at, times)))
     assert [at for at, _ in told] == [2, 4, 3, 1, 0] and dict(told) == {2: 3, 4: 1, 3: 1, 1: 0, 0: 0}
-    assert [p.node for p in running] == nodes
+    assert [p.node for p in running] == list(graph.nodes)
 
 
 def test_place__node_that_cannot_be_lowered__fails_where_something_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
