@@ -14,10 +14,10 @@
 /** Sessions over plans, by their handles, which are below 0. @type {Map<number, import('./standalone.js').StandaloneClient>} */
 export const sessions = new Map();
 
-/** The tensors in a request that are on the GPU. @param {any} request @returns {Place[]} */
-export function placesOf({ feeds = {}, kept = {}, caches = [] }) {
+/** The tensors in a request that are on the GPU; `kept` of a decoding loop's end is a number or null. @param {any} request @returns {Place[]} */
+export function placesOf({ feeds = {}, kept, caches = [] }) {
   const found = (/** @type {any} */ value) => (value?.kind === 'sequence' ? value.values.flatMap(found) : value?.place ?? []);
-  return [...Object.values(feeds), ...Object.values(kept), ...caches.map((/** @type {any} */ { given }) => given)].flatMap(found);
+  return [...Object.values(feeds), ...Object.values(kept ?? {}), ...caches.map((/** @type {any} */ { given }) => given)].flatMap(found);
 }
 
 /** Whether a request has tensors that Python does not have. @param {any} request */
