@@ -135,7 +135,7 @@ def test_adapter__there_is_none__is_told_when_no_gpu_process_can_be_starting(
         from pyodide.ffi import jsnull
         from types import SimpleNamespace
         from pyruntime import errors
-        from pyruntime.device import adapter as backend
+        from pyruntime.device.webgpu import adapter as backend
 
         asked = []
         class Gpu:
@@ -172,7 +172,7 @@ def test_adapter__there_for_the_second_question__is_given(python_in_browser: Bro
         """
         from pyodide.ffi import jsnull
         from types import SimpleNamespace
-        from pyruntime.device import adapter as backend
+        from pyruntime.device.webgpu import adapter as backend
 
         answers = [jsnull, "an adapter"]
         class Gpu:

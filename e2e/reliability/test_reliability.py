@@ -70,7 +70,7 @@ def test_loss__no_adapter_any_more__says_so_and_the_cpu_goes_on(python_in_browse
     result = run(
         python_in_browser,
         """
-        from pyruntime.device import pyodide as backend
+        from pyruntime.device.webgpu import pyodide as backend
         real = backend.find_adapter
         async def none():
             raise errors.EPFail("WebGPU found no adapter")
