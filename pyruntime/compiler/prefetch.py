@@ -99,7 +99,7 @@ class _Predicted:
         return name
 
     def _value(self, placed: Placed, dispatch: Dispatch, at: int) -> Hashable:
-        """What tells the memory of an operand from that of others."""
+        """Return a key of the memory that an operand is in: equal for operands that share it."""
         operand = dispatch.operands[at]
         names = placed.node.inputs if operand.role is Role.INPUT else placed.node.outputs
         if operand.role is Role.CONSTANT:

@@ -77,7 +77,7 @@ def quotient(a: Terms, b: Terms) -> Terms | None:
 
 
 def _long_quotient(a: Terms, b: Terms) -> Terms | None:
-    """a / b by long division, where nothing remains: the leading term of a product is that of its factors."""
+    """Divide a by b by long division of leading terms; None where a remainder is left."""
     made: Terms = ()
     lead = max(b, key=_degree)
     while a:

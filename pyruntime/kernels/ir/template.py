@@ -100,7 +100,7 @@ def _conditionals(name: str, defines: Mapping[str, float | int | bool]) -> str:
 
 @lru_cache(maxsize=1024)
 def _defines(name: str) -> frozenset[str]:
-    """What a template can be told: its conditions and constants."""
+    """Return the names that a template takes: its conditions and constants."""
     source = _source(name)
     flags = re.findall(r"^\s*//#(?:(?:el)?if\s+!?|unroll\s+)(\w+)", source, re.M)
     return frozenset((*flags, *(match[1] for match in _CONST.finditer(source))))

@@ -96,7 +96,7 @@ def _factor(terms: list[str]) -> int:
 
 
 def listed(text: str) -> list[str]:
-    """The parts of a list: commas in angle brackets and parentheses aside."""
+    """Split a list at its commas, except those in angle brackets and parentheses."""
     made, depth, last = list[str](), 0, 0
     for found in _LIST_SIGN.finditer(text):
         sign = found[0]

@@ -28,7 +28,7 @@ class Truncated(Exception):
 
 
 class Malformed(Exception):
-    """Bytes that no encoder writes; the text says what."""
+    """Raised for bytes that no encoder writes; the message says what is wrong."""
 
 
 def varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:

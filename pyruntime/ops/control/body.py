@@ -167,7 +167,7 @@ def empty_stack(op: Op, info: ValueInfo, axis: int = 0) -> ValueType:
 
 
 def sequence_of(op: Op, info: ValueInfo, values: Sequence[ValueType]) -> ValueType:
-    """The values as a sequence; the body's declaration types an empty one."""
+    """Return the values as a sequence. An empty one has the element type that the body declares."""
     element = values[0].dtype if values and isinstance(values[0], TensorType) else declared_element(info.type)
     if element is None:
         raise errors.InvalidGraph(f"{op.op_type}: an empty sequence, and the body does not declare '{info.name}'")

@@ -112,7 +112,7 @@ class Forest:
 
     @cached_property
     def _only_mode(self) -> int | None:
-        """The comparison of all inner nodes; None where they have several, or sets."""
+        """Return the comparison that all inner nodes share; None where they differ, or test for membership."""
         modes = np.flatnonzero(np.bincount(self.mode, minlength=len(MODES))[:LEAF])
         return int(modes[0]) if len(modes) == 1 and modes[0] != MEMBER else None
 

@@ -131,7 +131,7 @@ class _Trees(Op):
         return begins, targets[order], weights[order]
 
     def _scores(self, voted: Array) -> int:
-        """How many scores a row has; `voted`: for which of them there are votes."""
+        """Return the number of scores of a row. `voted`: the scores that leaves vote for."""
         raise NotImplementedError
 
     def _check(self, forest: Forest, features: int, targets: int) -> None:

@@ -30,7 +30,7 @@ _ZERO_WHERE_EMPTY = made_by("Where", made_by("IsNaN", "softmax"), 0.0, "softmax"
 
 @dataclass(slots=True)
 class _Scores:
-    """What stands between the score product and the softmax."""
+    """The operators between the score product and the softmax."""
 
     product: Node
     scale: float

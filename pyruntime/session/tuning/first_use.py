@@ -94,7 +94,7 @@ def _is_unknown(device: Device) -> bool:
 
 
 def _seen_so_far(device: Device) -> tuple[int, int]:
-    """Another one when something has begun since."""
+    """Return counts that change with each run and replay: equal ones mean that the device was idle in between."""
     return _begun, device.replays
 
 

@@ -44,7 +44,7 @@ class _GroupNorm(Decomposed):
 
 @op("GroupNorm", opsets=range(1, 2), domain="com.microsoft")
 class GroupNorm(_GroupNorm):
-    """Of x itself."""
+    """GroupNorm of x. Source: com.microsoft operator GroupNorm."""
 
     def expand(
         self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType

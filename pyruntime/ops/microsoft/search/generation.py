@@ -73,7 +73,7 @@ class Generation(BodyOp):
         return value.value().reshape(())
 
     def matrix(self, fed: dict[str, TensorType], name: str, shape: Sequence[int | None]) -> Array | None:
-        """An int32 input of a shape, None for any size; None where it is absent."""
+        """Return the int32 input `name`, None where it is absent. A size of None in `shape` stands for any."""
         value = fed.get(name)
         if value is None:
             return None
