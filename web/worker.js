@@ -4,7 +4,10 @@
 import { prefetchSnapshot } from './snapshot/memory.js';
 
 // Imported without waiting, so that the files that Python starts from are requested at the same time.
-const host = import('./worker/host.js');
+const host = import('./worker/host.js').then((module) => {
+  module.servePage((port) => self.postMessage({ downloads: port }, { transfer: [port] }));
+  return module;
+});
 host.catch((error) => self.reportError(error));
 
 /**

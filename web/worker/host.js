@@ -15,7 +15,13 @@ export { downloads };
 /** @type {Map<number, import('./runs.js').Session>} */
 const sessions = new Map();
 
-const isWorker = typeof document === 'undefined';
+/** Sends a port of the downloads to the page; unset where Python runs in the caller's thread. @type {((port: MessagePort) => void) | undefined} */
+let sendDownloads;
+
+/** Serve a page, from a dedicated worker of its own. @param {(port: MessagePort) => void} send gives the page a port */
+export function servePage(send) {
+  sendDownloads = send;
+}
 
 /** Tensors that stay on the GPU. @type {Tensors} */
 let tensors;
@@ -219,7 +225,7 @@ const methods = {
   async start(places, report) {
     sessions.clear();
     bridge = startBridge(places, report, ended);
-    if (isWorker) downloads.start(bridge, (port) => self.postMessage({ downloads: port }, { transfer: [port] }));
+    if (sendDownloads) downloads.start(bridge, sendDownloads);
     makeMemoryBy((nbytes) => downloads.memory(nbytes));
     const python = await bridge;
     tensors = new Tensors({ share_memory: python.share_memory, dispose: python.forget });
