@@ -18,6 +18,7 @@
 
 import { enqueue } from '../gpu/player.js';
 import { collect, copyOf, resultMemory, stage } from '../gpu/readback.js';
+import { RuntimeException } from '../gpu/bounds.js';
 import { prepareFirst, readsOf, results } from '../gpu/replay.js';
 import { caught, waits } from '../gpu/staging.js';
 import { attend } from '../gpu/waiting.js';
@@ -238,7 +239,8 @@ export class Speculation {
     let prepared;
     try {
       prepared = prepareFirst([by], feeds, requested, this.#known, this.#tensors);
-    } catch {
+    } catch (error) {
+      if (!(error instanceof RuntimeException)) throw error;
       return false; // inputs are out of bounds; the requested run reports it
     }
     if (!prepared) return false;
