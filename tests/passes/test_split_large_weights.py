@@ -186,13 +186,12 @@ def test_split__lengths_that_are_open__compiles_for_the_gpu_alone(dtype: int, tm
     table = numpy_helper.from_array(weights(300, 16, dtype=str(helper.tensor_dtype_to_np_dtype(dtype))), "w")
     nodes = [
         helper.make_node("Gather", ["w", "ids"], ["e"]),
-        helper.make_node("Relu", ["e"], ["r"]),
+        helper.make_node("ReduceMax", ["e"], ["r"], axes=[1]),
         helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
-        helper.make_node("MatMul", ["r", "t"], ["logits"]),
-        helper.make_node("ReduceMax", ["logits"], ["y"], axes=[2]),
+        helper.make_node("MatMul", ["r", "t"], ["y"]),
     ]
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["b", "s"])
-    y = helper.make_tensor_value_info("y", dtype, ["b", "s", 1])
+    y = helper.make_tensor_value_info("y", dtype, ["b", 1, 300])
     model = helper.make_model(
         helper.make_graph(nodes, "g", [ids], [y], [table]), opset_imports=[helper.make_opsetid("", 17)]
     )
