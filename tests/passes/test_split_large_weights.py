@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "Conv": one("Conv", "x w b", (1, 3, 5, 5), {"w": weights(70, 3, 3, 3), "b": weights(70)}),
     "Gather": one("Gather", "w x", TensorType(DType.INT64, (2, 3)), {"w": weights(300, 7)}),
     "Gather of float16": one("Gather", "w x", TensorType(DType.INT32, (5,)), {"w": weights(700, 6, dtype="float16")}),
-    "Gather of bytes": one("Gather", "w x", TensorType(DType.INT32, ()), {"w": small_ints(900, 5)}),
+    "Gather of int8": one("Gather", "w x", TensorType(DType.INT32, ()), {"w": small_ints(900, 5)}),
     "Gather of one column": one("Gather", "w x", TensorType(DType.INT64, (4,)), {"w": weights(2000)}),
     "Gather of a cast table": chain(
         [node("Cast", ["w"], ["c"], to=1), node("Gather", ["c", "x"], ["y"])],
