@@ -69,7 +69,8 @@ def _emitted(made: Segmentation, isolated: bool) -> Plan:
     segments = [
         s if isinstance(s, HostStep) else emitter.segment(s.uploads, s.steps, s.downloads) for s in made.segments
     ]
-    weights = sum(round_up(c.nbytes) for c in emitter.constants)
+    computed = (graph.tensor(name).nbytes for name in graph.computed)
+    weights = sum(map(round_up, (*(c.nbytes for c in emitter.constants), *computed)))
     ordered = tuple(sorted(storages.values(), key=lambda s: (s.arena, s.offset, s.first)))
     plan = Plan(
         segments,

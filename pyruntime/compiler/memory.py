@@ -60,7 +60,7 @@ class MemoryReport:
         peak: size of all arenas.
         lower_bound: the largest sum of live bytes at any step; no arena can be smaller.
         total_without_reuse: what the activations would take with a buffer each.
-        weights: constants.
+        weights: constants, and those that are computed from them once.
         storages: every storage, by offset, for charts.
         steps: number of steps lifetimes refer to.
     """

@@ -272,10 +272,13 @@ class TypedGraph:
         """A new constant value, or, where it has Dims, one that follows from sizes; returns its name."""
         if array.dtype == object:
             return self.add_value(hint, TensorType(dtype, array.shape), lambda: array)
+        return self.add_stored(Constant.from_array(array, dtype), hint)
+
+    def add_stored(self, constant: Constant, hint: str) -> str:
+        """A new constant value; returns its name."""
         name = self.fresh(hint)
-        constant = Constant.from_array(array, dtype)
         self.constants[name] = constant
-        self.types[name] = TensorType(dtype, constant.type.shape, constant.numpy, name)
+        self.types[name] = TensorType(constant.type.dtype, constant.type.shape, constant.numpy, name)
         self.static.add(name)
         return name
 

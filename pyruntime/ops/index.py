@@ -214,6 +214,7 @@ DECLARED: dict[str, dict[str, str]] = {
         "fused.repack": "PackRows SpreadRows",
         "fused.rolled_transpose": "RolledTranspose",
         "fused.rotary": "FusedRotary",
+        "fused.rows_of_part": "PartIndex PartRows",
         "fused.with_epilogue": "WithEpilogue",
         "fused.with_norm": "WithNorm",
         "indexing.tensor_scatter": "TensorScatter",

@@ -83,7 +83,7 @@ def graph_pass(
 
 
 def node_pass(
-    requires: Iterable[Fact] = (), ensures: Iterable[Fact] = (), breaks: Iterable[Fact] = ()
+    requires: Iterable[Fact] = (), ensures: Iterable[Fact] = (), breaks: Iterable[Fact] = (), always: bool = False
 ) -> Callable[[Callable[[Matcher, Target, Node], Edit | None]], Pass]:
     """Declare the function that is decorated, of a node, as what a pass gives to `TypedGraph.rewrite`."""
 
@@ -93,6 +93,6 @@ def node_pass(
             match = Matcher(graph)
             return graph.rewrite(lambda node: instead(match, target, node))
 
-        return graph_pass(requires, ensures, breaks)(run)
+        return graph_pass(requires, ensures, breaks, always=always)(run)
 
     return made

@@ -46,6 +46,7 @@ from pyruntime.passes.layout import (
     move_rows,
     sink_reshape,
     slices_to_transpose,
+    split_large_weights,
     unmerge_transpose,
 )
 from pyruntime.passes.quantization import (
@@ -69,6 +70,7 @@ PASSES: tuple[Pass, ...] = (
     batchnorm_to_affine.run,
     quantized_products.run,
     packed_weights.run,
+    split_large_weights.run,
     move_quantization.run,
     quantization_steps.run,
     fuse_norms.run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyruntime.ir import DType
-from pyruntime.kernels.ir.template import template, tensors_of
+from pyruntime.kernels.ir.template import params_of, template, tensors_of
 from pyruntime.kernels.wgsl.library import shader_names
 from pyruntime.kernels.wgsl.storage import lanes
 from tests.kernels.template_variants import variants_of
@@ -25,3 +25,23 @@ def test_template__its_variants__are_whole_shaders(name: str) -> None:
         assert not kernel.has_params or kernel.module.params
         assert {b.name for b in kernel.bindings if b.write} <= set(tensors_of(name)[1])
         assert any(b.write for b in kernel.bindings)
+
+
+@pytest.mark.parametrize(
+    ("defines", "what"),
+    [
+        ({"NO_SUCH_FLAG": 1}, "has no constant or condition NO_SUCH_FLAG"),
+        ({"TILE_M": 2.5}, "constant TILE_M: 2.5 is no u32"),
+        ({"TILE_M": -4}, "constant TILE_M: -4 is no u32"),
+        ({"TILE_M": 1 << 32}, "constant TILE_M: 4294967296 is no u32"),
+    ],
+)
+def test_template__define_that_does_not_fit__names_template_and_constant(defines: dict[str, float], what: str) -> None:
+    with pytest.raises(ValueError, match=f"^shaders/matmul_tiled.wgsl.*{what}$"):
+        template("matmul_tiled", DType.FLOAT, **defines)
+
+
+def test_params_of__field_that_the_template_does_not_declare__is_named() -> None:
+    kernel = template("lrn", DType.FLOAT)
+    with pytest.raises((KeyError, ValueError), match="gamma"):
+        params_of(kernel, size=1, channels=1, inner=1, before=0, after=0, scale=1.0, offset=1.0, beta=1.0, gamma=2.0)

@@ -71,12 +71,12 @@ def evaluate(graph: TypedGraph, feeds: Mapping[str, Array]) -> list[Array]:
     return [value(n) for n in graph.outputs]
 
 
-def apply(run: Pass, graph: TypedGraph, seed: int = 0) -> bool:
+def apply(run: Pass, graph: TypedGraph, seed: int = 0, target: Target | None = None) -> bool:
     """Run a pass on `graph`; it must keep the invariants and what the graph computes (1e-5). Returns what it said."""
     rng = np.random.default_rng(seed)
     feeds = {n: rng.standard_normal(graph.tensor(n).shape).astype(graph.tensor(n).dtype.numpy) for n in graph.inputs}
     before = evaluate(graph, feeds)
-    changed = run(graph, Target())
+    changed = run(graph, target or Target())
     graph.verify()
     for mine, theirs in zip(evaluate(graph, feeds), before, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)

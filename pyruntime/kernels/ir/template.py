@@ -107,10 +107,18 @@ def _defines(name: str) -> frozenset[str]:
 
 
 def _literal(kind: str, value: float | int | bool) -> str:
+    """A number as a WGSL literal of a type.
+
+    Raises:
+        ValueError: the type does not have it.
+    """
     if kind == "bool":
         return "true" if value else "false"
     if kind == "f32":
         return f"{float(value)!r}f"
+    least, most = (0, 2**32 - 1) if kind == "u32" else (-(2**31), 2**31 - 1)
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{value!r} is no {kind}")
     return f"{int(value)}{'u' if kind == 'u32' else 'i'}"
 
 
@@ -118,14 +126,19 @@ def _told(name: str, values: Mapping[str, float | int | bool]) -> str:
     """A file's text with its conditions decided and its constants replaced.
 
     Raises:
-        ValueError: a value for what the file does not have.
+        ValueError: a value for what the file does not have, or of another type.
     """
     if unknown := values.keys() - _defines(name):
         raise ValueError(f"shaders/{name}.wgsl has no constant or condition {', '.join(sorted(unknown))}")
 
     def replace(match: re.Match[str]) -> str:
         key, kind, default = match.groups()
-        return f"const {key}: {kind} = {_literal(kind, values[key]) if key in values else default};"
+        if key not in values:
+            return f"const {key}: {kind} = {default};"
+        try:
+            return f"const {key}: {kind} = {_literal(kind, values[key])};"
+        except ValueError as error:
+            raise ValueError(f"shaders/{name}.wgsl, constant {key}: {error}") from None
 
     return _CONST.sub(replace, _conditionals(name, values))
 
@@ -159,7 +172,7 @@ def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **def
         defines: values of the file's `const` declarations and `//#if` conditions.
 
     Raises:
-        ValueError: a define the file does not have.
+        ValueError: a define the file does not have, or one that is not of its constant's type.
     """
     reads, writes = tensors_of(name)
     names = (*reads, *writes)

@@ -49,7 +49,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
     rows = [graph.tensor(n).shape[:-1] for n in node.inputs[:3]]
     if any(r != rows[0] for r in rows):
         return None
-    together = rows_concatenated(graph, sides, counts)
+    together = rows_concatenated(graph, sides, counts, target.limits.binding_bytes)
     if together is None:
         return None
     nodes, weights = together

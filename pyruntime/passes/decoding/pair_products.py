@@ -37,13 +37,13 @@ def run(graph: TypedGraph, target: Target) -> bool:
         products = [graph.producer(n) for n in chain.inputs if match.read_once(n)]
         if len(products) == len(chain.inputs) == 2 and not any(node.outputs[1:]):
             gate, values = products
-            paired = _paired(graph, chain, gate, values)
+            paired = _paired(graph, chain, gate, values, target.limits.binding_bytes)
             if paired is not None and gate is not None and values is not None:
                 fused |= {gate: [], values: [], node: paired}
     return graph.substitute(fused)
 
 
-def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | None) -> list[Node] | None:
+def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | None, limit: int) -> list[Node] | None:
     """The nodes that join the weights, and the fused one."""
     if gate is None or values is None or not isinstance(gate.op, MatMulNBits) or gate.op != values.op:
         return None
@@ -54,7 +54,7 @@ def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | No
     sides = [(*n.inputs, "", "", "")[:6] for n in (gate, values)]
     if sides[0][0] != sides[1][0] or any(s[4] or s[5] for s in sides) or bool(sides[0][3]) != bool(sides[1][3]):
         return None
-    joined = rows_interleaved(graph, [s[1:4] for s in sides], gate.op.N)
+    joined = rows_interleaved(graph, [s[1:4] for s in sides], gate.op.N, limit)
     if joined is None:
         return None
     nodes, weights = joined

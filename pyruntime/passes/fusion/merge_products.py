@@ -50,7 +50,8 @@ def run(graph: TypedGraph, target: Target) -> bool:
         if projection:
             key = node.inputs[0], node.op.op_type, projection.turned
             groups.setdefault(key, []).append(projection)
-    return merge_groups(graph, groups.values(), lambda p: p.nodes, lambda group: _merged(graph, group))
+    limit = target.limits.binding_bytes
+    return merge_groups(graph, groups.values(), lambda p: p.nodes, lambda group: _merged(graph, group), limit)
 
 
 def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | None:

@@ -32,15 +32,18 @@ def merge_groups(
     groups: Iterable[Sequence[Projection]],
     nodes: Callable[[Projection], Sequence[Node]],
     merged: Callable[[Sequence[Projection]], list[Node]],
+    limit: int,
 ) -> bool:
     """Put what `merged` gives of each group of several in the place of its first node; True where there was one.
 
     Args:
         nodes: those that a projection consists of, the product first.
+        limit: bytes that the weights of a product may take.
     """
     instead: dict[Node, list[Node]] = {}
     for projections in groups:
-        if len(projections) > 1:
+        weights = sum(graph.tensor(nodes(p)[0].inputs[1]).nbytes for p in projections)
+        if len(projections) > 1 and weights <= limit:
             instead |= {n: [] for p in projections for n in nodes(p)}
             instead[nodes(projections[0])[0]] = merged(projections)
     return graph.substitute(instead)

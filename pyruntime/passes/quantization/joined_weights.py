@@ -13,19 +13,26 @@ Joined = tuple[list[Node], list[str]]
 """The nodes that join, and the names of weights, scales and, where there are some, zero points."""
 
 
-def rows_interleaved(graph: TypedGraph, sides: Sequence[Sequence[str]], rows: int) -> Joined | None:
-    """Weights, scales and zero points of products of `rows` columns each: row 0 of each, then row 1, and so on."""
-    return _all(graph, sides, lambda names: _joined(graph, names, rows, interleaved=True))
+def rows_interleaved(graph: TypedGraph, sides: Sequence[Sequence[str]], rows: int, limit: int) -> Joined | None:
+    """Weights, scales and zero points of products of `rows` columns each: row 0 of each, then row 1, and so on.
+
+    None where they cannot be joined, or the weights take more than `limit` bytes.
+    """
+    return _all(graph, sides, limit, lambda names: _joined(graph, names, rows, interleaved=True))
 
 
-def rows_concatenated(graph: TypedGraph, sides: Sequence[Sequence[str]], counts: Sequence[int]) -> Joined | None:
+def rows_concatenated(
+    graph: TypedGraph, sides: Sequence[Sequence[str]], counts: Sequence[int], limit: int
+) -> Joined | None:
     """The same with all rows of the first, then those of the next; `counts` of each."""
-    return _all(graph, sides, lambda names: _joined(graph, names, counts, interleaved=False))
+    return _all(graph, sides, limit, lambda names: _joined(graph, names, counts, interleaved=False))
 
 
 def _all(
-    graph: TypedGraph, sides: Sequence[Sequence[str]], join: Callable[[list[str]], Joined | None]
+    graph: TypedGraph, sides: Sequence[Sequence[str]], limit: int, join: Callable[[list[str]], Joined | None]
 ) -> Joined | None:
+    if sum(graph.tensor(side[0]).nbytes for side in sides) > limit:
+        return None
     nodes: list[Node] = []
     weights: list[str] = []
     for slot in range(3):

@@ -52,7 +52,8 @@ def run(graph: TypedGraph, target: Target) -> bool:
         if found is not None:
             kinds = graph.tensor(node.inputs[1]).dtype, found.x_scale, *node.inputs[:1], *node.inputs[2:3]
             groups.setdefault(kinds, []).append(found)
-    return merge_groups(graph, groups.values(), lambda p: p.nodes, lambda group: _merged(graph, group))
+    limit = target.limits.binding_bytes
+    return merge_groups(graph, groups.values(), lambda p: p.nodes, lambda group: _merged(graph, group), limit)
 
 
 def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | None:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import pyruntime
 from pyruntime.device.base import Raw, Read, Write
@@ -249,3 +250,23 @@ def test_log_severity__info__tells_the_phases(caplog: pytest.LogCaptureFixture) 
         assert caplog.text == ""
     finally:
         logging.getLogger("pyruntime").setLevel(logging.NOTSET)
+
+
+def test_memory_plan__weights_that_are_computed_once__sum_is_what_the_device_holds() -> None:
+    w, v = (numpy_helper.from_array(np.ones((256, 256), np.float32), name) for name in "wv")
+    nodes = [
+        helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
+        helper.make_node("MatMul", ["x", "v"], ["m"]),
+        helper.make_node("Add", ["m", "t"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [256, 256]) for name in "xy")
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y], [w, v]))
+    device = NullDevice()
+    with on_device(device):
+        session = asyncio.run(pyruntime.InferenceSession.create(model.SerializeToString()))
+        asyncio.run(session.run_async(None, {"x": np.zeros((256, 256), np.float32)}))
+    plan, memory = session._program.roots[0].executable.plan, session.memory_plan
+    assert [c.nbytes for c in plan.constants] == [4 * 256 * 256]
+    assert memory.weights == 2 * 4 * 256 * 256
+    assert device.ledger.total == memory.weights + memory.peak + len(plan.params)
+    session.release()

@@ -1,0 +1,352 @@
+"""Weights larger than a device's binding are split: each part is bound on its own.
+
+    Gather(w, i)                       the rows that each part has, one part after the other
+    MatMul(a, w), MatMulInteger        the sum of products of columns of a and rows of w
+    MatMul(w, x), Gemm(a, wᵀ), Conv    the results of rows of w, concatenated; packed weights too
+    MatMul(a, w) of stacked matrices   the results of stacks, concatenated
+
+A part is a range of the bytes of w, which is a constant: nothing is copied. A Transpose of w before a product, and a
+Cast to a wider float, are done for each part. Weights that other operators read stay whole: those run on the host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, int_array
+from pyruntime.kernels import Target
+from pyruntime.ops.fused.rows_of_part import PartIndex, PartRows
+from pyruntime.ops.registry import newest
+from pyruntime.passes.graph_pass import Fact, node_pass
+from pyruntime.passes.match import Matcher
+from pyruntime.passes.writer import reshaped
+
+__all__ = ["run"]
+
+ROWS = 64
+"""Parts have a multiple of so many rows where they can: kernels then read whole vectors and tiles."""
+
+
+@node_pass(breaks=(Fact.NO_DEAD_NODES,), always=True)
+def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
+    """Nodes that read parts of a weight in the place of one that reads all of it."""
+    graph = match.graph
+    split = _SPLITS.get((node.op.domain, node.op.op_type))
+    if split is None or node.outputs[0] in graph.static:
+        return None
+    limit = min(target.limits.binding_bytes, target.limits.buffer_bytes)
+    return split(_Splitter(graph, node, limit))
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """A constant that is split.
+
+    Attributes:
+        parts: (first, end) of the rows of each part.
+        cast: the type that its elements are read as. turned: a Transpose of the matrix follows.
+    """
+
+    name: str
+    parts: tuple[tuple[int, int], ...]
+    cast: DType
+    turned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Splitter:
+    """Writes the nodes that take the place of `node`, for bindings of `limit` bytes."""
+
+    graph: TypedGraph
+    node: Node
+    limit: int
+
+    @property
+    def op(self) -> Any:
+        """The operator of the node."""
+        return self.node.op
+
+    def weight(self, name: str) -> _Weight | None:
+        """What `name` is made of where it is larger than a binding and made of a constant; else None."""
+        graph = self.graph
+        if name not in graph.static or graph.tensor(name).nbytes <= self.limit:
+            return None
+        cast, turned = graph.tensor(name).dtype, False
+        while (made := graph.producer(name)) is not None:
+            op: Any = made.op
+            if op.domain or op.op_type not in ("Cast", "Transpose", "Identity"):
+                return None
+            if op.op_type == "Transpose":
+                if graph.tensor(name).rank != 2 or tuple(op.perm or (1, 0)) != (1, 0):
+                    return None
+                turned = not turned
+            if op.op_type == "Cast" and not _widens(graph.tensor(made.inputs[0]).dtype, graph.tensor(name).dtype):
+                return None
+            name = made.inputs[0]
+        constant = graph.constants.get(name)
+        parts = constant and _parts(constant.type, max(cast.bits, constant.type.dtype.bits), self.limit)
+        return _Weight(name, parts, cast, turned) if parts else None
+
+    def part(self, weight: _Weight, first: int, end: int, nodes: list[Node]) -> str:
+        """Rows of a weight as they are read, without its Transpose; `nodes` gets what makes them."""
+        name = self.rows(weight.name, self.graph.tensor(weight.name).shape[0], first, end)
+        kind = self.graph.tensor(name)
+        if kind.dtype is weight.cast:
+            return name
+
+        def value(kind: TensorType = kind) -> Any:
+            return kind.value().astype(weight.cast.numpy)
+
+        result = self.graph.add_value(f"{name}.cast", TensorType(weight.cast, kind.shape), value)
+        nodes.append(Node(newest("Cast", to=weight.cast.code), (name,), (result,), self.node.name))
+        return result
+
+    def rows(self, name: str, rows: int, first: int, end: int) -> str:
+        """The rows `first` to `end` of `rows` of a constant."""
+        constant = self.graph.constants[name]
+        kind = constant.type
+        row = kind.size // rows
+        shape = (end - first, *kind.shape[1:]) if kind.shape[0] == rows else ((end - first) * row,)
+        offset = constant.offset + first * row * kind.dtype.bits // 8
+        part = Constant(kind.with_shape(*shape), constant.source, offset)
+        return self.graph.add_stored(part, f"{name}.rows{first}")
+
+    def sliced(self, name: str, axis: int, first: int, end: int, nodes: list[Node]) -> str:
+        """A range of `name` along an axis."""
+        graph, kind = self.graph, self.graph.tensor(name)
+        shape = list(kind.shape)
+        shape[axis] = end - first
+        value = None
+        if name in graph.static:
+            at = (slice(None),) * axis + (slice(first, end),)
+            value = lambda: kind.value()[at]  # noqa: E731
+        result = graph.add_value(f"{name}.part{first}", kind.with_shape(*shape), value)
+        ends = [graph.add_constant(int_array([n]), DType.INT64, f"{result}.{n}") for n in (first, end, axis)]
+        nodes.append(Node(newest("Slice"), (name, *ends), (result,), self.node.name))
+        return result
+
+    def value(self, axis: int | None = None, size: int = 0) -> str:
+        """A value like the node's result, with another size along an axis."""
+        (name,), y = self.node.outputs, self.graph.tensor(self.node.outputs[0])
+        shape = list(y.shape)
+        if axis is not None:
+            shape[axis] = size
+        return self.graph.add_value(f"{name}.part", y.with_shape(*shape))
+
+    def concatenated(self, results: Sequence[str], axis: int, nodes: list[Node]) -> list[Node]:
+        """`nodes`, and the Concat of `results` that makes what the node makes."""
+        return [*nodes, Node(newest("Concat", axis=axis), tuple(results), self.node.outputs, self.node.name)]
+
+    def added(self, results: Sequence[str], nodes: list[Node]) -> list[Node]:
+        """`nodes`, and the sum of `results`, which is what the node makes."""
+        total = results[0]
+        for number, result in enumerate(results[1:], 2):
+            outputs = self.node.outputs if number == len(results) else (self.value(),)
+            nodes.append(Node(newest("Add"), (total, result), outputs, self.node.name))
+            total = outputs[0]
+        return nodes
+
+    def made(self, op: Any, inputs: Sequence[str], result: str, nodes: list[Node]) -> str:
+        """The node of an operator, in `nodes`; returns its result."""
+        nodes.append(Node(op, tuple(inputs), (result,), self.node.name))
+        return result
+
+
+def _widens(source: DType, result: DType) -> bool:
+    """True for a Cast between floats that keeps every number."""
+    return source.is_float and result.is_float and source.bits < result.bits
+
+
+def _parts(kind: TensorType, bits: int, limit: int) -> tuple[tuple[int, int], ...]:
+    """(first, end) of parts of the rows of a tensor, whose elements take `bits`; none where a row is too large."""
+    if not kind.rank or not kind.size or not kind.dtype.compute:
+        return ()
+    rows, row = kind.shape[0], kind.size // kind.shape[0]
+    if row * kind.dtype.bits % 8:
+        return ()
+    most = limit * 8 // (row * bits)
+    most -= most % ROWS if most >= ROWS else 0
+    return tuple((first, min(first + most, rows)) for first in range(0, rows, most)) if most else ()
+
+
+def _gather(s: _Splitter) -> list[Node] | None:
+    weight = s.weight(s.node.inputs[0])
+    if weight is None or weight.turned or s.op.axis % s.graph.tensor(weight.name).rank:
+        return None
+    nodes: list[Node] = []
+    indices, y = s.graph.tensor(s.node.inputs[1]), s.graph.tensor(s.node.outputs[0])
+    table = s.graph.tensor(weight.name)
+    made = ""
+    for first, end in weight.parts:
+        at = s.graph.add_value(f"{s.node.inputs[1]}.local", TensorType(DType.INT32, indices.shape))
+        s.made(PartIndex(rows=table.shape[0], start=first, length=end - first), s.node.inputs[1:2], at, nodes)
+        last = end == table.shape[0] and weight.cast is table.dtype
+        result = s.node.outputs[0] if last else s.graph.add_value(f"{at}.rows", TensorType(table.dtype, y.shape))
+        inputs = (s.rows(weight.name, table.shape[0], first, end), at, *([made] if made else []))
+        made = s.made(PartRows(), inputs, result, nodes)
+    if made != s.node.outputs[0]:
+        s.made(newest("Cast", to=weight.cast.code), (made,), s.node.outputs[0], nodes)
+    return nodes
+
+
+def _gather_packed(s: _Splitter) -> list[Node] | None:
+    weight = s.weight(s.node.inputs[0])
+    x = s.graph.tensor(s.node.inputs[0])
+    others = [n for n in s.node.inputs[2:] if n]
+    if weight is None or weight.turned or weight.cast is not x.dtype or s.op.gather_axis % x.rank:
+        return None
+    if s.op.quantize_axis % x.rank == 0 or not all(n in s.graph.constants for n in others):
+        return None
+    nodes: list[Node] = []
+    results: list[str] = []
+    indices = s.graph.tensor(s.node.inputs[1])
+    for first, end in weight.parts:
+        at = s.graph.add_value(f"{s.node.inputs[1]}.local", TensorType(DType.INT32, indices.shape))
+        s.made(PartIndex(rows=x.shape[0], start=first, length=end - first), s.node.inputs[1:2], at, nodes)
+        x_part, *rest = (s.rows(n, x.shape[0], first, end) for n in (weight.name, *others))
+        results.append(s.made(s.op, (x_part, at, *rest), s.value(), nodes))
+    return s.added(results, nodes)
+
+
+def _matmul(s: _Splitter) -> list[Node] | None:
+    a, b = s.node.inputs[:2]
+    left = s.weight(a)
+    if left is not None:
+        return _rows_of_left(s, left, b)
+    weight = s.weight(b)
+    if weight is None:
+        return None
+    rank = s.graph.tensor(b).rank
+    if rank == 2:
+        return _columns(s, weight) if weight.turned else _shares_of_k(s, weight, s.graph.tensor(a).rank - 1)
+    return _stacks(s, weight) if rank > 2 and s.op.op_type == "MatMul" else None
+
+
+def _rows_of_left(s: _Splitter, weight: _Weight, b: str) -> list[Node] | None:
+    if s.op.op_type != "MatMul" or weight.turned or s.graph.tensor(s.node.inputs[0]).rank != 2:
+        return None
+    axis = s.graph.tensor(s.node.outputs[0]).rank - min(2, s.graph.tensor(b).rank)
+    nodes: list[Node] = []
+    results = [
+        s.made(s.op, (s.part(weight, first, end, nodes), b), s.value(axis, end - first), nodes)
+        for first, end in weight.parts
+    ]
+    return s.concatenated(results, axis, nodes)
+
+
+def _shares_of_k(s: _Splitter, weight: _Weight, axis: int) -> list[Node]:
+    """The sum of products over shares of k, along which `axis` of a goes; what is added is added once."""
+    nodes: list[Node] = []
+    results: list[str] = []
+    a, _, *more = s.node.inputs
+    for first, end in weight.parts:
+        left = s.sliced(a, axis, first, end, nodes)
+        inputs = (left, s.part(weight, first, end, nodes), *(more if not results or s.op.op_type != "Gemm" else []))
+        results.append(s.made(s.op, inputs, s.value(), nodes))
+    return s.added(results, nodes)
+
+
+def _columns(s: _Splitter, weight: _Weight) -> list[Node]:
+    """The products with rows of w [n, k], concatenated."""
+    graph, (a, *_), (result,) = s.graph, s.node.inputs, s.node.outputs
+    kind, y = graph.tensor(a), graph.tensor(result)
+    nodes: list[Node] = []
+    flat = a
+    if kind.rank != 2:
+        shape = (math.prod(kind.shape[:-1]), kind.shape[-1])
+        flat = graph.add_value(f"{a}.matrix", kind.with_shape(*shape))
+        nodes.append(reshaped(graph, a, flat, shape, s.node.name))
+    results: list[str] = []
+    for first, end in weight.parts:
+        part = graph.add_value(f"{result}.part", y.with_shape(graph.tensor(flat).shape[0], end - first))
+        results.append(s.made(newest("Gemm", transB=1), (flat, s.part(weight, first, end, nodes)), part, nodes))
+    if kind.rank == 2:
+        return s.concatenated(results, 1, nodes)
+    joined = graph.add_value(f"{result}.matrix", y.with_shape(graph.tensor(flat).shape[0], y.shape[-1]))
+    s.made(newest("Concat", axis=1), results, joined, nodes)
+    return [*nodes, reshaped(graph, joined, result, y.shape, s.node.name)]
+
+
+def _stacks(s: _Splitter, weight: _Weight) -> list[Node] | None:
+    a, b = (s.graph.tensor(n) for n in s.node.inputs)
+    if a.rank > b.rank or weight.turned:
+        return None
+    apart = a.rank == b.rank and a.shape[0] == b.shape[0]
+    nodes: list[Node] = []
+    results: list[str] = []
+    for first, end in weight.parts:
+        left = s.sliced(s.node.inputs[0], 0, first, end, nodes) if apart else s.node.inputs[0]
+        inputs = (left, s.part(weight, first, end, nodes))
+        results.append(s.made(s.op, inputs, s.value(0, end - first), nodes))
+    return s.concatenated(results, 0, nodes)
+
+
+def _gemm(s: _Splitter) -> list[Node] | None:
+    weight = s.weight(s.node.inputs[1])
+    if weight is None:
+        return None
+    if bool(s.op.transB) == weight.turned:
+        return _shares_of_k(s, weight, 0 if s.op.transA else 1)
+    n = s.graph.tensor(s.node.outputs[0]).shape[1]
+    op = replace(s.op, transB=1)
+    nodes: list[Node] = []
+    results: list[str] = []
+    for first, end in weight.parts:
+        added = [_shared(s, c, n, first, end, nodes) for c in s.node.inputs[2:]]
+        inputs = (s.node.inputs[0], s.part(weight, first, end, nodes), *added)
+        results.append(s.made(op, inputs, s.value(1, end - first), nodes))
+    return s.concatenated(results, 1, nodes)
+
+
+def _shared(s: _Splitter, name: str, n: int, first: int, end: int, nodes: list[Node]) -> str:
+    """Columns of what broadcasts to n columns."""
+    if not name:
+        return ""
+    kind = s.graph.tensor(name)
+    return s.sliced(name, kind.rank - 1, first, end, nodes) if kind.rank and kind.shape[-1] == n else name
+
+
+def _conv(s: _Splitter) -> list[Node] | None:
+    weight = s.weight(s.node.inputs[1])
+    if weight is None or s.op.group != 1:
+        return None
+    nodes: list[Node] = []
+    results: list[str] = []
+    for first, end in weight.parts:
+        bias = [s.sliced(b, 0, first, end, nodes) if b else "" for b in s.node.inputs[2:]]
+        inputs = (s.node.inputs[0], s.part(weight, first, end, nodes), *bias)
+        results.append(s.made(s.op, inputs, s.value(1, end - first), nodes))
+    return s.concatenated(results, 1, nodes)
+
+
+def _matmul_packed(s: _Splitter) -> list[Node] | None:
+    a, b, scales, zeros, groups, bias = (*s.node.inputs, "", "", "")[:6]
+    weight = s.weight(b)
+    rows = [n for n in (scales, zeros) if n]
+    if weight is None or weight.turned or not all(n in s.graph.constants for n in rows):
+        return None
+    if s.graph.tensor(b).shape[0] != s.op.N or any(s.graph.tensor(n).size * 8 % s.op.N for n in rows):
+        return None
+    axis = s.graph.tensor(s.node.outputs[0]).rank - 1
+    nodes: list[Node] = []
+    results: list[str] = []
+    for first, end in weight.parts:
+        sides = [s.rows(n, s.op.N, first, end) if n else "" for n in (b, scales, zeros)]
+        added = s.sliced(bias, 0, first, end, nodes) if bias else ""
+        op = replace(s.op, N=end - first)
+        results.append(s.made(op, (a, *sides, groups, added), s.value(axis, end - first), nodes))
+    return s.concatenated(results, axis, nodes)
+
+
+_SPLITS: dict[tuple[str, str], Callable[[_Splitter], list[Node] | None]] = {
+    ("", "Gather"): _gather,
+    ("", "MatMul"): _matmul,
+    ("", "MatMulInteger"): _matmul,
+    ("", "Gemm"): _gemm,
+    ("", "Conv"): _conv,
+    ("com.microsoft", "MatMulNBits"): _matmul_packed,
+    ("com.microsoft", "GatherBlockQuantized"): _gather_packed,
+}
