@@ -37,7 +37,9 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
     subparsers.add_parser("nightly", help="what CI has no time for: every test, and half an hour of soak")
 
-    subparsers.add_parser("build", help="write the self-contained static site to dist/")
+    subparsers.add_parser("build", help="write the self-contained static site to dist/, and its documentation")
+
+    subparsers.add_parser("docs", help="write the documentation to dist/docs/")
 
     serve = subparsers.add_parser("serve", help="build and serve the site on this machine")
     serve.add_argument("--port", type=int, default=8000, help="default 8000, else a free one")
@@ -93,6 +95,8 @@ def main(argv: Sequence[str]) -> int:
                 return commands.nightly()
             case "build":
                 return commands.build()
+            case "docs":
+                return commands.docs()
             case "serve":
                 return commands.serve(port=args.port)
             case "bench":

@@ -1,8 +1,8 @@
 """Which tests a run has: with PYRUNTIME_TESTS=core or ci those that fit into its seconds, the same each time.
 
 `times.json` has the processor seconds that a case of each test function took (`tools/devkit/times.py`). Tests are taken
-in this order until the seconds are used up: of each file the quickest function's first case, then the first case of
-every other function, then all other cases; the quicker ones first. What has no recorded time counts as quick.
+in this order until the seconds are used up: of each file the fastest function's first case, then the first case of
+every other function, then all other cases; the faster ones first. What has no recorded time counts as fast.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def choose(tests: Sequence[str], budget: float) -> set[str]:
     """Those that run: every file is among them, also where that takes more than `budget` seconds."""
     ranks: list[tuple[int, float, int, str]] = []
     functions: set[str] = set()
-    quickest: dict[str, float] = {}
+    fastest: dict[str, float] = {}
     for test in tests:
         file = test.partition("::")[0]
-        quickest[file] = min(seconds(test), quickest.get(file, seconds(test)))
+        fastest[file] = min(seconds(test), fastest.get(file, seconds(test)))
     files: set[str] = set()
     for place, test in enumerate(tests):
         file, function = test.partition("::")[0], test.partition("[")[0]
         rank = 2 if function in functions else 1
-        if file not in files and seconds(test) == quickest[file]:
+        if file not in files and seconds(test) == fastest[file]:
             files.add(file)
             rank = 0
         functions.add(function)

@@ -14,7 +14,7 @@ from tools.devkit import times
 from tools.devkit.shell import ROOT
 
 TESTS = [
-    *(f"tests/a.py::test_quick[{case}]" for case in range(4)),
+    *(f"tests/a.py::test_fast[{case}]" for case in range(4)),
     *(f"tests/a.py::test_slow[{case}]" for case in range(4)),
     "tests/b.py::test_slowest",
     "tests/b.py::test_new",
@@ -22,7 +22,7 @@ TESTS = [
     "tests/c.py::test_only[y]",
 ]
 TIMES = {
-    "tests/a.py": {"test_quick": 0.5, "test_slow": 3.0},
+    "tests/a.py": {"test_fast": 0.5, "test_slow": 3.0},
     "tests/b.py": {"test_slowest": 100.0},
     "tests/c.py": {"test_only": 20.0},
 }
@@ -33,14 +33,14 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "recorded", lambda: TIMES)
 
 
-def test_choose__no_time_at_all__takes_the_quickest_test_of_each_file() -> None:
-    assert choose(TESTS, 0) == {"tests/a.py::test_quick[0]", "tests/b.py::test_new", "tests/c.py::test_only[x]"}
+def test_choose__no_time_at_all__takes_the_fastest_test_of_each_file() -> None:
+    assert choose(TESTS, 0) == {"tests/a.py::test_fast[0]", "tests/b.py::test_new", "tests/c.py::test_only[x]"}
 
 
 def test_choose__some_time__takes_each_function_before_a_second_case() -> None:
     chosen = choose(TESTS, 25)
     assert "tests/a.py::test_slow[0]" in chosen
-    assert "tests/a.py::test_quick[1]" in chosen
+    assert "tests/a.py::test_fast[1]" in chosen
     assert "tests/a.py::test_slow[1]" not in chosen
     assert "tests/b.py::test_slowest" not in chosen
 

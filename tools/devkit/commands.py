@@ -8,24 +8,36 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.devkit import chromium, endurance, fetch, firefox, pins
+from tools.devkit.docs_site import publish_docs
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
 from tools.devkit.site import build_site
 from tools.devkit.venv import ensure_venv
 
 PYTEST = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q", "--durations=25")
-"""Two processes, of which each takes whole files, in the order of `tests.selection.longest_first`: tests of a file share
+"""Two processes, of which each takes whole files in the order of `tests.selection.longest_first`: tests of a file share
 what they opened. Two browsers, since the GPU process of one is busy on one processor."""
 
 
 def build() -> int:
     build_site(ensure_venv())
-    say(f"the site is in {DIST}")
+    publish_docs(python())
+    say(f"the site is in {DIST}, its documentation in {DIST / 'docs'}")
+    return 0
+
+
+def docs() -> int:
+    """The documentation alone; the page that its examples need is built, too, where it is missing."""
+    ensure_venv()
+    if not DIST.is_dir():
+        build_site(python())
+    say(f"the documentation is in {publish_docs(python())}")
     return 0
 
 
 def serve(*, port: int) -> int:
     build_site(ensure_venv())
+    publish_docs(python())
     with Server({"/": DIST}, port=port, shared=True) as server:  # pages of other origins may use it, too
         say(f"serving {server.url} (Ctrl+C ends)")
         server.wait()
@@ -133,7 +145,7 @@ def lint(*, fix: bool) -> int:
         run([bin_folder / "ruff", "check", "--fix", "--quiet"])
         run([bin_folder / "ruff", "format", "--quiet"])
         run([python(), "-m", "tools.operator_index"])
-        run([python(), "-m", "tools.api_docs"])
+        run([python(), "-m", "tools.docs.figure"])
         run([python(), "-m", "tools.switches"])
         run([python(), "-m", "e2e.conformance", "--table"])
     checks: list[tuple[str, list[str | Path]]] = [
@@ -149,7 +161,7 @@ def lint(*, fix: bool) -> int:
         ("words", [python(), "-m", "tools.devkit.words"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
-        ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),
+        ("docs/images/layers.svg", [python(), "-m", "tools.docs.figure", "--check"]),
         ("docs/SWITCHES.md", [python(), "-m", "tools.switches", "--check"]),
         ("OPERATORS.md", [python(), "-m", "e2e.conformance", "--table", "--check"]),
     ]

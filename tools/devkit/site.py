@@ -31,6 +31,12 @@ EXAMPLES_POLICY = (
     "worker-src 'self'; style-src 'unsafe-inline'; img-src 'self' blob:"
 )
 
+# The documentation's generator writes styles and small scripts into its pages.
+DOCS_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self'; "
+    "worker-src 'self' blob:; style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; font-src 'self'"
+)
+
 
 def wheel_name() -> str:
     return f"pyruntime-{PYPROJECT['project']['version']}-py3-none-any.whl"
