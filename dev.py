@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"dev.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).")
@@ -40,6 +41,10 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     subparsers.add_parser("build", help="write the self-contained static site to dist/, and its documentation")
 
     subparsers.add_parser("docs", help="write the documentation to dist/docs/")
+
+    package = subparsers.add_parser("package", help="write wheel, sdist and npm package into a folder")
+    package.add_argument("folder", type=Path)
+    package.add_argument("--tag", default="", help="the release's tag, which must be the version")
 
     serve = subparsers.add_parser("serve", help="build and serve the site on this machine")
     serve.add_argument("--port", type=int, default=8000, help="default 8000, else a free one")
@@ -95,6 +100,8 @@ def main(argv: Sequence[str]) -> int:
                 return commands.nightly()
             case "build":
                 return commands.build()
+            case "package":
+                return commands.package(folder=args.folder, tag=args.tag)
             case "docs":
                 return commands.docs()
             case "serve":

@@ -39,10 +39,8 @@ def home(site: Path) -> Iterator[Server]:
 @pytest.fixture
 def bare(browser: Browser, tmp_path: Path) -> Iterator[tuple[Page, Path, str]]:
     """A page without a policy, the folder that its server serves, and its address."""
-    pyruntime_command(
-        ["compile", str(ROOT / "models" / "digits.onnx"), "-o", str(tmp_path / "digits.plan"), "--shape"]
-        + ["image=1,1,16,16"]
-    )
+    model, plan = str(ROOT / "models" / "digits.onnx"), str(tmp_path / "digits.plan")
+    pyruntime_command(["compile", model, "-o", plan, "--shape", "image=1,1,16,16"])
     with Server({"/": tmp_path}, policy=None) as other, guarded_page(browser, "http://127.0.0.1:") as (page, guard):
         guard.allow("favicon|404")
         yield page, tmp_path, other.url

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tools.devkit import chromium, endurance, fetch, firefox, pins
 from tools.devkit.docs_site import publish_docs
+from tools.devkit.packages import build_packages
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
 from tools.devkit.site import build_site
@@ -32,6 +33,11 @@ def docs() -> int:
     if not DIST.is_dir():
         build_site(python())
     say(f"the documentation is in {publish_docs(python())}")
+    return 0
+
+
+def package(*, folder: Path, tag: str) -> int:
+    build_packages(ensure_venv(), folder, tag)
     return 0
 
 
