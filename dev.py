@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Everything a developer runs: `python3 dev.py demo`, `test`, `build`, `serve`, `bench`, `lint`,
-`notebook`, `fuzz`, `soak`, `zoo`, `tune`.
+`notebook`, `nightly`, `fuzz`, `soak`, `zoo`, `tune`.
 
 Needs Python 3.11+, npm, and nothing else: each command first makes what it needs (a virtual environment in
 `.venv`, Pyodide and npm packages in `.cache`, a Chromium) and leaves a stamp, so that a second run starts at once.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"dev.py needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable}).")
@@ -27,13 +28,23 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     demo.add_argument("--once", action="store_true", help="end after the run")
     demo.add_argument("--port", type=int, default=8000, help="port of the page (default 8000, else a free one)")
 
-    test = subparsers.add_parser("test", help="a fifth of the tests, another each day; or what pytest is given")
-    test.add_argument("--all", action="store_true", help="every test")
+    test = subparsers.add_parser("test", help="the core tests (10 minutes on two cores); or what pytest is given")
+    length = test.add_mutually_exclusive_group()
+    length.add_argument("--all", action="store_const", const="all", dest="chosen", help="every test")
+    length.add_argument("--ci", action="store_const", const="ci", dest="chosen", help="what CI runs (50 minutes)")
     part = test.add_mutually_exclusive_group()
     part.add_argument("--native", action="store_true", help="only tests/, without a browser")
     part.add_argument("--browser", action="store_true", help="only e2e/, in headless Chromium")
 
-    subparsers.add_parser("build", help="write the self-contained static site to dist/")
+    subparsers.add_parser("nightly", help="what CI has no time for: every test, and half an hour of soak")
+
+    subparsers.add_parser("build", help="write the self-contained static site to dist/, and its documentation")
+
+    subparsers.add_parser("docs", help="write the documentation to dist/docs/")
+
+    package = subparsers.add_parser("package", help="write wheel, sdist and npm package into a folder")
+    package.add_argument("folder", type=Path)
+    package.add_argument("--tag", default="", help="the release's tag, which must be the version")
 
     serve = subparsers.add_parser("serve", help="build and serve the site on this machine")
     serve.add_argument("--port", type=int, default=8000, help="default 8000, else a free one")
@@ -83,12 +94,16 @@ def main(argv: Sequence[str]) -> int:
             case "demo":
                 return commands.demo(once=args.once, port=args.port)
             case "test":
-                everything = args.all or bool(rest)
-                return commands.test(
-                    native=not args.browser, browser=not args.native, everything=everything, pytest_args=rest
-                )
+                chosen = args.chosen or ("all" if rest else "core")
+                return commands.test(native=not args.browser, browser=not args.native, chosen=chosen, pytest_args=rest)
+            case "nightly":
+                return commands.nightly()
             case "build":
                 return commands.build()
+            case "package":
+                return commands.package(folder=args.folder, tag=args.tag)
+            case "docs":
+                return commands.docs()
             case "serve":
                 return commands.serve(port=args.port)
             case "bench":

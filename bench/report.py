@@ -2,7 +2,7 @@
 
     python bench/report.py RESULT.json                        print its tables
     python bench/report.py --save POSTED.json [--name NAME]   keep in bench/results/ what bench.html POSTed
-    python bench/report.py --docs                             write a line about each result into bench/README.md
+    python bench/report.py --docs                             write a line about each result into docs/performance.md
 
 A ratio is onnxruntime-web's figure divided by this project's: above 1 this project is better, for times and for bytes.
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+DOCS = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- results: written by `python bench/report.py --docs` -->", "<!-- end of results -->"
 
 Json = dict[str, Any]
@@ -162,18 +163,17 @@ def overview(measured: Json, stem: str) -> list[str]:
     medians = [value for result in results if (value := ratio(result, "median_ms")) is not None]
     means = [digits(geometric_mean(ratio(result, key) for result in results)) for key in ("ready_ms", "gpu_bytes_peak")]
     least = digits(min(medians, default=None))
-    link = f"[{stem}](results/{stem}.json)"
+    link = f"[{stem}](../bench/results/{stem}.json)"
     return [link, browser_of(measured), str(len(results)), digits(geometric_mean(medians)), least, *means]
 
 
 def write_docs() -> None:
-    """A line about every result in bench/README.md, the newest first."""
+    """A line about every result in docs/performance.md, the newest first."""
     rows = [["result", "browser", "models", "median run", "least", "create and first run", "GPU peak"]]
     rows += [overview(json.loads(path.read_text()), path.stem) for path in sorted(RESULTS.glob("*.json"), reverse=True)]
-    readme = HERE / "README.md"
-    before, _, rest = readme.read_text().partition(BEGIN)
+    before, _, rest = DOCS.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    readme.write_text("\n\n".join([before.rstrip(), BEGIN, grid(rows), END]) + after)
+    DOCS.write_text("\n\n".join([before.rstrip(), BEGIN, grid(rows), END]) + after)
 
 
 def main() -> None:

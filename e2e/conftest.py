@@ -17,50 +17,19 @@ from e2e.harness.delivery import Delivery, Served
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script, watched
-from tests.sampling import leave_out
+from tests.selection import leave_out, longest_first, pytest_terminal_summary, pytest_testnodedown
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
+__all__ = ["pytest_terminal_summary", "pytest_testnodedown"]  # hooks
+
 HERE = Path(__file__).parent
-LONGEST = (
-    "published/test_notebooks",
-    "transformers/test_pipelines",
-    "conformance/test_models",
-    "plans/test_cached_plan_texts",
-    "plans/test_cached_plans",
-    "loading/test_startup",
-    "plans/test_cached_plan_caches",
-    "conformance/test_node_cases",
-    "plans/test_plans",
-    "conformance/test_forms",
-    "text/test_window",
-    "ops/test_contrib",
-    "demo/test_page_kept",
-    "published/test_ported_pages",
-    "reliability/test_reliability",
-    "text/test_generate",
-    "reliability/test_reliability_page",
-    "loading/test_large_tensors",
-    "loading/test_prefetch",
-    "conformance/test_saved_plans",
-    "demo/test_page",
-    "text/test_writing_memory",
-    "ops/test_lanes",
-    "text/test_javascript_decoding",
-    "execution/test_growing_caches",
-    "ops/attention/test_attention",
-    "published/test_bench",
-    "ops/products/test_integer_products",
-    "loading/test_loading",
-)
-"""Files that take about half a minute or more go before the others, so that no browser is left alone with one."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    leave_out(config, items)
-    places = {HERE / f"{name}.py": place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+    leave_out(config, items, "e2e")
+    longest_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,14 +7,17 @@ import os
 
 import pytest
 
-from tests.sampling import leave_out
+from tests.selection import leave_out, longest_first, pytest_terminal_summary, pytest_testnodedown
+
+__all__ = ["pytest_terminal_summary", "pytest_testnodedown"]  # hooks
 
 os.environ["PYRUNTIME_VERIFY"] = "1"  # every plan that a test makes is proved
 os.environ["PYRUNTIME_STRICT"] = "1"  # no fallback that no class declares
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    leave_out(config, items)
+    leave_out(config, items, "tests")
+    longest_first(items)
 
 
 def pytest_collection_finish() -> None:

@@ -51,7 +51,8 @@ def test_geometric_mean__two_and_a_half__is_one() -> None:
 
 def test_overview__win_and_loss__links_the_result_and_gives_the_means() -> None:
     row = report.overview(measured(), "2026-01-02-some")
-    assert row == ["[2026-01-02-some](results/2026-01-02-some.json)", "Chromium 1", "2", "1.00", "0.50", "1.00", "1.00"]
+    link = "[2026-01-02-some](../bench/results/2026-01-02-some.json)"
+    assert row == [link, "Chromium 1", "2", "1.00", "0.50", "1.00", "1.00"]
 
 
 def test_table__win_and_loss__shows_both_and_the_mean() -> None:
@@ -96,13 +97,13 @@ def test_docs__two_results__are_written_between_the_marks(tmp_path: Path, monkey
     later = copy.deepcopy(measured()) | {"date": "2026-02-02T00:00:00Z"}
     for result in (measured(), later):
         report.save(result, tmp_path / "results")
-    readme = tmp_path / "README.md"
-    readme.write_text(f"# Before\n\n{report.BEGIN}\n\nold\n\n{report.END}\n\n## After\n")
-    monkeypatch.setattr(report, "HERE", tmp_path)
+    page = tmp_path / "performance.md"
+    page.write_text(f"# Before\n\n{report.BEGIN}\n\nold\n\n{report.END}\n\n## After\n")
+    monkeypatch.setattr(report, "DOCS", page)
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
     report.write_docs()
-    text = readme.read_text()
+    text = page.read_text()
     assert text.startswith("# Before\n") and text.endswith("\n## After\n") and "old" not in text
     assert text.index("2026-02-02") < text.index("2026-01-02")
     report.write_docs()
-    assert readme.read_text() == text
+    assert page.read_text() == text

@@ -286,7 +286,7 @@ def test_profile__each__is_a_target_that_models_are_compiled_for(name: str) -> N
     }
     data = json.loads((ROOT / "pyruntime" / "target" / "profiles" / f"{name}.json").read_text())
     assert data["about"] and data["source"], "says what it is for, and where its numbers are from"
-    rows = (ROOT / "docs" / "javascript.md").read_text().splitlines()
+    rows = (ROOT / "docs" / "ahead-of-time.md").read_text().splitlines()
     (row,) = [r.split("|") for r in rows if r.startswith(f"| `{name}` |")]
     limits = target.limits
     buffer = f"{limits.buffer_bytes >> 20} MiB" if limits.buffer_bytes < 1 << 30 else f"{limits.buffer_bytes >> 30} GiB"

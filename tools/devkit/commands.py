@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-import datetime
 import os
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.devkit import chromium, fetch, firefox, pins
+from tools.devkit import chromium, endurance, fetch, firefox, pins
+from tools.devkit.docs_site import publish_docs
+from tools.devkit.packages import build_packages
 from tools.devkit.server import Server
-from tools.devkit.shell import DIST, ROOT, SetupError, child_environment, python, run, say
+from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
 from tools.devkit.site import build_site
 from tools.devkit.venv import ensure_venv
 
-FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/compiler")
-"""Native tests that take about as long as all the others: the two halves run at the same time."""
-
-PARTS = 5
-"""Days in which each test has its turn."""
-
-BROWSER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q", "--durations=25")
-"""Two browsers: the GPU process of one is busy on one processor. Tests of a file share what they opened. In the
-order that e2e/conftest.py puts them in; what takes longest is told."""
+PYTEST = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q", "--durations=25")
+"""Two processes, of which each takes whole files in the order of `tests.selection.longest_first`: tests of a file share
+what they opened. Two browsers, since the GPU process of one is busy on one processor."""
 
 
 def build() -> int:
     build_site(ensure_venv())
-    say(f"the site is in {DIST}")
+    publish_docs(python())
+    say(f"the site is in {DIST}, its documentation in {DIST / 'docs'}")
+    return 0
+
+
+def docs() -> int:
+    """The documentation alone; the page that its examples need is built, too, where it is missing."""
+    ensure_venv()
+    if not DIST.is_dir():
+        build_site(python())
+    say(f"the documentation is in {publish_docs(python())}")
+    return 0
+
+
+def package(*, folder: Path, tag: str) -> int:
+    build_packages(ensure_venv(), folder, tag)
     return 0
 
 
 def serve(*, port: int) -> int:
     build_site(ensure_venv())
+    publish_docs(python())
     with Server({"/": DIST}, port=port, shared=True) as server:  # pages of other origins may use it, too
         say(f"serving {server.url} (Ctrl+C ends)")
         server.wait()
@@ -51,21 +60,19 @@ def demo(*, once: bool, port: int) -> int:
     return serve(port=port)
 
 
-def test(*, native: bool, browser: bool, everything: bool, pytest_args: Sequence[str]) -> int:
+def test(*, native: bool, browser: bool, chosen: str, pytest_args: Sequence[str]) -> int:
     """Run both suites, also when the first fails: one run shows everything that is wrong.
 
     What only the second needs is made ready during the first: most of that is downloads.
 
     Args:
-        everything: every test, which takes an hour; else those of today (`tests/sampling.py`).
+        chosen: `core` or `ci`: what fits into that run's time, always the same (`tests/selection.py`); `all`.
         pytest_args: more of pytest's. Files and folders among them run alone, each in its suite.
     """
     ensure_venv()
-    if everything:
-        os.environ.pop("PYRUNTIME_SAMPLE", None)
-    else:
-        sample = os.environ.setdefault("PYRUNTIME_SAMPLE", f"{datetime.date.today().toordinal() % PARTS}/{PARTS}")
-        say(f"the tests of today (again: PYRUNTIME_SAMPLE={sample}); --all: every test")
+    os.environ.pop("PYRUNTIME_TESTS", None)
+    if chosen != "all":
+        os.environ["PYRUNTIME_TESTS"] = chosen
     suites, options = chosen_tests(pytest_args)
     native, browser = native and bool(suites["tests"]), browser and bool(suites["e2e"])
     if not native and not browser:
@@ -78,7 +85,13 @@ def test(*, native: bool, browser: bool, everything: bool, pytest_args: Sequence
         if environment is not None:
             made = environment.result()
             say("browser tests")
-            statuses.append(run([python(), "-m", "pytest", *BROWSER, *suites["e2e"], *options], env=made))
+            statuses.append(run([python(), "-m", "pytest", *PYTEST, *suites["e2e"], *options], env=made))
+    return max(statuses)
+
+
+def nightly() -> int:
+    """What CI has no time for: every test, and the long forms of the reliability tests."""
+    statuses = [test(native=True, browser=True, chosen="all", pytest_args=()), endurance.soak(minutes=30)]
     return max(statuses)
 
 
@@ -105,21 +118,12 @@ def browsers() -> dict[str, str]:
 
 
 def native_tests(chosen: Sequence[str], options: Sequence[str]) -> int:
-    """tests/ in two halves at the same time; in one process where tests are chosen or pytest has options."""
+    """tests/; in one process where tests are chosen or pytest has options."""
     say("ONNX's node tests")
     run([python(), "-c", "from tests.harness import node_tests; node_tests()"])
     say("native tests")
-    command: list[str | Path] = [python(), "-m", "pytest"]
-    if options or list(chosen) != ["tests"]:
-        return run([*command, *chosen, *options])
-    rest = [*command, "-q", "-p", "no:cacheprovider", "tests", *(f"--ignore={folder}" for folder in FIRST_HALF)]
-    with tempfile.TemporaryFile("w+") as output:
-        other = subprocess.Popen(rest, cwd=ROOT, env=child_environment(), stdout=output, stderr=subprocess.STDOUT)
-        status = run([*command, "-q", *FIRST_HALF])
-        status = max(status, other.wait())
-        output.seek(0)
-        print(output.read(), flush=True)
-    return status
+    alone = bool(options) or list(chosen) != ["tests"]
+    return run([python(), "-m", "pytest", *(() if alone else PYTEST), *chosen, *options])
 
 
 def bench(args: Sequence[str], script: str = "run.py") -> int:
@@ -147,7 +151,7 @@ def lint(*, fix: bool) -> int:
         run([bin_folder / "ruff", "check", "--fix", "--quiet"])
         run([bin_folder / "ruff", "format", "--quiet"])
         run([python(), "-m", "tools.operator_index"])
-        run([python(), "-m", "tools.api_docs"])
+        run([python(), "-m", "tools.docs.figure"])
         run([python(), "-m", "tools.switches"])
         run([python(), "-m", "e2e.conformance", "--table"])
     checks: list[tuple[str, list[str | Path]]] = [
@@ -163,7 +167,7 @@ def lint(*, fix: bool) -> int:
         ("words", [python(), "-m", "tools.devkit.words"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
-        ("docs/api.md", [python(), "-m", "tools.api_docs", "--check"]),
+        ("docs/images/layers.svg", [python(), "-m", "tools.docs.figure", "--check"]),
         ("docs/SWITCHES.md", [python(), "-m", "tools.switches", "--check"]),
         ("OPERATORS.md", [python(), "-m", "e2e.conformance", "--table", "--check"]),
     ]

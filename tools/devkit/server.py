@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-from tools.devkit.site import CONTENT_SECURITY_POLICY, EXAMPLES_POLICY
+from tools.devkit.site import CONTENT_SECURITY_POLICY, DOCS_POLICY, EXAMPLES_POLICY
 
 MIME_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -67,8 +67,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if self.shared:
             self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
-            examples = urlsplit(self.path).path.startswith("/examples/")
-            self.send_header("Content-Security-Policy", EXAMPLES_POLICY if examples else self.policy)
+            folder = urlsplit(self.path).path.split("/")[1]
+            policies = {"examples": EXAMPLES_POLICY, "docs": DOCS_POLICY}
+            self.send_header("Content-Security-Policy", policies.get(folder, self.policy))
         super().end_headers()
 
     def handle(self) -> None:

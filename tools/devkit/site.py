@@ -11,6 +11,7 @@ from tools.devkit import pins
 from tools.devkit.fetch import npm_package
 from tools.devkit.integrity import write_integrity
 from tools.devkit.pyodide import ensure_pyodide
+from tools.devkit.sbom import write_sbom
 from tools.devkit.shell import CACHE, DIST, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 from tools.devkit.snapshot import ensure_snapshot
 
@@ -29,6 +30,12 @@ CONTENT_SECURITY_POLICY = (
 EXAMPLES_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self' https:; "
     "worker-src 'self'; style-src 'unsafe-inline'; img-src 'self' blob:"
+)
+
+# The documentation's generator writes styles and small scripts into its pages.
+DOCS_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self'; "
+    "worker-src 'self' blob:; style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; font-src 'self'"
 )
 
 
@@ -102,6 +109,7 @@ def build_site_alone(python: Path) -> Path:
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
+    write_sbom(staging, wheel, PYPROJECT["project"]["version"])
     write_integrity(staging)
     shutil.rmtree(DIST, ignore_errors=True)
     staging.rename(DIST)

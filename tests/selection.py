@@ -1,0 +1,114 @@
+"""Which tests a run has: with PYRUNTIME_TESTS=core or ci those that fit into its seconds, the same each time.
+
+`times.json` has the processor seconds that a case of each test function took (`tools/devkit/times.py`). Tests are taken
+in this order until the seconds are used up: of each file the fastest function's first case, then the first case of
+every other function, then all other cases; the faster ones first. What has no recorded time counts as fast.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = [
+    "SECONDS", "choose", "chosen_seconds", "leave_out", "longest_first", "pytest_terminal_summary",
+    "pytest_testnodedown", "seconds",
+]  # fmt: skip
+
+TIMES = Path(__file__).with_name("times.json")
+SECONDS = {"core": {"tests": 300.0, "e2e": 560.0}, "ci": {"tests": 1500.0, "e2e": 3600.0}}
+"""Processor seconds of each suite. On two cores `core` takes 10 minutes with the build, `ci` 50."""
+
+UNKNOWN = 0.05
+
+TOLD = pytest.StashKey[str]()
+
+
+@functools.cache
+def recorded() -> dict[str, dict[str, float]]:
+    """Seconds of one case by file and function."""
+    times: dict[str, dict[str, float]] = json.loads(TIMES.read_text())
+    return times
+
+
+def seconds(test: str) -> float:
+    """What one case of this test took, 'tests/test_x.py::test_y[case]'."""
+    file, _, name = test.partition("::")
+    return recorded().get(file, {}).get(name.partition("[")[0], UNKNOWN)
+
+
+def chosen_seconds(tests: Sequence[str]) -> float:
+    return sum(map(seconds, tests))
+
+
+def choose(tests: Sequence[str], budget: float) -> set[str]:
+    """Those that run: every file is among them, also where that takes more than `budget` seconds."""
+    ranks: list[tuple[int, float, int, str]] = []
+    functions: set[str] = set()
+    fastest: dict[str, float] = {}
+    for test in tests:
+        file = test.partition("::")[0]
+        fastest[file] = min(seconds(test), fastest.get(file, seconds(test)))
+    files: set[str] = set()
+    for place, test in enumerate(tests):
+        file, function = test.partition("::")[0], test.partition("[")[0]
+        rank = 2 if function in functions else 1
+        if file not in files and seconds(test) == fastest[file]:
+            files.add(file)
+            rank = 0
+        functions.add(function)
+        ranks.append((rank, seconds(test), place, test))
+    chosen, used = set(), 0.0
+    for rank, cost, _, test in sorted(ranks):
+        if rank and used + cost > budget:
+            continue
+        used += cost
+        chosen.add(test)
+    return chosen
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], suite: str) -> None:
+    """Deselect what does not fit into the seconds of the run that PYRUNTIME_TESTS names; without it nothing."""
+    run = os.environ.get("PYRUNTIME_TESTS")
+    if not run:
+        return
+    names = [item.nodeid for item in items]
+    chosen = choose(names, SECONDS[run][suite])
+    others = [name for name in names if name not in chosen]
+    told = (
+        f"{run}: {len(chosen):,} of {len(names):,} tests of {suite}/ (about {chosen_seconds(sorted(chosen)):,.0f} s of "
+        f"one processor). --all adds {len(others):,} (about {chosen_seconds(others):,.0f} s)."
+    )
+    config.stash[TOLD] = told
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["told"] = told
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Order files by their recorded seconds, so that no process is left alone with a long one."""
+    files: dict[Path, list[str]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item.nodeid)
+    expected = {path: chosen_seconds(tests) for path, tests in files.items()}
+    items.sort(key=lambda item: -expected[item.path])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process of xdist has chosen: all of them choose the same."""
+    if told := getattr(node, "workeroutput", {}).get("told"):
+        node.config.stash[TOLD] = told
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what was left out."""
+    if told := config.stash.get(TOLD, ""):
+        terminalreporter.write_line(told)

@@ -1,0 +1,68 @@
+"""`tests.selection` and tests/times.json."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import selection
+from tests.selection import choose, recorded
+from tools.devkit import times
+from tools.devkit.shell import ROOT
+
+TESTS = [
+    *(f"tests/a.py::test_fast[{case}]" for case in range(4)),
+    *(f"tests/a.py::test_slow[{case}]" for case in range(4)),
+    "tests/b.py::test_slowest",
+    "tests/b.py::test_new",
+    "tests/c.py::test_only[x]",
+    "tests/c.py::test_only[y]",
+]
+TIMES = {
+    "tests/a.py": {"test_fast": 0.5, "test_slow": 3.0},
+    "tests/b.py": {"test_slowest": 100.0},
+    "tests/c.py": {"test_only": 20.0},
+}
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "recorded", lambda: TIMES)
+
+
+def test_choose__no_time_at_all__takes_the_fastest_test_of_each_file() -> None:
+    assert choose(TESTS, 0) == {"tests/a.py::test_fast[0]", "tests/b.py::test_new", "tests/c.py::test_only[x]"}
+
+
+def test_choose__some_time__takes_each_function_before_a_second_case() -> None:
+    chosen = choose(TESTS, 25)
+    assert "tests/a.py::test_slow[0]" in chosen
+    assert "tests/a.py::test_fast[1]" in chosen
+    assert "tests/a.py::test_slow[1]" not in chosen
+    assert "tests/b.py::test_slowest" not in chosen
+
+
+def test_choose__enough_time__takes_all() -> None:
+    assert choose(TESTS, 1000) == set(TESTS)
+
+
+def test_merged__measured_again__has_the_mean_of_a_functions_cases() -> None:
+    file = "tests/test_selection.py"
+    before = {file: {"test_x": 9.0, "test_y": 1.0}, "tests/gone.py": {"test_z": 1.0}}
+    assert times.merged(before, {file: {"test_x": [1.0, 2.0]}}) == {file: {"test_x": 1.5, "test_y": 1.0}}
+
+
+def test_processor_seconds__of_a_process_with_a_child__counts_both() -> None:
+    began = times.processor_seconds(os.getpid())
+    code = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert times.processor_seconds(os.getpid()) >= began + 0.25
+
+
+def test_times__recorded__are_of_files_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert recorded()
+    assert [file for file in recorded() if not (ROOT / file).is_file()] == []

@@ -1,0 +1,38 @@
+"""TypeScript's declarations as Markdown, in place of `<!-- declarations: FILE NAME ... -->`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PLACE = re.compile(r"^<!-- declarations: (\S+) (.*) -->$", re.MULTILINE)
+START = r"(?:export |interface |type |declare |import )"
+BLOCK = re.compile(rf"((?:^/\*\*(?:(?!\*/).)*\*/\n)?)^({START}.*?)(?=^(?:/\*\*|{START})|\Z)", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"export (?:declare )?(?:abstract )?(?:class|interface|type|function|const|namespace) (\w+)")
+
+
+def declarations(text: str) -> dict[str, tuple[str, str]]:
+    """Of each name that a file exports, what its comment says and its code. A namespace joins the class of its name."""
+    found: dict[str, tuple[str, str]] = {}
+    for comment, code in BLOCK.findall(text):
+        if name := NAMED.match(code):
+            told, before = found.get(name[1], ("", ""))
+            found[name[1]] = (told or _prose(comment), f"{before}{code.rstrip()}\n")
+    return found
+
+
+def _prose(comment: str) -> str:
+    lines = [re.sub(r"^\s*(/\*\*|\*/|\*)?\s?|\s*\*/$", "", line) for line in comment.splitlines()]
+    return " ".join(" ".join(lines).split())
+
+
+def expand(markdown: str, root: Path) -> str:
+    """A page with the declarations that it asks for; a name that its file lacks is an error."""
+
+    def entries(place: re.Match[str]) -> str:
+        known = declarations((root / place[1]).read_text())
+        return "\n".join(
+            f"## {name}\n\n{known[name][0]}\n\n```ts\n{known[name][1].rstrip()}\n```\n" for name in place[2].split()
+        )
+
+    return PLACE.sub(entries, markdown)

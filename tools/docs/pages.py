@@ -1,0 +1,79 @@
+"""The sources of the documentation site: docs/, documents outside of it, and declarations in their places.
+
+Documents are read on the site and in the repository. So their links are relative paths in the repository; links to
+files that are not on the site lead to the repository, where its address is known, and lose their link elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+from pathlib import Path
+
+from tools.docs.declarations import expand
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "OPERATORS.md": "operators.md",
+    "SECURITY.md": "security.md",
+    "bench/README.md": "benchmark.md",
+}
+"""Documents outside docs/, and their names on the site."""
+
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def repository() -> str:
+    """Where files of the repository are on the web, if the environment says so, as it does in GitHub's workflows."""
+    if name := os.environ.get("GITHUB_REPOSITORY"):
+        return f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{name}/blob/{os.environ['GITHUB_SHA']}"
+    return ""
+
+
+def write_pages(folder: Path) -> None:
+    """Fill an empty folder with the site's sources: docs/ and PAGES as Markdown, and the pictures of docs/."""
+    for source in sorted((ROOT / "docs").rglob("*")):
+        target = folder / source.relative_to(ROOT / "docs")
+        if source.suffix == ".md":
+            write_page(source, target)
+        elif source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+    for path, name in PAGES.items():
+        write_page(ROOT / path, folder / name)
+
+
+def write_page(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(linked(expand(source.read_text(), ROOT), source.relative_to(ROOT).as_posix()))
+
+
+def linked(markdown: str, path: str) -> str:
+    """A document of the repository with its links as the site has them; code keeps its text."""
+    parts = re.split(r"(^```.*?^```|`[^`\n]*`)", markdown, flags=re.DOTALL | re.MULTILINE)
+    for i in range(0, len(parts), 2):
+        parts[i] = LINK.sub(lambda found: _link(found[1], found[2], path), parts[i])
+    return "".join(parts)
+
+
+def _link(text: str, target: str, path: str) -> str:
+    if re.match(r"[a-z]+:|#", target):
+        return f"[{text}]({target})"
+    file, mark, anchor = target.partition("#")
+    wanted = posixpath.normpath(posixpath.join(posixpath.dirname(path), file))
+    if page := site_path(wanted):
+        here = posixpath.dirname(site_path(path) or "")
+        return f"[{text}]({posixpath.relpath(page, here or '.')}{mark}{anchor})"
+    return f"[{text}]({repository()}/{wanted})" if repository() else text
+
+
+def site_path(path: str) -> str:
+    """Where a file of the repository is on the site; '' where it is not."""
+    if path.startswith("docs/") and (ROOT / path).is_file():
+        return path.removeprefix("docs/")
+    return PAGES.get(path, "")
