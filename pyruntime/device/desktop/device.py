@@ -221,13 +221,13 @@ class DesktopDevice:
             commands = self._ready(recording, reads, numbers)
             for write in writes:
                 self._write(write)
-            readback = Readback(self._staging, reads)
-            try:
-                with self._reported("the GPU could not run the model"):
+            with self._reported("the GPU could not run the model"):
+                readback = Readback(self._staging, reads)
+                try:
                     self._play(commands, readback)
                     return readback.collect(self._implementation, _check_of_run())
-            finally:
-                readback.abandon()
+                finally:
+                    readback.abandon()
 
     def _ready(self, recording: int, reads: Sequence[Read], numbers: Sequence[int]) -> list[Ready]:
         """The dispatches of a run.
