@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.devkit import chromium, fetch, firefox, pins
+from tools.devkit import chromium, fetch, firefox, pins, vulkan
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST, ROOT, SetupError, child_environment, python, run, say
 from tools.devkit.site import build_site
@@ -106,6 +106,7 @@ def browsers() -> dict[str, str]:
 
 def native_tests(chosen: Sequence[str], options: Sequence[str]) -> int:
     """tests/ in two halves at the same time; in one process where tests are chosen or pytest has options."""
+    vulkan.ensure_vulkan()
     say("ONNX's node tests")
     run([python(), "-c", "from tests.harness import node_tests; node_tests()"])
     say("native tests")
