@@ -4,7 +4,8 @@
     session = ort.InferenceSession("model.onnx")
     y, = session.run(None, {"x": x})
 
-In a browser (Pyodide) models run on WebGPU; under CPython, and where there is no GPU, on NumPy.
+In a browser (Pyodide) models run on WebGPU; under CPython too, with the package `wgpu` or `wgpudawn`; where there is no
+GPU, on NumPy.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         OrtValue,
         RunOptions,
         SessionOptions,
+        adapters,
     )
     from pyruntime.session import IOBinding as SessionIOBinding
     from pyruntime.session import available_providers as get_available_providers
@@ -124,6 +126,7 @@ __all__ = [
     "SessionOptions",
     "TensorType",
     "WrongType",
+    "adapters",
     "copy_tensors",
     "custom_op",
     "disable_telemetry_events",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,16 @@ __all__ = ["pytest_terminal_summary", "pytest_testnodedown"]  # hooks
 
 os.environ["PYRUNTIME_VERIFY"] = "1"  # every plan that a test makes is proved
 os.environ["PYRUNTIME_STRICT"] = "1"  # no fallback that no class declares
+os.environ["PYRUNTIME_WEBGPU"] = "off"  # models run on NumPy, but for tests with `desktop_gpu`
+
+
+@pytest.fixture
+def desktop_gpu() -> Iterator[None]:
+    """Sessions run on this machine's software adapter; skipped where there is none."""
+    from tests.desktop import on_desktop
+
+    with on_desktop():
+        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

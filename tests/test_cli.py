@@ -89,12 +89,12 @@ def test_run__input_file__same_as_onnxruntime(capsys: pytest.CaptureFixture[str]
     np.testing.assert_allclose(np.load(saved)["probabilities"], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_bench__digits__has_a_row_for_each_operator(capsys: pytest.CaptureFixture[str]) -> None:
-    data = told(capsys, "bench", DIGITS, "--runs", "2")
+def test_profile__digits__has_a_row_for_each_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    data = told(capsys, "profile", DIGITS, "--runs", "2")
     assert data["runs"] == 2 and {"Conv", "Gemm"} <= {r["name"] for r in data["rows"]}
 
 
-@pytest.mark.parametrize("command", ["inspect", "plan", "passes", "shaders", "ops", "run", "bench"])
+@pytest.mark.parametrize("command", ["inspect", "plan", "passes", "shaders", "ops", "run", "bench", "profile", "explain"])
 def test_commands__text__is_for_people(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, DIGITS]) == 0
     text = capsys.readouterr().out
@@ -114,3 +114,31 @@ def test_commands__mistake__is_a_message_and_status_1(
 ) -> None:
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
+
+
+def test_bench__digits__times_on_numpy(capsys: pytest.CaptureFixture[str]) -> None:
+    data = told(capsys, "bench", DIGITS, "--runs", "2")
+    assert data["provider"] == "CPUExecutionProvider"
+    assert 0 < data["least_ms"] <= data["median_ms"]
+
+
+def test_run__input_without_a_name__is_the_next_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 1, 16, 16), np.float32))
+    data = told(capsys, "run", DIGITS, "--input", str(tmp_path / "x.npy"))
+    assert all(value["shape"][0] == 3 for value in data["outputs"].values())
+
+
+def test_run_bench_profile_explain__on_the_desktop__use_the_gpu(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, desktop_gpu: None
+) -> None:
+    gpu = told(capsys, "run", DIGITS)
+    assert gpu["provider"] == "WebGpuExecutionProvider"
+    cpu = told(capsys, "run", DIGITS, "--adapter", "cpu")
+    assert cpu["provider"] == "CPUExecutionProvider"
+    for name, value in cpu["outputs"].items():
+        np.testing.assert_allclose(gpu["outputs"][name]["values"], value["values"], rtol=1e-4, atol=1e-5)
+    assert "llvmpipe" in told(capsys, "bench", DIGITS, "--runs", "1", "--adapter", "software")["device"]
+    assert told(capsys, "profile", DIGITS, "--runs", "1")["clock"] == "gpu"
+    page = tmp_path / "page.html"
+    told(capsys, "explain", DIGITS, "--html", str(page))
+    assert "conv" in page.read_text().lower()

@@ -1,6 +1,6 @@
 """`python -m e2e.conformance`: every suite, one table of results, and OPERATORS.md.
 
-    python -m e2e.conformance                  all suites, natively and in headless Chromium
+    python -m e2e.conformance                  all suites, natively, on wgpu and in headless Chromium
     python -m e2e.conformance native light     some of them
     python -m e2e.conformance --only softmax   cases with this in their name; the lists of known failures do not apply
     python -m e2e.conformance --table          OPERATORS.md alone; with --check: whether it is up to date
@@ -25,6 +25,7 @@ from e2e.conformance.suites import SUITES, Results, Suite, run_in_browser, run_n
 from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page, launch
 from e2e.harness.python import BrowserPython
+from tests.desktop import on_desktop
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 from tools.devkit.site import build_site
@@ -46,6 +47,9 @@ def browser_python() -> Iterator[BrowserPython]:
 def run(suites: list[Suite], only: Callable[[Case], bool]) -> list[Results]:
     """The results of the suites, native ones first."""
     results = [run_natively(suite, only) for suite in suites if suite.where == "native"]
+    if desktop := [suite for suite in suites if suite.where == "desktop"]:
+        with on_desktop():
+            results += [run_natively(suite, only) for suite in desktop]
     remote = [suite for suite in suites if suite.where == "browser"]
     if remote:
         with browser_python() as python:

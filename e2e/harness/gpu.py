@@ -1,8 +1,6 @@
 """A GPU for native tests: dispatches run in headless Chromium while Python stays under CPython.
 
-Each operand gets a buffer of its own; nothing of the planner is involved. As in most models, the first input is an
-activation and the others are constants, which kernels bind as memory that is only read. Chromium's WebGPU is the one
-users have, so WGSL is compiled by the compiler that counts.
+Chromium's WebGPU is the one users have, so WGSL is compiled by the compiler that counts.
 """
 
 from __future__ import annotations
@@ -12,16 +10,13 @@ import functools
 import http.server
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
 from playwright.sync_api import Playwright, sync_playwright
 
-from pyruntime.ir import Array, TensorType
-from pyruntime.ir.encoding import decode, encode
-from pyruntime.kernels import Dispatch, Limits, Operand, Role, Target
-from pyruntime.kernels.legalize import legalize
+from pyruntime.kernels import Limits, Target
+from tests.kernel_runner import Buffer, KernelRunner, Step
 
 FLAGS = [
     "--no-sandbox",
@@ -134,21 +129,17 @@ class Browser(Protocol):
     def new_page(self) -> Tab: ...
 
 
-class Gpu:
+class Gpu(KernelRunner):
     """One page with WebGPU; use `run` to execute what an operator lowered to.
 
     Args:
         browser: where to open it; default: a Chromium of its own (Playwright allows one driver a thread).
-
-    Attributes:
-        runs_fallback: run kernels by their fallback entry points, where they have one (`kernels.ir.fallback`).
 
     Raises:
         LookupError: the browser finds no adapter.
     """
 
     def __init__(self, browser: Browser | None = None) -> None:
-        self.runs_fallback = False
         self._large: dict[str, bytes] = {}
         handler = functools.partial(_Handler, self._large)
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -173,70 +164,23 @@ class Gpu:
             self._playwright.stop()
         self._server.shutdown()
 
-    def run(
-        self,
-        dispatches: Sequence[Dispatch],
-        inputs: Sequence[Array | None],
-        types: Sequence[Any],
-        outs: Sequence[Any],
-        overwrites: Mapping[int, int] | None = None,
-    ) -> list[Array]:
-        """Run one node's dispatches on `inputs` (carriers of `types`); returns arrays of the types `outs` but None.
-
-        Output memory is poisoned first, so an unwritten element shows; `overwrites`: outputs that begin as inputs.
-
-        Raises:
-            AssertionError: the compiler or the device refused, with the message and the source.
-        """
-        buffers: list[dict[str, Any]] = []
-        slots: dict[tuple[Role, int], int] = {}
-
-        def slot(operand: Operand) -> int:
-            key = (operand.role, operand.index)
-            if key not in slots:
-                whole: TensorType = operand.type
-                data = b""
-                if operand.role is Role.INPUT:
-                    whole = types[operand.index]
-                    array = inputs[operand.index]
-                    assert array is not None
-                    data = encode(array, whole.dtype).tobytes()
-                elif operand.role is Role.CONSTANT:
-                    assert operand.data is not None
-                    data = bytes(operand.data.raw())
-                elif operand.role is Role.OUTPUT:
-                    whole = outs[operand.index]
-                    before = inputs[overwrites[operand.index]] if overwrites and operand.index in overwrites else None
-                    data = b"" if before is None else encode(before, whole.dtype).tobytes()
-                size = max(256, -(-whole.nbytes // 256) * 256)
-                slots[key] = len(buffers)
-                buffers.append({"size": size, **self._sent(data)})
-            return slots[key]
-
-        steps = []
-        for dispatch in legalize(self.target, [d for d in dispatches if not d.is_empty]):
-            bound: list[int] = []
-            shared: list[int] = []
-            for operand in dispatch.operands:
-                index = slot(operand)
-                shared.append(bound.index(index) if index in bound else len(bound))
-                if index not in bound:
-                    bound.append(index)
-            first = [shared.index(s) for s in shared]
-            params = base64.b64encode(dispatch.params).decode() if dispatch.kernel.has_params else None
-            constants = frozenset(i for i, o in enumerate(dispatch.operands) if _is_constant(o))
-            source = dispatch.kernel.wgsl(tuple(first), constants)
-            entry = "fallback" if self.runs_fallback and "// <fallback>" in source else "main"
-            steps.append(
-                {"source": source, "entry": entry, "bound": bound, "params": params, "grid": list(dispatch.grid)}
-            )
-        named = [(i, t) for i, t in enumerate(outs) if t is not None]
-        wanted = [slot(Operand(Role.OUTPUT, i, t)) for i, t in named]
-        answer = self._page.evaluate(_SCRIPT, {"buffers": buffers, "steps": steps, "reads": wanted})
+    def execute(self, buffers: Sequence[Buffer], steps: Sequence[Step], reads: Sequence[int]) -> list[bytes]:
+        """See `KernelRunner.execute`."""
+        sent = [{"size": b.size, **self._sent(b.data)} for b in buffers]
+        written = [
+            {
+                "source": s.source,
+                "entry": s.entry,
+                "bound": s.bound,
+                "params": None if s.params is None else base64.b64encode(s.params).decode(),
+                "grid": list(s.grid),
+            }
+            for s in steps
+        ]
+        answer = self._page.evaluate(_SCRIPT, {"buffers": sent, "steps": written, "reads": list(reads)})
         self._large.clear()
         assert "errors" not in answer, "\n".join(answer["errors"])
-        raws = [np.frombuffer(base64.b64decode(text), np.uint8) for text in answer["outputs"]]
-        return [decode(raw[: t.nbytes], t.dtype, t.shape) for raw, (_, t) in zip(raws, named, strict=True)]
+        return [base64.b64decode(text) for text in answer["outputs"]]
 
     def _sent(self, data: bytes) -> dict[str, str]:
         """How the page gets `data`: as text with the call, what is large by a request of its own, ten times as fast."""
@@ -245,10 +189,6 @@ class Gpu:
         path = f"/{len(self._large)}"
         self._large[path] = data
         return {"path": path}
-
-
-def _is_constant(operand: Operand) -> bool:
-    return operand.role is Role.CONSTANT or (operand.role is Role.INPUT and operand.index > 0)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -7,16 +7,17 @@ for the value of an input, what it gave is that node's alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pyruntime.ir import DType, TensorType, upper
-from pyruntime.kernels import Dispatch, Role, Target
+from pyruntime.kernels import Dispatch, Kernel, Role, Target
 from pyruntime.kernels.ir.node import for_node
 from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.selection.candidates import Choices, Kernels, Noted
+from pyruntime.kernels.wgsl.module import CUSTOM
 from pyruntime.ops.base import Op
 
 __all__ = ["Lowered", "Lowerings"]
@@ -84,9 +85,16 @@ class Lowerings:
     def _lower(self, op: Op, types: Sequence[TensorType | None], times: int) -> Lowered:
         choices = Choices(self._kernels, op.title, times)
         dispatches = legalize(self.target, op.lower(for_node(self.target, choices=choices), *types))
+        if op.is_custom:
+            dispatches = tuple(replace(d, kernel=_marked(d.kernel)) for d in dispatches)
         made = tuple(d for d in dispatches if not d.is_empty)
         reads = dict.fromkeys(o.index for d in made for o in d.operands if o.role is Role.INPUT)
         return Lowered(made, tuple(choices.problems), tuple(reads), _over_limit(made, self.target))
+
+
+def _marked(kernel: Kernel) -> Kernel:
+    """A kernel whose WGSL says that it is a user's."""
+    return replace(kernel, body=f"{kernel.body}\n\n{CUSTOM}")
 
 
 def exact(value: Any) -> Hashable:

@@ -1,6 +1,6 @@
 """What a device is: buffers, pipelines, recordings.
 
-Implementations: `pyodide` (WebGPU), `null` (records, for tests).
+Implementations: `webgpu` (a browser's), `desktop` (wgpu-native or Dawn, under CPython), `null` (records, for tests).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from pyruntime.device.blocking import Turn
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
 
@@ -132,7 +133,12 @@ class Device(Protocol):
     lost: str | None
     """Why the device was lost; None while it works."""
     gpu_device: Any
-    """The GPUDevice of JavaScript; None where there is none."""
+    """The GPUDevice of JavaScript, or of the wgpu-py API; None where there is none."""
+
+    @property
+    def turn(self) -> Turn | None:
+        """The threads that use it, one at a time, where its calls block; None where they are awaited in one thread."""
+        ...
 
     @property
     def replays(self) -> int:

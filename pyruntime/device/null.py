@@ -28,6 +28,7 @@ class NullDevice:
         self.ledger = Ledger()
         self.lost: str | None = None
         self.gpu_device = None
+        self.turn = None
         self.calls: list[tuple[str, object]] = []
         self.replays = 0
         self.recordings: dict[int, list[Bound]] = {}

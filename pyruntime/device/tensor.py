@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from pyruntime.compiler.memory import round_up
 from pyruntime.device.base import Device, Raw, Read, Slice
@@ -39,6 +40,10 @@ class _Pool:
 
     async def take(self, sizes: Sequence[int]) -> list[int]:
         """Take a buffer for each size."""
+        with self.device.turn or nullcontext():
+            return await self._take(sizes)
+
+    async def _take(self, sizes: Sequence[int]) -> list[int]:
         made = [self._reuse(size) for size in sizes]
         missing = [i for i, buffer in enumerate(made) if not buffer]
         try:
@@ -56,7 +61,13 @@ class _Pool:
         return 0 if at is None else self.free.pop(at)[1]
 
     def give(self, buffer: int, size: int) -> None:
-        """Take back an unused buffer for later tensors, so that loops use the same ones again."""
+        """Take back an unused buffer for later tensors, so that loops use the same ones again; from any thread."""
+        if self.device.turn is None:
+            self._keep(buffer, size)
+        else:
+            self.device.turn.later(partial(self._keep, buffer, size))
+
+    def _keep(self, buffer: int, size: int) -> None:
         if size > _SPARE_BYTES or self.device.lost is not None:
             self.device.free([buffer])
             return
@@ -231,8 +242,9 @@ class DeviceTensor:
     def trim(device: Device) -> None:
         """Free the buffers that are kept for the next tensors."""
         pool = _pool(device)
-        device.free([buffer for _, buffer in pool.free])
-        pool.free.clear()
+        with device.turn or nullcontext():
+            device.free([buffer for _, buffer in pool.free])
+            pool.free.clear()
 
     @staticmethod
     def trim_all() -> None:

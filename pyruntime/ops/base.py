@@ -65,6 +65,7 @@ class Op:
         data_dependent: the output type depends on input values, so all inputs are needed on the host
             before the rest can be planned (NonZero, Unique, sequence operators).
         pure: same inputs, same outputs. False for random generators: never folded or shared.
+        is_custom: users wrote it: nothing is known of the indices in its kernels.
         operands: a named tuple of the inputs (`operands.named`); None: the parameters of `infer` name them.
     """
 
@@ -73,6 +74,7 @@ class Op:
     opsets: ClassVar[range] = range(0)
     data_dependent: ClassVar[bool] = False
     pure: ClassVar[bool] = True
+    is_custom: ClassVar[bool] = False
     operands: ClassVar[Any] = None
 
     present: tuple[bool, ...] = (True,)

@@ -52,6 +52,7 @@ class CustomOp(Op):
 
     wgsl: ClassVar[str] = ""
     outputs: ClassVar[Sequence[str]] = ("y",)
+    is_custom: ClassVar[bool] = True
 
     def infer(self, *inputs: Any) -> Any:
         """Output types. Default: one output of the first input's element type and the inputs' broadcast shape."""

@@ -4,7 +4,7 @@ from pyruntime.ir import HostTensor
 from pyruntime.session.api.inference import InferenceSession
 from pyruntime.session.api.iobinding import IOBinding
 from pyruntime.session.api.ortvalue import OrtValue
-from pyruntime.session.environment import adapter, available_providers
+from pyruntime.session.environment import adapter, adapters, available_providers
 from pyruntime.session.metadata import ModelMetadata, NodeArg
 from pyruntime.session.options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
 
@@ -21,5 +21,6 @@ __all__ = [
     "RunOptions",
     "SessionOptions",
     "adapter",
+    "adapters",
     "available_providers",
 ]

@@ -27,6 +27,8 @@ class Session(ABC):
     _options: SessionOptions
     _limits: ResourceLimits
     _files: dict[str, ByteSource]
+    _origin: str | ByteSource
+    """The model's path where it was a file, else its bytes."""
     _timings: dict[str, float]
     _warnings: list[str]
     _trace: Trace | None = None

@@ -1,16 +1,21 @@
-"""Where this Python runs: in a browser with a GPU, or under CPython; and waiting for coroutines there."""
+"""Where this Python runs: in a browser or under CPython, with a GPU or without; and waiting for coroutines there."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Hashable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from pyruntime.device.base import Device
+from pyruntime.device.blocking import Turn, is_blocking, run_blocking
 from pyruntime.device.execution.concurrency import forget_frames
 from pyruntime.errors import EPFail, InvalidArgument, OrtError, RuntimeException
 from pyruntime.ir import DType
@@ -18,18 +23,24 @@ from pyruntime.kernels.selection.measurements import Knowledge
 from pyruntime.session.attempts import Attempts
 from pyruntime.session.log import logger
 
+if TYPE_CHECKING:
+    from pyruntime.device.desktop.adapters import Adapter
+
 __all__ = [
     "CPU",
     "WEBGPU",
     "adapter",
+    "adapters",
     "adopt",
     "apart",
     "available_providers",
     "call_back",
     "device",
+    "fits",
     "from_page",
     "in_browser",
     "learn",
+    "off_loop",
     "opened",
     "preopen_device",
     "wait_for",
@@ -42,25 +53,77 @@ in_browser = sys.platform == "emscripten"
 
 T = TypeVar("T")
 
-_held: list[Device] = []
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
+_held: dict[Hashable, Device] = {}
+"""Devices by what was chosen; None: the one that sessions share which choose nothing."""
+
 _open_attempts = Attempts()
+_open_turn = Turn()
 _open_tasks: set[asyncio.Task[Device]] = set()
 """Held here: the event loop has weak references alone."""
 
 
 def available_providers() -> list[str]:
     """Execution providers of this environment, the preferred one first."""
-    return [WEBGPU, CPU] if in_browser else [CPU]
+    if in_browser:
+        return [WEBGPU, CPU]
+    asked = (os.environ.get("PYRUNTIME_WEBGPU"), os.environ.get("PYRUNTIME_ADAPTER"))
+    return [WEBGPU, CPU] if _missing_adapter(*asked) is None else [CPU]
 
 
-async def device() -> Device:
+@cache
+def _missing_adapter(*asked: str | None) -> str | None:
+    """Why there is no GPU under CPython, which is logged once; None where there is one."""
+    if not any(find_spec(package) for package in ("wgpu", "wgpudawn")):
+        logger.info("models run on %s: no WebGPU implementation is installed (pip install wgpu)", CPU)
+        return "no WebGPU implementation is installed"
+    why = _why_not(NO_OPTIONS)
+    if why is not None:
+        logger.warning("models run on %s: %s", CPU, why)
+    return why
+
+
+def _why_not(options: Mapping[str, str]) -> str | None:
+    from pyruntime.device.desktop.adapters import Choice
+    from pyruntime.device.desktop.discovery import check
+
+    try:
+        check(Choice.of(options))
+    except EPFail as error:
+        return str(error)
+    return None
+
+
+def fits(options: Mapping[str, str]) -> bool:
+    """Return whether there is an adapter that provider options choose, under CPython."""
+    return not in_browser and bool(options.get("adapter")) and _why_not(options) is None
+
+
+def adapters() -> list[Adapter]:
+    """Return the GPUs of this machine, and what stands in for one; an empty list in browsers, which do not list them.
+
+    Raises:
+        EPFail: no implementation of WebGPU is installed.
+    """
+    if in_browser:
+        return []
+    from pyruntime.device.desktop import discovery
+
+    return discovery.adapters()
+
+
+async def device(options: Mapping[str, str] = NO_OPTIONS) -> Device:
     """Return the GPU device that all sessions share; opens it at the first call, and again after it was lost.
+
+    Args:
+        options: of the provider; sessions that choose an adapter have another device than those that do not.
 
     Raises:
         EPFail: there is no WebGPU here.
     """
     if not in_browser:
-        raise EPFail(f"{WEBGPU} needs a browser (Pyodide); under CPython use {CPU}")
+        return await off_loop(_desktop_device(options))
     from pyruntime.device.webgpu import measurements
     from pyruntime.device.webgpu.pyodide import open_device
 
@@ -69,13 +132,28 @@ async def device() -> Device:
         if held is None:
             held = await open_device()
             held.target = (await measurements.load(held.info)).of(held.target)
-            _held[:] = [held]
+            _held[None] = held
         return held
 
 
-def opened() -> Device | None:
+async def _desktop_device(options: Mapping[str, str]) -> Device:
+    from pyruntime.device.desktop.adapters import Choice
+    from pyruntime.device.desktop.discovery import open_device
+
+    chosen = Choice.of(options)
+    key = chosen if {"adapter", "power_preference"} & options.keys() else None
+    with _open_turn:
+        held = opened(key)
+        if held is None and key is None:  # a device that a session has chosen serves those that choose nothing
+            held = next((d for d in _held.values() if d.lost is None), None)
+        _held[key] = held = held or open_device(chosen)
+        return held
+
+
+def opened(key: Hashable = None) -> Device | None:
     """Return the device where it is open and was not lost, else None."""
-    return next((held for held in _held if held.lost is None), None)
+    held = _held.get(key)
+    return held if held is not None and held.lost is None else None
 
 
 async def preopen_device() -> None:
@@ -100,6 +178,10 @@ async def learn(device: Device, known: Knowledge) -> None:
         from pyruntime.device.webgpu import measurements
 
         await measurements.store(device.info, known)
+    else:
+        from pyruntime.device.desktop import measurements as stored
+
+        stored.store(device.info, known)
 
 
 async def adopt(gpu_device: Any) -> None:
@@ -116,7 +198,7 @@ async def adopt(gpu_device: Any) -> None:
             if held.gpu_device == gpu_device:
                 return
             raise InvalidArgument("the GPU device is chosen already: set env.webgpu.device before the first session")
-        _held[:] = [adopt_device(gpu_device)]
+        _held[None] = adopt_device(gpu_device)
 
 
 async def adapter() -> dict[str, str] | None:
@@ -167,12 +249,24 @@ def wait_for(work: Coroutine[Any, Any, T], awaitable: str) -> T:
             del error  # a traceback that leads to this frame, which holds its exception, would be a cycle
         return value  # type: ignore[return-value]
     try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    work.close()
-    raise RuntimeException(f"this call has to wait for something; use `{awaitable}`")
+        return run_blocking(work)
+    except BlockingIOError:
+        raise RuntimeException(f"this call has to wait for something; use `{awaitable}`") from None
+
+
+async def off_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Await what blocks: in a thread where an event loop is running, which goes on meanwhile."""
+    if in_browser or is_blocking() or not _has_loop():
+        return await work
+    return await asyncio.to_thread(run_blocking, work)
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def apart(work: Coroutine[Any, Any, T]) -> T:

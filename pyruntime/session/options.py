@@ -146,7 +146,7 @@ class SessionOptions(_Sealed):
         """
         if not all(isinstance(text, str) for text in (name, *options, *options.values())):
             raise WrongType(f"add_provider: expected a name and options as strings, got {name!r}, {dict(options)}")
-        check_available(name)
+        check_available(name, options)
         self.providers[name] = dict(options)
 
     def has_providers(self) -> bool:

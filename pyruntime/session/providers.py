@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyruntime.errors import BadValue, BindingError, InvalidArgument
-from pyruntime.session.environment import CPU, available_providers
+from pyruntime.session.environment import CPU, WEBGPU, available_providers, fits
 
 __all__ = ["Chosen", "check_available", "chosen_providers"]
 
@@ -52,7 +52,7 @@ def chosen_providers(
     for name, options in named:
         if name in chosen:
             warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", UserWarning, stacklevel=2)
-        elif name in available:
+        elif name in available or (name == WEBGPU and fits(options)):
             chosen[name] = {str(key): str(value) for key, value in options.items()}
         else:
             warnings.warn(
@@ -66,10 +66,10 @@ def chosen_providers(
     return chosen or {CPU: {}}
 
 
-def check_available(name: str) -> None:
+def check_available(name: str, options: Mapping[str, str]) -> None:
     """Raises BindingError (a RuntimeError): no provider has this name. InvalidArgument: it is not available here."""
     available = available_providers()
-    if name in available:
+    if name in available or (name == WEBGPU and fits(options)):
         return
     if name not in _KNOWN:
         raise BindingError(f"Unknown Provider Type: {name}; available: {available}")

@@ -91,7 +91,7 @@ fn first_position(remainder: u32, axis: u32) -> u32 {
 fn phase_of(u: vec4<u32>, remainder: u32, first: u32, axis: u32) -> array<vec4<i32>, 2> {
   let s = params.strides[axis];
   let pad = params.pads[axis];
-  let start = ((i32(remainder) - pad) % s + s) % s;
+  let start = i32(positive_mod(i32(remainder) - pad, s));
   let o = vec4<i32>(u) * s + start;
   return array<vec4<i32>, 2>(o, (o + pad - i32(first * params.dilations[axis])) / s);
 }

@@ -16,7 +16,7 @@ fn wrap_index(index: i32, size: u32) -> u32 {
 
 // i modulo n, in [0, n).
 fn positive_mod(i: i32, n: i32) -> u32 {
-  let r = i % n;
+  let r = i32_rem(i, n);
   return u32(select(r, r + n, r < 0));
 }
 

@@ -7,9 +7,14 @@ fn u32_div(a: u32, b: u32) -> u32 {
   return select(a / b, 0u, b == 0u);
 }
 
+// a % b, which naga compiles wrongly for negative operands on NVIDIA's GPUs.
+fn i32_rem(a: i32, b: i32) -> i32 {
+  return a - (a / b) * b;
+}
+
 // Remainder with the sign of the dividend.
 fn i32_fmod(a: i32, b: i32) -> i32 {
-  return select(a % b, 0, b == 0);
+  return select(i32_rem(a, b), 0, b == 0);
 }
 
 // Remainder with the sign of the divisor.

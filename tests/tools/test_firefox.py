@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.devkit import apt, firefox
+from tools.devkit import apt, firefox, vulkan
 from tools.devkit.shell import SetupError
 
 
@@ -68,7 +68,7 @@ def test_ensure__installed_now__is_noted_with_a_vulkan_driver(tmp_path: Path, mo
     good = executable(tmp_path / "firefox", "#!/bin/sh\necho Mozilla Firefox 150\n")
     answers = [None, good]
     monkeypatch.setattr(firefox, "installed", lambda: answers.pop(0))
-    monkeypatch.setattr(firefox, "VULKAN_DRIVERS", (str(tmp_path / "none"),))
+    monkeypatch.setattr(vulkan, "DRIVERS", (str(tmp_path / "none"),))
     monkeypatch.setattr(apt, "distribution", lambda: "debian")
     monkeypatch.setattr(apt, "prefix", list)
     asked = note_installs(monkeypatch, works=True)

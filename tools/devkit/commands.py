@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.devkit import chromium, endurance, fetch, firefox, pins
+from tools.devkit import chromium, endurance, fetch, firefox, pins, vulkan
 from tools.devkit.docs_site import publish_docs
 from tools.devkit.packages import build_packages
 from tools.devkit.server import Server
@@ -119,6 +119,7 @@ def browsers() -> dict[str, str]:
 
 def native_tests(chosen: Sequence[str], options: Sequence[str]) -> int:
     """tests/; in one process where tests are chosen or pytest has options."""
+    vulkan.ensure_vulkan()
     say("ONNX's node tests")
     run([python(), "-c", "from tests.harness import node_tests; node_tests()"])
     say("native tests")

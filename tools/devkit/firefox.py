@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tools.devkit import apt
+from tools.devkit import apt, vulkan
 from tools.devkit.chromium import version
 from tools.devkit.shell import CACHE, SetupError, put_stamp, say
 
@@ -14,7 +14,6 @@ VARIABLE = "PYRUNTIME_FIREFOX"
 STAMP = CACHE / "firefox.path"
 NAMES = ("firefox", "firefox-esr", "firefox-developer-edition", "firefox-nightly")
 APPLICATIONS = ("/Applications/Firefox.app/Contents/MacOS/firefox",)
-VULKAN_DRIVERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 
 
 def ensure_firefox() -> Path | None:
@@ -32,7 +31,7 @@ def ensure_firefox() -> Path | None:
     if found is None:
         say(f"no Firefox: its smoke test is skipped; install one, or set {VARIABLE} to one")
         return None
-    ensure_vulkan()
+    vulkan.ensure_vulkan()
     say(f"browser: {version(found)} ({found})")
     put_stamp(STAMP, str(found))
     return found
@@ -57,10 +56,3 @@ def install() -> Path | None:
     if apt.distribution() == "debian" and apt.install("firefox-esr"):
         return installed()
     return None
-
-
-def ensure_vulkan() -> None:
-    """A Vulkan driver, in software where the machine has none; without one Firefox finds no adapter on Linux."""
-    if apt.prefix() is None or any(any(Path(folder).glob("*.json")) for folder in VULKAN_DRIVERS):
-        return
-    apt.install("mesa-vulkan-drivers")

@@ -7,6 +7,8 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any
 
+from pyruntime.device.blocking import is_blocking, let_others
+
 __all__ = ["all_of", "forget_frames"]
 
 
@@ -17,13 +19,26 @@ async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
     """
     failures: dict[int, BaseException] = {}
     try:
-        await asyncio.gather(*(_noted(i, part, failures) for i, part in enumerate(parts)), return_exceptions=True)
+        noted = [_noted(i, part, failures) for i, part in enumerate(parts)]
+        await (_alternating(noted) if is_blocking() else asyncio.gather(*noted, return_exceptions=True))
         if failures:
             raise failures[min(failures)]
     finally:
         for part in parts:
             part.close()  # one that was cancelled before its first turn has not begun
         failures.clear()  # a traceback that leads to this frame, which holds its exception, would be a cycle
+
+
+async def _alternating(parts: list[Coroutine[Any, Any, None]]) -> None:
+    """Drive each part until it lets others go on or ends, until all have ended."""
+    while parts:
+        for part in list(parts):
+            try:
+                part.send(None)
+            except StopIteration:
+                parts.remove(part)
+        if parts:
+            await let_others()
 
 
 async def _noted(number: int, part: Coroutine[Any, Any, object], failures: dict[int, BaseException]) -> None:

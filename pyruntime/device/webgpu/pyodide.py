@@ -116,7 +116,7 @@ class WebGpuDevice:
         known = frozenset([*features, *spoken, *subgroup_size(info), *_software(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
         self.ledger = Ledger()
-        self.gpu_device = device
+        self.gpu_device, self.turn = device, None
         self.lost: str | None = None
         self._web = web
         self._buffers: dict[int, JsObject] = {}

@@ -356,11 +356,7 @@ def _shuffling_main(fold: Fold, lanes: int, joins: dict[str, int]) -> str:
 
 def _moved(fold: Fold) -> str:
     """The accumulator `share` of the invocation `by` places further: shuffles take numbers and vectors of them."""
-
-    def of(value: str, kind: str) -> str:
-        return f"subgroupShuffleDown(u32({value}), by) != 0u" if kind == "bool" else f"subgroupShuffleDown({value}, by)"
-
     members = Module.of(fold.helpers).structs.get(fold.acc)
     if members is None:
-        return of("share", fold.acc)
-    return f"{fold.acc}({', '.join(of(f'share.{name}', kind) for name, kind in members)})"
+        return "subgroupShuffleDown(share, by)"
+    return f"{fold.acc}({', '.join(f'subgroupShuffleDown(share.{name}, by)' for name, _ in members)})"

@@ -16,7 +16,10 @@ from sys import intern
 from pyruntime.kernels.wgsl.expressions import layout_of, listed, value_of
 from pyruntime.kernels.wgsl.params import Fields
 
-__all__ = ["Entry", "Function", "Module", "Resource"]
+__all__ = ["CUSTOM", "Entry", "Function", "Module", "Resource"]
+
+CUSTOM = "// custom kernel"
+"""Ends the WGSL that users have written: nothing is known of its indices."""
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
 _NAME = re.compile(r"[A-Za-z_]\w*+")

@@ -87,7 +87,7 @@ class TensorScatter(CacheOp):
             start = index_value(DType.INT64, "load_write(prefix / params.prefixes)")
         if write is not None and self.mode == "circular":
             start = "i64_low(i64_rem(load_write(prefix / params.prefixes), vec2<u32>(params.length, 0u)))"
-            wrap = "turn = (turn % length + length) % length;"
+            wrap = "turn = i32(positive_mod(turn, length));"
         element = f"""let row = i / params.inner;
   let prefix = row / params.length;
   let length = i32(params.length);

@@ -22,8 +22,6 @@ def _beats(dtype: DType, largest: bool, a: str, b: str) -> str:
     """WGSL: value `a` comes before value `b`, NaN aside."""
     if not largest:
         a, b = b, a
-    if dtype is DType.BOOL:
-        return f"({a} && !{b})"
     if dtype.is_wide:
         return f"{'i64_lt' if dtype.is_signed else 'u64_lt'}({b}, {a})"
     return f"({a} > {b})"
@@ -31,7 +29,9 @@ def _beats(dtype: DType, largest: bool, a: str, b: str) -> str:
 
 def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
     """The fold that keeps the best (value, index)."""
-    zero = {"f32": "0.0", "i32": "0i", "u32": "0u", "bool": "false"}.get(dtype.compute, "vec2<u32>(0u, 0u)")
+    # Bools as numbers: naga compiles bool in workgroup memory wrongly on NVIDIA's GPUs.
+    value = "u32" if dtype is DType.BOOL else dtype.compute
+    zero = {"f32": "0.0", "i32": "0i", "u32": "0u"}.get(value, "vec2<u32>(0u, 0u)")
     nan = (
         "  let na = is_nan(a.value); let nb = is_nan(b.value);\n  if (na != nb) { if (na) { return a; } return b; }\n"
         if dtype.is_float
@@ -39,19 +39,20 @@ def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
     )
     better = _beats(dtype, largest, "a.value", "b.value")
     worse = _beats(dtype, largest, "b.value", "a.value")
-    helpers = f"struct Best {{ value: {dtype.compute}, index: u32 }}"
+    helpers = f"struct Best {{ value: {value}, index: u32 }}"
     combine = (
         f"\n  if (a.index == {_NOTHING}) {{ return b; }}\n  if (b.index == {_NOTHING}) {{ return a; }}\n{nan}"
         f"  if ({better}) {{ return a; }}\n  if ({worse}) {{ return b; }}\n"
         f"  if (a.index {'>' if last else '<'} b.index) {{ return a; }}\n  return b;\n"
     )
+    prepare = "Best(u32(x), k)" if dtype is DType.BOOL else "Best(x, k)"
     name = f"arg_{'max' if largest else 'min'}{'_last' if last else ''}"
     finish = "vec2<u32>(a.index, 0u)"
-    fold = Fold(name, "Best", f"Best({zero}, {_NOTHING})", "Best(x, k)", combine, finish, helpers)
-    if dtype.compute not in ("f32", "i32", "u32"):
+    fold = Fold(name, "Best", f"Best({zero}, {_NOTHING})", prepare, combine, finish, helpers)
+    if value not in ("f32", "i32", "u32"):
         return fold
     save = "vec2<u32>(bitcast<u32>(a.value), a.index)"
-    return replace(fold, state=DType.UINT64, save=save, restore=f"Best(bitcast<{dtype.compute}>(x.x), x.y)")
+    return replace(fold, state=DType.UINT64, save=save, restore=f"Best(bitcast<{value}>(x.x), x.y)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,10 +75,10 @@ def _extreme(largest: bool) -> Callable[[DType], Fold]:
     name = "reduce_max" if largest else "reduce_min"
 
     def fold(dtype: DType) -> Fold:
-        initial = "" if dtype is DType.BOOL else _least(dtype, not largest)
-        if dtype is DType.BOOL:
-            neutral, combine = ("false", "a || b") if largest else ("true", "a && b")
-            return Fold(name, "bool", neutral, "x", combine, state=DType.UINT32, save="u32(a)", restore="x != 0u")
+        if dtype is DType.BOOL:  # as numbers: naga compiles bool in workgroup memory wrongly on NVIDIA's GPUs
+            neutral, combine = ("0u", "a | b") if largest else ("1u", "a & b")
+            return Fold(name, "u32", neutral, "u32(x)", combine, "a != 0u", state=DType.UINT32)
+        initial = _least(dtype, not largest)
         if dtype.is_wide:
             less = "i64_lt" if dtype.is_signed else "u64_lt"
             test = f"{less}(a, b)" if largest else f"{less}(b, a)"

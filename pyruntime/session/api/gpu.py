@@ -13,6 +13,7 @@ from pyruntime.compiler.memory import round_up
 from pyruntime.device.base import Bound, Slice
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError
+from pyruntime.kernels.wgsl.module import CUSTOM
 from pyruntime.session.api.ortvalue import OrtValue
 from pyruntime.session.environment import adapter, wait_for
 from pyruntime.session.environment import device as open_device
@@ -25,7 +26,7 @@ class Gpu:
 
     @property
     def device(self) -> Any:
-        """The GPUDevice of JavaScript.
+        """The GPUDevice of JavaScript, or of the wgpu-py API under CPython.
 
         Raises:
             EPFail: there is no WebGPU here.
@@ -72,6 +73,7 @@ class Gpu:
     ) -> None:
         """Awaitable `run`."""
         device = await open_device()
+        wgsl = f"{wgsl}\n{CUSTOM}"
         for value in values:
             await _tensor(value).materialize()
         slices = tuple(_tensor(v).slice for v in values)

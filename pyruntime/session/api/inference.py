@@ -40,9 +40,10 @@ class InferenceSession(Creation, BoundRuns, Insight):
     Args:
         path_or_bytes: path, URL (in a browser), bytes-like, JavaScript ArrayBuffer or typed array, onnx.ModelProto.
         sess_options: see `SessionOptions`.
-        providers: names, or (name, options), in order of preference; default: WebGPU where there is a browser, then
-            NumPy. Those that are not available are warned of; where none is, the model runs on NumPy.
-        provider_options: options of each provider; accepted for compatibility.
+        providers: names, or (name, options), in order of preference; default: WebGPU where there is a GPU, then NumPy.
+            Those that are not available are warned of; where none is, the model runs on NumPy.
+        provider_options: options of each provider. WebGPU under CPython: 'adapter', a number of `pyruntime.adapters()`,
+            a kind ('discrete', 'integrated', 'software') or a part of a name, and 'power_preference'.
         enable_fallback: 0: a name that no provider has, or malformed arguments, are errors.
 
     Raises:

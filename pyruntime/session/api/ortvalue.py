@@ -17,8 +17,8 @@ from pyruntime.ir.encoding import encode
 from pyruntime.ops.host import HostValue
 from pyruntime.session.api.dlpack import HOST, array_from_dlpack
 from pyruntime.session.api.feeds import array_of, to_user
+from pyruntime.session.environment import WEBGPU, available_providers, from_page, opened, wait_for
 from pyruntime.session.environment import device as open_device
-from pyruntime.session.environment import from_page, in_browser, wait_for
 
 __all__ = ["OrtValue", "OrtValueVector", "at_pointer", "copy_tensors", "dtype_of", "is_gpu"]
 
@@ -36,8 +36,8 @@ def is_gpu(device_type: str) -> bool:
         return False
     if kind not in ("webgpu", "gpu"):
         raise BindingError(f"Unsupported device type: {device_type}; this runtime has 'cpu' and 'webgpu'")
-    if not in_browser:
-        raise BindingError("Can't allocate memory on 'webgpu': it needs a browser (Pyodide); use 'cpu'")
+    if WEBGPU not in available_providers() and opened() is None:
+        raise BindingError("Can't allocate memory on 'webgpu': there is no GPU here; use 'cpu'")
     return True
 
 

@@ -70,6 +70,17 @@ class Creation(Session):
         self._warnings = []
         self._files = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the model, its path where it was a file, and the options: another process loads it again.
+
+        Raises:
+            Fail: the session is released.
+        """
+        self._check_released()
+        given = self._origin
+        model = given if isinstance(given, str) else bytes(given.read(0, given.size))
+        return _created, (type(self), model, self._options, list(self._provider_options.items()))
+
     @classmethod
     async def create(
         cls,
@@ -101,6 +112,7 @@ class Creation(Session):
         context = RunContext(self._limits.host, cancelled)
         with at_work(), self._options.cancellable(), one_of_ours("loading the model"), running(context):
             source, folder, fetch_relative = await model_source(model, progress)
+            self._origin = folder or source
             cancelled()
             limits = self._limits.reader
             if WEBGPU in self._providers:
@@ -139,8 +151,9 @@ class Creation(Session):
 
     async def _open_device(self) -> None:
         config = self._options.config
+        open_device = partial(device, self._provider_options[WEBGPU])
         try:
-            gpu = await device()
+            gpu = await open_device()
         except EPFail as error:
             if CPU not in self._providers:
                 raise
@@ -166,7 +179,7 @@ class Creation(Session):
             sanitize=sanitize,
             rates=rates,
         )
-        self._live = LiveProgram(make(gpu), device, make, self._warnings.append)
+        self._live = LiveProgram(make(gpu), open_device, make, self._warnings.append)
         self._free_live = weakref.finalize(self, self._live.release)
         self._free_live.atexit = False
 
@@ -184,6 +197,7 @@ class Creation(Session):
         self._released = True
         self._leave_gpu()
         self._files = {}
+        self._origin = ""
         graph = self._model.graph
         kept = Graph(graph.name, graph.inputs, graph.outputs, overridable=graph.overridable)
         self._model = replace(self._model, graph=kept)
@@ -224,6 +238,10 @@ class Creation(Session):
             if made.type.shape != own.type.shape:
                 raise InvalidArgument(f"add_initializer: '{name}' is {own.type}, got {made.type}")
             self._model.graph.constants[name] = made
+
+
+def _created(cls: Any, model: str | bytes, options: SessionOptions, providers: list[Any]) -> Any:
+    return cls(model, options, providers)
 
 
 async def _read(source: ByteSource, limits: Limits) -> ModelRecord:

@@ -62,7 +62,9 @@ class Program:
         self.graph = graph
         self.device = device
         exact = frozenset({"fallback_kernels"}) if sanitize else frozenset()
-        target = replace(device.target, disabled=disabled | exact, rates=rates or device.target.rates)
+        target = replace(
+            device.target, disabled=device.target.disabled | disabled | exact, rates=rates or device.target.rates
+        )
         self.cache = PlanCache(device, limits or ResourceLimits())
         self._planner = Planner(
             Compiler(graph, target, optimize, sanitize, device.ask), device, self.cache, refuse_host

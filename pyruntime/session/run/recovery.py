@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 from pyruntime.device.base import Device
 from pyruntime.errors import DeviceLost, EngineError, EPFail, Fail, OrtError, OutOfMemory
 from pyruntime.session.attempts import Attempts
+from pyruntime.session.environment import off_loop
 from pyruntime.session.run.program import Program
 
 __all__ = ["LiveProgram", "one_of_ours"]
@@ -76,6 +77,15 @@ class LiveProgram:
         Raises:
             DeviceLost: there is no other device, or it was lost too.
         """
+        if self.current.device.turn is None:
+            return await self._used(work)
+        return await off_loop(self._in_turn(work))
+
+    async def _in_turn(self, work: Callable[[Program], Awaitable[T]]) -> T:
+        with self.current.device.turn or nullcontext():
+            return await self._used(work)
+
+    async def _used(self, work: Callable[[Program], Awaitable[T]]) -> T:
         if self._closed:
             raise Fail("the session is released; create it again")
         self._users += 1
@@ -128,9 +138,13 @@ class LiveProgram:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def release(self) -> None:
-        """Free everything on the device, at once or when the last run has left."""
+        """Free everything on the device, at once or when the last run has left; from any thread."""
         self._closed = True
-        self._free_if_unused()
+        turn = self.current.device.turn
+        if turn is None:
+            self._free_if_unused()
+        else:
+            turn.later(self._free_if_unused)
 
     def _free_if_unused(self) -> None:
         if self._closed and not self._users:

@@ -1,0 +1,112 @@
+"""The command line: `python -m pyruntime inspect | plan | passes | shaders | ops | run | bench | ... MODEL`.
+
+`plan`, `passes`, `shaders` and `ops` plan for a device of WebGPU's default limits and need no GPU. `run`, `bench`,
+`profile` and `explain` use the GPU where there is one, else NumPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pyruntime.cli.compiling import compile_arguments, compile_plan
+from pyruntime.cli.plans import inspect, ops, passes, plan, shaders
+from pyruntime.cli.runs import bench, explain, profile, run
+from pyruntime.errors import OrtError
+
+__all__ = ["main"]
+
+_ON_DEVICE = ("run", "bench", "profile", "explain")
+"""Commands that run the model."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command; 0 where it succeeded, 1 with a message on stderr where it did not."""
+    arguments = _parser().parse_args(argv)
+    try:
+        data, text = _COMMANDS[arguments.command](arguments)
+        print(json.dumps(data, indent=2, default=_plain) if arguments.json else text)
+    except OrtError as error:
+        print(f"pyruntime: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pyruntime", description="Look at ONNX models, and run them.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in (
+        ("inspect", "inputs, outputs, operators, parameters"),
+        ("plan", "placement of each node, dispatches, memory"),
+        ("passes", "what each graph pass changes, and how long it takes"),
+        ("shaders", "the WGSL of every kernel"),
+        ("ops", "which operators run on the GPU, on the host, or not at all"),
+        ("run", "run once and print the outputs"),
+        ("bench", "time runs"),
+        ("profile", "time runs, by kernel and operator"),
+        ("explain", "where each node runs and why, kernels, memory, after a run"),
+        ("compile", "write a plan that web pages run without Python"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("model", metavar="MODEL", help="path of an .onnx file")
+        command.add_argument("--json", action="store_true", help="JSON instead of text")
+        if name == "compile":
+            compile_arguments(command)
+        elif name != "inspect":
+            command.add_argument(
+                "--dim",
+                action="append",
+                default=[],
+                metavar="NAME=SIZE",
+                help="size of a symbolic dimension (default 1)",
+            )
+        if name in _ON_DEVICE:
+            command.add_argument(
+                "--input",
+                action="append",
+                default=[],
+                metavar="[NAME=]FILE.npy",
+                help="an input, without a name the next one (default: random)",
+            )
+            command.add_argument(
+                "--adapter", default="", help="the GPU: a number or a part of its name, or 'cpu' for NumPy"
+            )
+        if name == "passes":
+            command.add_argument("--dump", metavar="FOLDER", help="write the graph after each pass that changes it")
+        if name == "run":
+            command.add_argument("--save", metavar="FILE.npz", help="write the outputs")
+        if name in ("bench", "profile"):
+            command.add_argument("--runs", type=int, default=10)
+        if name == "explain":
+            command.add_argument("--html", metavar="FILE", help="write a page")
+        if name == "shaders":
+            command.add_argument("--kernel", metavar="NAME", help="only kernels whose name contains this")
+    return parser
+
+
+def _plain(value: object) -> object:
+    """What JSON lacks: arrays as `{type, shape, values}`."""
+    if isinstance(value, np.ndarray):
+        return {"type": str(value.dtype), "shape": list(value.shape), "values": value.ravel().tolist()}
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], tuple[Any, str]]] = {
+    "inspect": inspect,
+    "plan": plan,
+    "passes": passes,
+    "shaders": shaders,
+    "ops": ops,
+    "run": run,
+    "bench": bench,
+    "profile": profile,
+    "explain": explain,
+    "compile": compile_plan,
+}

@@ -1,0 +1,68 @@
+"""What commands share: sessions, sizes, inputs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from pyruntime.errors import InvalidArgument, NoSuchFile
+from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
+from pyruntime.session import InferenceSession, SessionOptions
+from pyruntime.session.base import Internals
+from pyruntime.session.environment import CPU, WEBGPU
+
+__all__ = ["dims_of", "feeds_of", "session_of", "type_of"]
+
+
+def session_of(arguments: argparse.Namespace) -> InferenceSession:
+    """A session that runs where the command says; on NumPy for commands that do not run models."""
+    adapter = getattr(arguments, "adapter", "cpu")
+    if adapter == "cpu":
+        return InferenceSession(arguments.model, SessionOptions(), [CPU])
+    return InferenceSession(arguments.model, SessionOptions(), [(WEBGPU, {"adapter": adapter})] if adapter else None)
+
+
+def dims_of(arguments: argparse.Namespace) -> dict[str, int]:
+    """Sizes of symbolic dimensions. Raises InvalidArgument: an argument is malformed."""
+    pairs = [text.partition("=") for text in arguments.dim]
+    wrong = [name for name, _, size in pairs if not size.isdecimal()]
+    if wrong:
+        raise InvalidArgument(f"--dim: expected NAME=SIZE, got {wrong[0]!r}")
+    return {name: int(size) for name, _, size in pairs}
+
+
+def type_of(value: ValueInfo, dims: dict[str, int]) -> TensorType:
+    """The type of an input with these sizes, 1 where none is given.
+
+    Raises:
+        InvalidArgument: it has no declared shape.
+    """
+    kind = value.type
+    if not isinstance(kind, DeclaredTensor) or kind.shape is None:
+        raise InvalidArgument(f"input '{value.name}' has no declared shape; run it from Python")
+    return TensorType(kind.dtype, tuple(d if isinstance(d, int) else dims.get(str(d), 1) for d in kind.shape))
+
+
+def feeds_of(session: InferenceSession, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Inputs from files, the others random: the same in every run."""
+    dims, random = dims_of(arguments), np.random.default_rng(0)
+    feeds: dict[str, Any] = {}
+    unnamed = iter(v.name for v in Internals(session).model.graph.inputs)
+    for text in getattr(arguments, "input", ()):
+        name, named, file = text.partition("=")
+        if not named:
+            name, file = next(unnamed, ""), text
+        try:
+            feeds[name] = np.load(file, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise NoSuchFile(f"--input {text}: {error}") from None
+    for value in Internals(session).model.graph.inputs:
+        if value.name not in feeds:
+            kind = type_of(value, dims)
+            if kind.dtype is DType.STRING:
+                raise InvalidArgument(f"input '{value.name}' holds strings; give --input {value.name}=FILE.npy")
+            made = random.random(kind.shape) if kind.dtype.is_float else random.integers(0, 2, kind.shape)
+            feeds[value.name] = made.astype(kind.dtype.numpy)
+    return feeds

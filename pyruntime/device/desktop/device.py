@@ -1,0 +1,292 @@
+"""WebGPU under CPython. Calls block, without the interpreter's lock, and nothing in them is awaited.
+
+With wgpu-native a submit that validation refuses ends the process. So everything that validation looks at is made
+through calls that report (bind groups, pipelines, command encoders), and what is left, buffers that were destroyed in
+the meantime and a device that is gone, is looked at before each submit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
+from pyruntime.device.blocking import Turn, let_others
+from pyruntime.device.desktop.adapters import Adapter
+from pyruntime.device.desktop.implementations import GpuObject, Implementation
+from pyruntime.device.desktop.memory import PIECE, Readback, Staging, pieces
+from pyruntime.device.desktop.pipelines import Pipelines
+from pyruntime.device.desktop.recordings import Ready, Recording, submits_of
+from pyruntime.device.desktop.targets import LIMITS, target_of
+from pyruntime.device.desktop.timing import spans_of
+from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
+from pyruntime.ir import RawSource
+from pyruntime.ops.interpreter import current
+
+__all__ = ["DesktopDevice"]
+
+CHECKS = "PYRUNTIME_SHADER_CHECKS"
+"""Environment variable: '1' keeps bounds checks and loop guards in generated kernels, too."""
+
+_LOSS = re.compile(r"\bdevice\W+(is )?lost", re.I)
+"""What both implementations say of a lost device."""
+
+_numbers = count(1)
+"""Of buffers and recordings, of all devices."""
+
+
+class DesktopDevice:
+    """Implements `Device` on a GPUDevice of the wgpu-py API.
+
+    Attributes:
+        adapter: what it is on.
+        turn: the threads that use it, one at a time.
+        replays: see `Device`; only Python queues runs here.
+    """
+
+    def __init__(self, implementation: Implementation, adapter: Adapter, found: GpuObject) -> None:
+        """Open a device with every limit and useful feature of an adapter. Raises EPFail: it gives none."""
+        wanted = {name: found.limits[name] for name in LIMITS.values()}
+        try:
+            self.gpu_device: GpuObject = implementation.request_device(found, wanted)
+        except RuntimeError as error:
+            raise EPFail(f"the adapter {adapter} gave no device: {error}") from None
+        self.adapter = adapter
+        self.info = AdapterInfo(
+            adapter.vendor, adapter.architecture, adapter.device, adapter.description, adapter.kind == "software"
+        )
+        self.turn = Turn()
+        self.ledger = Ledger()
+        self.lost: str | None = None
+        self.replays = 0
+        self._implementation = implementation
+        self._buffers: dict[int, GpuObject] = {}
+        self._recordings: dict[int, Recording] = {}
+        self._staging = Staging(implementation, self.gpu_device)
+        checks = os.environ.get(CHECKS) == "1"
+        self._pipelines = Pipelines(implementation, self.gpu_device, self.ledger, checks)
+        usage = implementation.api.BufferUsage
+        self._usage = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
+        self.target = target_of(implementation, adapter, found, self.gpu_device)
+
+    def _check(self) -> None:
+        """Raises DeviceLost: the device is gone."""
+        if self.lost is None:
+            self.lost = self._implementation.why_gone(self.gpu_device)
+        if self.lost is not None:
+            raise DeviceLost(
+                f"the GPU device was lost ({self.lost}), and the tensors on it; run the models that made them again"
+            )
+
+    @contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        """Name what failed. Raises DeviceLost, EngineError: for an exception of the package."""
+        try:
+            yield
+        except (DeviceLost, EngineError):
+            raise
+        except self._implementation.errors as error:
+            text = str(error)
+            if _LOSS.search(text):
+                self.lost = self.lost or "while it was in use"
+            self._check()
+            raise EngineError(f"{what}: {text.strip()}") from None
+
+    async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
+        """See `Device.allocate`."""
+        with self.turn:
+            self._check()
+            held, made = self.ledger.total, list[int]()
+            for size in sizes:
+                try:
+                    with self._reported(label):
+                        buffer = self.gpu_device.create_buffer(
+                            label=label, size=max(16, (size + 3) & ~3), usage=self._usage
+                        )
+                except EngineError as error:
+                    self.free(made)
+                    if isinstance(error, DeviceLost):
+                        raise
+                    raise OutOfMemory(
+                        f"the device refused {sum(sizes):,} bytes for {label} ({held:,} bytes were in use): {error}; "
+                        "use smaller inputs, release other sessions, or the CPUExecutionProvider"
+                    ) from None
+                made.append(number := next(_numbers))
+                self._buffers[number] = buffer
+                self.ledger.add(number, size)
+            return made
+
+    def free(self, buffers: Sequence[int]) -> None:
+        """See `Device.free`."""
+        with self.turn:
+            for number in buffers:
+                buffer = self._buffers.pop(number, None)
+                if buffer is not None:
+                    buffer.destroy()
+                    self.ledger.live.pop(number, None)
+
+    def gpu_buffer(self, number: int) -> GpuObject:
+        """Return the GPUBuffer of a number. Raises DeviceLost: it is lost with its device."""
+        self._check()
+        return self._buffers[number]
+
+    def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
+        """See `Device.write`."""
+        with self.turn:
+            self._check()
+            self._write(Write(target, data, offset))
+
+    def _write(self, write: Write) -> int:
+        """Queue a write; returns its bytes."""
+        queue, buffer = self.gpu_device.queue, self._buffers[write.target.buffer]
+        with self._reported("the GPU took no bytes"):
+            for at, part in pieces(write.target, write.data, write.offset):
+                queue.write_buffer(buffer, at, part)
+                if len(part) == PIECE:
+                    queue.submit([])
+        return write.target.nbytes
+
+    def prepare_upload(self, source: RawSource) -> None:
+        """Do nothing: files are all there."""
+
+    async def upload(self, writes: Sequence[Write]) -> None:
+        """See `Device.upload`. What is queued is sent after each `PIECE`, so that the copies of it are freed."""
+        with self.turn:
+            self._check()
+            queued = 0
+            for write in writes:
+                queued += self._write(write)
+                if queued >= PIECE:
+                    self.gpu_device.queue.submit([])
+                    queued = 0
+
+    def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
+        """See `Device.copy`."""
+        with self.turn:
+            self._check()
+            with self._reported("the GPU could not copy"):
+                encoder = self.gpu_device.create_command_encoder()
+                for source, target in pairs:
+                    buffers = self._buffers[source.buffer], source.offset, self._buffers[target.buffer], target.offset
+                    encoder.copy_buffer_to_buffer(*buffers, (source.nbytes + 3) & ~3)
+                self.gpu_device.queue.submit([encoder.finish()])
+
+    def ask(self, source: str) -> None:
+        """See `Device.ask`."""
+        if self.lost is None:
+            self._pipelines.ask(source)
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        """See `Device.compile`."""
+        self._check()
+        for source in sources:
+            self._pipelines.ask(source)
+        await let_others()
+        with self.turn:
+            self._pipelines.wait(sources)
+
+    async def wait_for_pipelines(self) -> None:
+        """Do nothing: there are no fallback kernels here."""
+
+    def record(self, commands: Sequence[Bound]) -> int:
+        """See `Device.record`."""
+        with self.turn:
+            self._check()
+            with self._reported("the GPU could not bind the model's buffers"):
+                made = Recording.of(self.gpu_device, self._pipelines, self._buffers, list(commands))
+            return self._recorded(made)
+
+    def bind(self, recording: int, buffers: Sequence[int]) -> int:
+        """See `Device.bind`."""
+        with self.turn:
+            self._check()
+            with self._reported("the GPU could not bind what the run brings"):
+                opened = self._recordings[recording]
+                made = opened.bound(self.gpu_device, self._pipelines, self._buffers, buffers)
+            return self._recorded(made)
+
+    def _recorded(self, made: Recording) -> int:
+        number = next(_numbers)
+        self._recordings[number] = made
+        return number
+
+    async def submit(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> list[Raw]:
+        """See `Device.submit`."""
+        with self.turn:
+            commands = self._ready(recording, reads, numbers)
+            for write in writes:
+                self._write(write)
+            with self._reported("the GPU could not run the model"):
+                readback = Readback(self._staging, reads)
+                try:
+                    self._play(commands, readback)
+                    return readback.collect(self._implementation, _check_of_run())
+                finally:
+                    readback.abandon()
+
+    def _ready(self, recording: int, reads: Sequence[Read], numbers: Sequence[int]) -> list[Ready]:
+        """The dispatches of a run.
+
+        Raises:
+            EngineError: a buffer that it uses was freed: the submit would end the process.
+            DeviceLost: the device is gone.
+        """
+        self._check()
+        recorded = self._recordings[recording]
+        gone = (recorded.buffers | {r.source.buffer for r in reads}) - self._buffers.keys()
+        if gone:
+            raise EngineError(f"the run uses {len(gone)} buffers that were freed; this is a bug of pyruntime")
+        with self._reported("the GPU could not run the model"):
+            return recorded.ready(self._pipelines, numbers)
+
+    def _play(self, commands: list[Ready], readback: Readback) -> None:
+        """Queue dispatches in several submits, and the copies of what is read in the last."""
+        device, queue = self.gpu_device, self.gpu_device.queue
+        encoder = device.create_command_encoder()
+        for place, part in enumerate(submits_of(commands)):
+            if place:
+                queue.submit([encoder.finish()])
+                encoder = device.create_command_encoder()
+            self._implementation.encode(encoder, part)
+        readback.encode(encoder, self._buffers)
+        queue.submit([encoder.finish()])
+
+    async def measure(
+        self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
+    ) -> Measured:
+        """See `Device.measure`."""
+        with self.turn:
+            commands = self._ready(recording, reads, numbers)
+            await self.upload(writes)
+            has_queries = "timestamp-query" in self.target.features
+            with self._reported("the GPU could not run the model"):
+                spans = spans_of(self._implementation, self.gpu_device, self._staging, commands, has_queries)
+            empty = self.record([])
+            try:
+                return Measured(await self.submit(empty, [], reads), spans, "gpu" if has_queries else "host")
+            finally:
+                self.drop(empty)
+
+    def drop(self, recording: int) -> None:
+        """See `Device.drop`."""
+        self._recordings.pop(recording, None)
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        with self.turn:
+            self.free(list(self._buffers))
+            self._recordings.clear()
+            self._pipelines.close()
+            if self.lost is None:
+                self._staging.clear()
+                self.lost = "destroyed: closed here"
+
+
+def _check_of_run() -> Callable[[], None]:
+    """What ends the run that is under way: its limit of time, or `RunOptions.terminate`."""
+    return current().check or (lambda: None)

@@ -1,0 +1,81 @@
+"""Adapters as they are found, and devices opened on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyruntime.device.desktop.adapters import Adapter, Choice, adapters_of, choose
+from pyruntime.device.desktop.device import DesktopDevice
+from pyruntime.device.desktop.implementations import GpuObject, Implementation, installed
+from pyruntime.device.desktop.measurements import load
+from pyruntime.errors import EPFail
+
+__all__ = ["adapters", "check", "open_device"]
+
+_found: dict[Implementation, list[tuple[Adapter, GpuObject]]] = {}
+"""Adapters that no device was opened on: to find them takes up to half a second."""
+
+_known: dict[Implementation, list[Adapter]] = {}
+"""What the first look found."""
+
+
+def _looked_at() -> Iterator[tuple[Implementation, list[Adapter]]]:
+    """Implementations with their adapters, the preferred one first, each looked at when it is asked for.
+
+    Raises:
+        EPFail: none is installed.
+    """
+    none = True
+    for implementation in installed():
+        none = False
+        if implementation not in _known:
+            _found[implementation] = adapters_of(implementation)
+            _known[implementation] = [adapter for adapter, _ in _found[implementation]]
+        yield implementation, _known[implementation]
+    if none:
+        raise EPFail(
+            "no WebGPU implementation is installed: pip install wgpu (or wgpudawn), or install this package with its "
+            "extra [gpu]; PYRUNTIME_WEBGPU=off asks for none"
+        )
+
+
+def adapters() -> list[Adapter]:
+    """Return the adapters of this machine, of the first implementation that finds any.
+
+    Raises:
+        EPFail: no implementation of WebGPU is installed.
+    """
+    return next((list(found) for _, found in _looked_at() if found), [])
+
+
+def check(choice: Choice) -> None:
+    """Raises EPFail: there is no implementation of WebGPU, or no adapter that is wanted."""
+    _chosen(choice)
+
+
+def _chosen(choice: Choice) -> tuple[Implementation, Adapter]:
+    failure: EPFail | None = None
+    for implementation, found in _looked_at():
+        try:
+            return implementation, choose(found, choice)
+        except EPFail as error:
+            failure = error if failure is None or found else failure
+    assert failure is not None
+    raise failure
+
+
+def open_device(choice: Choice) -> DesktopDevice:
+    """Open a device on the adapter that is wanted.
+
+    Raises:
+        EPFail: there is none, or it gives no device.
+    """
+    implementation, chosen = _chosen(choice)
+    if chosen not in [adapter for adapter, _ in _found[implementation]]:
+        _found[implementation] = adapters_of(implementation)
+    at = next((i for i, (adapter, _) in enumerate(_found[implementation]) if adapter == chosen), None)
+    if at is None:
+        raise EPFail(f"the adapter {chosen} is no longer there")
+    device = DesktopDevice(implementation, *_found[implementation].pop(at))
+    device.target = load(device.info).of(device.target)
+    return device

@@ -1,0 +1,115 @@
+"""Bytes to the GPU and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyruntime.device.base import Raw, Read, Slice
+from pyruntime.device.desktop.implementations import GpuObject, Implementation
+
+__all__ = ["Arrived", "Readback", "Staging", "pieces"]
+
+PIECE = 32 << 20
+"""Bytes of an upload that are queued at a time: the package copies them to memory that the GPU reads."""
+
+MOST_STAGING = 256 << 20
+"""Bytes of unused staging buffers that are kept."""
+
+
+def pieces(target: Slice, data: Raw, offset: int) -> list[tuple[int, bytes | memoryview]]:
+    """Return what is to be written at which offsets of the target's buffer; lengths are multiples of four bytes.
+
+    Nothing is copied but the bytes of a last word that is not whole: a file's come from its memory map.
+    """
+    end = target.nbytes
+    whole = end & ~3
+    made: list[tuple[int, bytes | memoryview]] = []
+    for first in range(0, whole, PIECE):
+        made.append((target.offset + first, _part(data, offset + first, min(PIECE, whole - first))))
+    if end > whole:
+        made.append((target.offset + whole, bytes(_part(data, offset + whole, end - whole)).ljust(4, b"\0")))
+    return made
+
+
+def _part(data: Raw, offset: int, nbytes: int) -> memoryview:
+    if isinstance(data, bytes | memoryview):
+        return memoryview(data).cast("B")[offset : offset + nbytes]
+    return memoryview(data.read(offset, nbytes))
+
+
+class Arrived:
+    """What was read back, in memory that nothing else has."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """See `RawSource.read`."""
+        return self._data[offset : offset + length]
+
+
+class Staging:
+    """Buffers that the host reads from, by their sizes, which are powers of two."""
+
+    def __init__(self, implementation: Implementation, device: GpuObject) -> None:
+        self._implementation, self._device = implementation, device
+        self._free: dict[int, list[GpuObject]] = {}
+
+    def take(self, nbytes: int) -> GpuObject:
+        """Return an unmapped buffer of at least `nbytes`."""
+        size = max(4096, 1 << (nbytes - 1).bit_length())
+        found = self._free.get(size)
+        if found:
+            return found.pop()
+        usage = self._implementation.api.BufferUsage
+        return self._device.create_buffer(label="staging", size=size, usage=usage.MAP_READ | usage.COPY_DST)
+
+    def give(self, buffer: GpuObject) -> None:
+        """Take back a buffer that is unmapped; it is destroyed where many are kept already."""
+        if buffer.size + sum(size * len(some) for size, some in self._free.items()) > MOST_STAGING:
+            buffer.destroy()
+        else:
+            self._free.setdefault(buffer.size, []).append(buffer)
+
+    def clear(self) -> None:
+        """Destroy the buffers that are kept."""
+        for some in self._free.values():
+            for buffer in some:
+                buffer.destroy()
+        self._free.clear()
+
+
+class Readback:
+    """What one run gives back: all slices through one staging buffer, which is mapped once."""
+
+    def __init__(self, staging: Staging, reads: Sequence[Read]) -> None:
+        self._staging, self._reads = staging, reads
+        self._offsets: list[int] = []
+        self._nbytes = 0
+        for read in reads:
+            self._offsets.append(self._nbytes)
+            self._nbytes += -(-read.source.nbytes // 8) * 8
+        self._buffer: GpuObject = staging.take(self._nbytes) if self._nbytes else None
+
+    def encode(self, encoder: GpuObject, buffers: dict[int, GpuObject]) -> None:
+        """Encode the copies to the staging buffer."""
+        for read, offset in zip(self._reads, self._offsets, strict=True):
+            source = read.source
+            words = (source.nbytes + 3) & ~3
+            encoder.copy_buffer_to_buffer(buffers[source.buffer], source.offset, self._buffer, offset, words)
+
+    def collect(self, implementation: Implementation, check: Callable[[], None]) -> list[Raw]:
+        """Wait for the copies, and return the bytes in the order of the reads."""
+        if self._buffer is None:
+            return [b"" for _ in self._reads]
+        ranges = [(offset, read.source.nbytes) for offset, read in zip(self._offsets, self._reads, strict=True)]
+        made: list[Raw] = [Arrived(data) for data in implementation.read(self._buffer, ranges, check)]
+        self._staging.give(self._buffer)
+        self._buffer = None
+        return made
+
+    def abandon(self) -> None:
+        """Destroy the staging buffer: nothing was submitted, or nobody waits."""
+        if self._buffer is not None:
+            self._buffer.destroy()
+            self._buffer = None

@@ -1,0 +1,76 @@
+"""What an adapter's device is to the compiler."""
+
+from __future__ import annotations
+
+from pyruntime.device.desktop.adapters import Adapter
+from pyruntime.device.desktop.implementations import GpuObject, Implementation
+from pyruntime.kernels import Limits, Target
+from pyruntime.target import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
+
+__all__ = ["LIMITS", "target_of"]
+
+LIMITS = {
+    "storage_buffers": "max-storage-buffers-per-shader-stage",
+    "binding_bytes": "max-storage-buffer-binding-size",
+    "buffer_bytes": "max-buffer-size",
+    "uniform_bytes": "max-uniform-buffer-binding-size",
+    "workgroups": "max-compute-workgroups-per-dimension",
+    "invocations": "max-compute-invocations-per-workgroup",
+    "workgroup_x": "max-compute-workgroup-size-x",
+    "workgroup_bytes": "max-compute-workgroup-storage-size",
+}
+"""Of `Limits`, by the names of the wgpu-py API."""
+
+MOST = (1 << 31) - 4
+"""The largest limit: kernels count bytes and elements in 32 bits."""
+
+MOST_BINDINGS = 16
+"""Storage buffers of a stage: drivers offer up to a million, and browsers 8 to 16."""
+
+_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
+"""Of WGSL; naga and Tint both have it."""
+
+_PROBE = """@group(0) @binding(0) var<storage, read_write> y: array<u32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(subgroup_size) size: u32, @builtin(local_invocation_index) i: u32) {
+  if (i == 0u) { y[0] = size; }
+}
+"""
+
+
+def target_of(implementation: Implementation, adapter: Adapter, found: GpuObject, device: GpuObject) -> Target:
+    """Return limits, features and vendor of a device.
+
+    Args:
+        found: the GPUAdapter that the device is of.
+    """
+    limits = {name: min(int(device.limits[theirs]), MOST) for name, theirs in LIMITS.items()}
+    limits["storage_buffers"] = min(limits["storage_buffers"], MOST_BINDINGS)
+    features = set(implementation.features_of(device)) | set(_LANGUAGE_FEATURES)
+    if "subgroups" in features:
+        least, most = implementation.subgroup_sizes(found)
+        size = least if least == most else 0
+        if not most:
+            size = _measured_subgroup(implementation, device)
+        features |= {f"{SUBGROUP_SIZE}{size}"} if size else set()
+    if adapter.kind == "software" and adapter.vendor != SOFTWARE_VENDOR:
+        features.add(SOFTWARE_ADAPTER)
+    # Pipelines compile in threads here, and drivers cache them on disk.
+    return Target(Limits(**limits), frozenset(features), adapter.vendor, frozenset({"fallback_kernels"}))
+
+
+def _measured_subgroup(implementation: Implementation, device: GpuObject) -> int:
+    """Invocations of a subgroup, as a kernel sees them."""
+    usage = implementation.api.BufferUsage
+    buffer = device.create_buffer(size=16, usage=usage.STORAGE | usage.COPY_SRC)
+    module = implementation.module(device, _PROBE, False)
+    pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    entries = [{"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 16}}]
+    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+    encoder = device.create_command_encoder()
+    implementation.encode(encoder, [(pipeline, group, (1, 1, 1))])
+    device.queue.submit([encoder.finish()])
+    size = int.from_bytes(bytes(device.queue.read_buffer(buffer, 0, 4)), "little")
+    buffer.destroy()
+    return size
