@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.devkit import chromium, fetch, firefox, pins
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST, ROOT, SetupError, child_environment, python, run, say
-from tools.devkit.site import build_site
+from tools.devkit.site import build_site, mounts
 from tools.devkit.venv import ensure_venv
 
 FIRST_HALF = ("tests/onnx", "tests/bad_models", "tests/hostile", "tests/compiler")
@@ -35,8 +35,8 @@ def build() -> int:
 
 def serve(*, port: int) -> int:
     build_site(ensure_venv())
-    with Server({"/": DIST}, port=port, shared=True) as server:  # pages of other origins may use it, too
-        say(f"serving {server.url} (Ctrl+C ends)")
+    with Server(mounts(DIST), port=port, shared=True) as server:  # pages of other origins may use it, too
+        say(f"serving {server.url}, with the sources of web/ as they are: {server.url}src/ (Ctrl+C ends)")
         server.wait()
     return 0
 

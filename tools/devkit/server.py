@@ -67,7 +67,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if self.shared:
             self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
-            examples = urlsplit(self.path).path.startswith("/examples/")
+            examples = "/examples/" in urlsplit(self.path).path
             self.send_header("Content-Security-Policy", EXAMPLES_POLICY if examples else self.policy)
         super().end_headers()
 
