@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import cases
 from bench.folder import write_pages
 from tools.devkit import fetch, pins
-from tools.devkit.site import build_site
+from tools.devkit.site import WEB, build_site
 
 TOOLS = [Path(__file__).parent / name for name in ("refill.py", "serve.py")]
 # What compresses well, in bytes.
@@ -39,6 +39,7 @@ def pack(out: Path, models: list[cases.Case], decoders: Path | None = None) -> N
     """Write the folder; what was there is gone. In `decoders` are folders that bench/decoders.py wrote."""
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(build_site(Path(sys.executable)), out)
+    shutil.copytree(WEB, out / "src" / "web")
     peer = Path(os.environ.get("ONNXRUNTIME_WEB") or fetch.npm_package(pins.ONNXRUNTIME_WEB))
     shutil.copytree(peer / "dist", out / "ort")
     urls = {case.name: f"../bench-models/{case.name}.onnx" for case in models}

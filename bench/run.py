@@ -29,7 +29,7 @@ from e2e.harness.browser import FLAGS
 from tools.devkit.chromium import VARIABLE
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST
-from tools.devkit.site import CONTENT_SECURITY_POLICY
+from tools.devkit.site import CONTENT_SECURITY_POLICY, WEB
 
 ENGINES = ("ours", "peer")
 RESULTS = Path(__file__).parent / "results"
@@ -79,7 +79,7 @@ def served(models: Sequence[cases.Case]) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         site = shutil.copytree(DIST, Path(folder) / "site")  # a build during the run changes nothing
         write_pages(Path(folder) / "pages", models, urls)
-        mounts |= {"/": site, "/ort/": peer, "/bench/": Path(folder) / "pages"}
+        mounts |= {"/": site, "/src/web/": WEB, "/ort/": peer, "/bench/": Path(folder) / "pages"}
         with Server(mounts, policy=POLICY, caching="max-age=3600") as server:
             yield server.url
 

@@ -18,6 +18,7 @@ from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script, watched
 from tests.selection import leave_out, longest_first, pytest_terminal_summary, pytest_testnodedown
+from tools.devkit import site as building
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
@@ -51,8 +52,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mounts(site: Path) -> dict[str, Path]:
-    """What the tests' servers serve: the site, `e2e/` (the pages of this folder) and `harness/`."""
-    return {"/": site, "/e2e/": HERE / "pages", "/harness/": HERE / "harness"}
+    """What the tests' servers serve: the site, also below `src/` with web/ as it is, `e2e/` (pages/) and `harness/`."""
+    return building.mounts(site) | {"/e2e/": HERE / "pages", "/harness/": HERE / "harness"}
 
 
 @pytest.fixture(scope="session")

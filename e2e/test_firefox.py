@@ -80,7 +80,7 @@ def test_javascript_api__digits__gives_onnxruntimes_answer(page: Session) -> Non
     images = from_counts(load_split().heldout_counts[:4])
     found = page.evaluate(
         """
-        const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+        const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
         const session = await InferenceSession.create('/models/digits.onnx', { executionProviders: ['webgpu'] });
         const answers = [];
         for (const image of images) {
@@ -110,7 +110,7 @@ def test_create__bytes_from_the_thread_that_downloads__are_passed_on_by_the_page
                 });
             }
         };
-        const { InferenceSession } = await import('/web/pyruntime.js');
+        const { InferenceSession } = await import('/src/web/pyruntime.js');
         const session = await InferenceSession.create('/models/digits.onnx');
         await session.release();
         return passed;
@@ -143,7 +143,7 @@ def test_wait__for_nothing_at_all__is_soon_answered_by_a_question_or_two(page: S
     """Without submissions, Firefox looks every 100 ms; the first waits find out, by about 200 questions each."""
     found = page.evaluate(
         """
-        const { attend } = await import('/web/gpu/waiting.js');
+        const { attend } = await import('/src/web/gpu/waiting.js');
         const device = await (await navigator.gpu.requestAdapter()).requestDevice();
         let questions = 0;
         const push = device.pushErrorScope.bind(device);
@@ -170,7 +170,7 @@ def test_create__webgpu_switched_off__names_firefoxs_way_and_numpy_answers(witho
     image = from_counts(load_split().heldout_counts[:1])
     found = without_webgpu.evaluate(
         """
-        const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+        const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
         let said = '';
         await InferenceSession.create('/models/digits.onnx', { executionProviders: ['webgpu'] })
             .catch((error) => { said = `${error.name}: ${error.message}`; });

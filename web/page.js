@@ -6,7 +6,7 @@
  *   import { InferenceSession, Tensor, env } from './web/page.js';
  */
 
-import { env } from './api/env.js';
+import { env } from './pyruntime.js';
 
 env.worker = false;
 

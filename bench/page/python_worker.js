@@ -2,11 +2,14 @@
 /** Runs bench/page/inside.py in the environment that web/worker.js gives to sessions. */
 
 import { snapshot } from './counters.js';
-import { places } from '../web/api/env.js';
-import { startPython } from '../web/worker/runtime.js';
+import { places } from '../src/web/api/env.js';
+import { startPython } from '../src/web/worker/runtime.js';
+
+const SITE = new URL('../', import.meta.url).href;
+const wheelUrl = `${SITE}${places().wheelUrl.split('/').at(-1)}`;
 
 const ready = (async () => {
-  const pyodide = await startPython(places(), () => {});
+  const pyodide = await startPython({ pyodideUrls: [`${SITE}pyodide/`], wheelUrl, snapshotUrl: `${SITE}snapshot/` }, () => {});
   const source = await (await fetch(new URL('inside.py', import.meta.url))).text();
   pyodide.FS.writeFile('/home/pyodide/bench_inside.py', source);
   return pyodide.pyimport('bench_inside');

@@ -12,7 +12,7 @@ from tests.compiler.test_saved import DIGITS
 from tests.session import models
 
 RUN = """
-const { client } = await import('/web/api/client.js');
+const { client } = await import('/src/web/api/client.js');
 const held = () => client().call('keptTensors', {});
 const run = (options = {}) => session.run({ x: new Tensor('float32', new Float32Array(8), [2, 4]) }, options);
 """
@@ -31,7 +31,7 @@ HOLD_ANSWER = """() => {
 """Keeps the next answer to a run in the worker until `release()`."""
 
 PLAN = """
-const { Program } = await import('/web/plans/program.js');
+const { Program } = await import('/src/web/plans/program.js');
 const image = () => new Tensor('float32', new Float32Array(256).map((_, i) => Math.sin(i)), [1, 1, 16, 16]);
 const outcome = (run) => run.then(({ probabilities }) => [...probabilities.data].length, ({ name }) => name);
 const left = () => Object.fromEntries(Object.entries(gpuBytes()).filter(([label]) => label !== 'staging'));
@@ -181,7 +181,7 @@ def test_run__of_a_plan_aborted_before_its_outputs_are_there__leaves_none_on_the
                 return opened.then(() => scope);
               };
             });
-            const { sessions } = await import('/web/plans/locations.js');
+            const { sessions } = await import('/src/web/plans/locations.js');
             const plans = sessions.size;
             const control = new AbortController();
             const run = session.run({ x }, { signal: control.signal });

@@ -77,7 +77,7 @@ def test_function__wrong_argument__is_named_with_expected_and_got(
     script: Script, call: str, expected: str, got: str
 ) -> None:
     said = script(
-        "const { TextGenerator } = await import('/web/pyruntime.js'); const bytes = decode(model);"
+        "const { TextGenerator } = await import('/src/web/pyruntime.js'); const bytes = decode(model);"
         f"return failure(async () => {call});",
         model=models.double(),
     )

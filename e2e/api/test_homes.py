@@ -58,7 +58,7 @@ def test_session__in_a_service_worker__says_where_it_can_be(home: Page) -> None:
 
 def test_worker__wanted_where_none_can_be_made__says_what_to_do(home: Page) -> None:
     said = home.evaluate("""async () => {
-        const { env, preload } = await import('/web/pyruntime.js');
+        const { env, preload } = await import('/src/web/pyruntime.js');
         delete globalThis.Worker;
         env.worker = true;
         return preload().catch(({ message }) => message);

@@ -48,7 +48,7 @@ IN_PAGE = pytest.mark.parametrize("shared_script", ["page"], indirect=True)
 
 def test_mode__python__is_where_it_was_asked_to_be(script: Mode) -> None:
     script("await preload();")
-    hosts = [worker for worker in script.page.workers if worker.url.endswith("/web/worker.js")]
+    hosts = [worker for worker in script.page.workers if worker.url.endswith("/src/web/worker.js")]
     assert len(hosts) == (1 if script.name == "worker" else 0)
 
 
@@ -153,7 +153,7 @@ def test_output_location__of_a_tensor_without_elements__is_cpu(script: Mode) -> 
         }
         const empty = await session.run({ x: floats(), begin: zero(), end: zero() });
         made.push([empty.y.location, empty.none.location]);
-        const { client } = await import('/web/api/client.js');
+        const { client } = await import('/src/web/api/client.js');
         const kept = env.worker ? await client().call('keptTensors', {}) : 0;
         const next = await session.run({ x: empty.y, begin: zero(), end: zero() });
         await session.release();
@@ -231,7 +231,7 @@ def test_dispose__after_the_last_session__leaves_nothing(page: Page, guard: Guar
         await session.release();
         const [value] = await y.getData();
         y.dispose();
-        const { client } = await import('/web/api/client.js');
+        const { client } = await import('/src/web/api/client.js');
         while (await client().call('keptTensors', {})) await new Promise((resolve) => { setTimeout(resolve, 5); });
         return value;
         """,
@@ -255,7 +255,7 @@ def test_forgotten_tensors__when_garbage_is_collected__give_their_memory_back(sc
     cdp.send("HeapProfiler.collectGarbage")
     script.page.wait_for_timeout(300)
     left = script("""
-        const { client } = await import('/web/api/client.js');
+        const { client } = await import('/src/web/api/client.js');
         return client().call('keptTensors', {});
         """)
     assert left <= 2

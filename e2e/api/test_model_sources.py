@@ -99,7 +99,7 @@ def test_create__external_data_and_plan_of_responses__are_taken(script: Script) 
         const sum = await first(await InferenceSession.create(new Response(bytes), { externalData }));
         const source = new Response(decode(digits));
         const session = await InferenceSession.create(source, { plan: Promise.resolve(new Response(decode(plan))) });
-        const { sessions } = await import('/web/plans/locations.js');
+        const { sessions } = await import('/src/web/plans/locations.js');
         const planned = sessions.size;
         await session.release();
         return { sum, planned };

@@ -21,6 +21,7 @@ from e2e.conformance.cases import Case, light_cases
 from e2e.conformance.known import known_failures
 from e2e.conformance.runner import ATOL, RTOL, _compare
 from e2e.conformance.saved import SavedCase, every_case, saved_cases
+from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page
 from e2e.harness.script import Script
 from pyruntime.ir import DType, TensorType
@@ -68,7 +69,7 @@ def player(unguarded_browser: Browser, site: Path) -> Iterator[Script]:
         asked.append(route.request.url)
         route.abort()
 
-    with Server({"/": site}) as server, guarded_page(unguarded_browser, server.url) as (page, guard):
+    with Server(mounts(site)) as server, guarded_page(unguarded_browser, server.url) as (page, guard):
         for pattern in ("**/pyodide/**", "**/snapshot/**", "**/*.whl", "**/worker.js", "**/host.js"):
             page.route(pattern, refuse)
         page.goto(f"{server.url}e2e/blank.html")

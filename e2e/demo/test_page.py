@@ -95,14 +95,14 @@ def test_samples__by_keyboard__are_predicted_and_announced(ready_page: Page) -> 
 def test_raster__strokes__same_numbers_as_in_python(ready_page: Page) -> None:
     extra: list[Strokes] = [[[(0.5, 0.5)]], [[(0.1, 0.5), (0.9, 0.5)], [(0.2, 0.9)]], []]
     for strokes in [*DRAWN.values(), *extra]:
-        script = "strokes => import('./web/ui/draw/raster.js').then((raster) => [...raster.rasterize(strokes)])"
+        script = "strokes => import('./src/web/ui/draw/raster.js').then((raster) => [...raster.rasterize(strokes)])"
         np.testing.assert_allclose(ready_page.evaluate(script, strokes), rasterize(strokes).ravel(), atol=1e-5)
 
 
 def test_raster__test_images__same_numbers_as_in_python(ready_page: Page) -> None:
     script = """async ([from, to]) => {
         const bytes = await (await fetch('models/digits_heldout.bin')).arrayBuffer();
-        const { fromCounts } = await import('./web/ui/draw/raster.js');
+        const { fromCounts } = await import('./src/web/ui/draw/raster.js');
         return Array.from({ length: to - from }, (_, i) => [...fromCounts(new Uint8Array(bytes, 64 * (from + i), 64))]);
     }"""
     counts = load_split().heldout_counts

@@ -184,21 +184,21 @@ def test_build__newer_one__replaces_what_was_kept(browser: Browser, site: Path, 
                 navigator.serviceWorker.register('service-worker.js');
             })"""
         )
-        fetched = "fetch('web/ui/app/page.css').then((response) => response.text())"
+        fetched = "fetch('web/demo.css').then((response) => response.text())"
         old = page.evaluate(fetched)
         for _ in range(50):
-            if any("page.css" in key for key in page.evaluate(KEYS)):
+            if any("demo.css" in key for key in page.evaluate(KEYS)):
                 break
             page.wait_for_timeout(100)
-        (copy / "web" / "ui" / "app" / "page.css").write_text("/* new */")
+        (copy / "web" / "demo.css").write_text("/* new */")
         assert page.evaluate(fetched) == old
         manifest = json.loads((copy / "integrity.json").read_text())
-        manifest["web/ui/app/page.css"] = "sha384-" + "f" * 64
+        manifest["web/demo.css"] = "sha384-" + "f" * 64
         (copy / "integrity.json").write_text(json.dumps(manifest))
         page.goto(f"{server.url}service-worker.js?again")
         assert page.evaluate(fetched) == "/* new */"
         keys = page.evaluate(KEYS)
-        assert not [key for key in keys if "page.css" in key], "what is not what the list says is not kept"
+        assert not [key for key in keys if "demo.css" in key], "what is not what the list says is not kept"
 
 
 def test_keeping__switched_off__nothing_is_kept_at_the_next_visit(browser: Browser, site_url: str) -> None:
@@ -213,8 +213,8 @@ def test_keeping__switched_off__nothing_is_kept_at_the_next_visit(browser: Brows
 def test_models__downloaded_once__come_from_this_computer(ready_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = Counting(monkeypatch)
     script = """async () => {
-        const { download } = await import('./web/ui/app/model/download.js');
-        const { usage, clear, find } = await import('./web/ui/app/model/store.js');
+        const { download } = await import('./src/web/ui/app/model/download.js');
+        const { usage, clear, find } = await import('./src/web/ui/app/model/store.js');
         await clear();
         const url = new URL('models/enlarge3.onnx', document.baseURI);
         const { signal } = new AbortController();
@@ -237,8 +237,8 @@ def test_models__downloaded_once__come_from_this_computer(ready_page: Page, monk
 
 def test_models__no_capacity__stay_in_memory_and_the_page_says_so(ready_page: Page) -> None:
     script = """async () => {
-        const { download } = await import('./web/ui/app/model/download.js');
-        const { usage, clear } = await import('./web/ui/app/model/store.js');
+        const { download } = await import('./src/web/ui/app/model/download.js');
+        const { usage, clear } = await import('./src/web/ui/app/model/store.js');
         await clear();
         const { put } = Cache.prototype;
         Cache.prototype.put = async () => { throw new DOMException('full', 'QuotaExceededError'); };
@@ -255,13 +255,13 @@ def test_models__no_capacity__stay_in_memory_and_the_page_says_so(ready_page: Pa
     assert found["second"] is True
     assert found["kept"] == {"disk": 0, "memory": found["size"]}
     ready_page.locator("#storage-clear").click(force=True)
-    ready_page.evaluate("import('./web/ui/app/model/store.js').then(({ clear }) => clear())")
+    ready_page.evaluate("import('./src/web/ui/app/model/store.js').then(({ clear }) => clear())")
 
 
 def test_models__server_that_tells_nothing_of_a_file__is_asked_for_it_anew(ready_page: Page) -> None:
     script = """async () => {
-        const { download } = await import('./web/ui/app/model/download.js');
-        const { clear } = await import('./web/ui/app/model/store.js');
+        const { download } = await import('./src/web/ui/app/model/download.js');
+        const { clear } = await import('./src/web/ui/app/model/store.js');
         const url = new URL('models/enlarge3.onnx', document.baseURI);
         const { signal } = new AbortController();
         const { fetch } = globalThis;

@@ -87,7 +87,7 @@ def test_inputs__bad_json__says_what_is_wrong_and_keeps_the_model(ready_page: Pa
 
 def test_npy__of_every_type__is_read_and_written_as_numpy_does(ready_page: Page) -> None:
     script = """async bytes => {
-        const { readNpy, writeNpz } = await import('./web/ui/app/model/npy.js');
+        const { readNpy, writeNpz } = await import('./src/web/ui/app/model/npy.js');
         const { blob } = writeNpz({ 'a/b': readNpy(new Uint8Array(bytes).buffer) });
         return [...new Uint8Array(await blob.arrayBuffer())];
     }"""

@@ -109,8 +109,8 @@ def test_download__that_stands_still__can_be_cancelled(ready_page: Page) -> None
 
 def test_download__as_it_goes__says_bytes_speed_and_time_left(ready_page: Page) -> None:
     script = """async () => {
-        const { Pace } = await import('./web/ui/app/model/download.js');
-        const { DownloadBar } = await import('./web/ui/app/model/gather.js');
+        const { Pace } = await import('./src/web/ui/app/model/download.js');
+        const { DownloadBar } = await import('./src/web/ui/app/model/gather.js');
         const bar = new DownloadBar();
         const pace = new Pace(0);
         const said = [];
@@ -139,8 +139,8 @@ def test_files__one_at_a_time__the_model_waits_for_its_data(ready_page: Page, tm
 
 
 SUMMARY = """async ([bytes, step]) => {
-    const { Scanner } = await import('./web/onnx/scanner.js');
-    const { Summary } = await import('./web/onnx/summary.js');
+    const { Scanner } = await import('./src/web/onnx/scanner.js');
+    const { Summary } = await import('./src/web/onnx/summary.js');
     const scanner = new Scanner();
     const data = new Uint8Array(bytes);
     let complete = -1;
@@ -194,7 +194,7 @@ def test_summary__of_garbage__is_broken_and_nothing_else(ready_page: Page) -> No
 def test_operators__of_this_runtime__cover_the_models_it_ships(ready_page: Page) -> None:
     script = """async () => {
         const { operators } = await import('./web/pyruntime.js');
-        const { summaryOf } = await import('./web/onnx/summary.js');
+        const { summaryOf } = await import('./src/web/onnx/summary.js');
         const blob = await (await fetch('models/enlarge3.onnx')).blob();
         const summary = await summaryOf(blob);
         return [Object.fromEntries([...summary.operators].map(([name, { count }]) => [name, count])),

@@ -133,7 +133,7 @@ def test_split__by_keyboard_and_pointer__moves_the_line(picture: Page) -> None:
 
 def test_picture__model_takes_long__browsers_picture_stands_alone_meanwhile(picture: Page) -> None:
     script = """async () => {
-        const { Enlarger } = await import('./web/ui/app/picture/enlarger.js');
+        const { Enlarger } = await import('./src/web/ui/app/picture/enlarger.js');
         const { enlarge } = Enlarger.prototype;
         Enlarger.prototype.enlarge = async function (pixels) {
             await new Promise((resolve) => { globalThis.goOn = resolve; });
@@ -187,7 +187,7 @@ def test_tiles__of_a_picture__leave_no_seams(picture: Page) -> None:
     pixels = some_picture(45, 52, seed=2)
     tiled = picture.evaluate(
         """async ([rows, columns, data]) => {
-            const { Enlarger } = await import('./web/ui/app/picture/enlarger.js');
+            const { Enlarger } = await import('./src/web/ui/app/picture/enlarger.js');
             const enlarger = await Enlarger.load();
             const small = Object.assign(document.createElement('canvas'), { width: columns, height: rows });
             const context = small.getContext('2d', { willReadFrequently: true });
@@ -210,7 +210,7 @@ def test_tiles__of_a_picture__leave_no_seams(picture: Page) -> None:
 
 def test_tiles__of_any_side__cover_it_once_with_margins(ready_page: Page) -> None:
     script = """async () => {
-        const { cuts, MARGIN } = await import('./web/ui/app/picture/enlarger.js');
+        const { cuts, MARGIN } = await import('./src/web/ui/app/picture/enlarger.js');
         const sides = Array.from({ length: 300 }, (_, i) => i + 1);
         return [MARGIN, sides.map((side) => cuts(side, 64))];
     }"""

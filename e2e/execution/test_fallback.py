@@ -11,10 +11,10 @@ from e2e.harness.python import BrowserPython
 from pyruntime.kernels.ir.fallback import without_fallback
 
 PLAYING = """async ({ bodies, early }) => {
-    const { play } = await import('/web/gpu/player.js');
-    const { record } = await import('/web/gpu/recording.js');
-    const { compileWithFallback, whenOptimized } = await import('/web/gpu/fallback.js');
-    const { bufferOf } = await import('/web/gpu/buffers.js');
+    const { play } = await import('/src/web/gpu/player.js');
+    const { record } = await import('/src/web/gpu/recording.js');
+    const { compileWithFallback, whenOptimized } = await import('/src/web/gpu/fallback.js');
+    const { bufferOf } = await import('/src/web/gpu/buffers.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
     const entries = [];
     const { createComputePipelineAsync } = GPUDevice.prototype;

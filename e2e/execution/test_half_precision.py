@@ -200,7 +200,7 @@ def whole(x: Array) -> HeadView:
 
 
 RUN = """
-const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const said = [];
 const info = console.info;

@@ -7,9 +7,9 @@ from typing import Any
 from playwright.sync_api import Page
 
 PLAYING = """async ({ count, runs, together }) => {
-    const { play } = await import('/web/gpu/player.js');
-    const { compile } = await import('/web/gpu/recording.js');
-    const { bufferOf } = await import('/web/gpu/buffers.js');
+    const { play } = await import('/src/web/gpu/player.js');
+    const { compile } = await import('/src/web/gpu/recording.js');
+    const { bufferOf } = await import('/src/web/gpu/buffers.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
     const code = `
         @group(0) @binding(0) var<storage, read_write> x: array<u32>;

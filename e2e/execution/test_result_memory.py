@@ -8,10 +8,10 @@ from playwright.sync_api import Page
 MEGABYTE = 1 << 20
 
 ASK = """async ({ sizes }) => {
-    const { makeMemoryBy } = await import('/web/gpu/result_memory.js');
-    const { resultMemory } = await import('/web/gpu/readback.js');
-    const { downloads } = await import('/web/loading/downloads.js');
-    const { makeDownloader } = await import('/web/api/port.js');
+    const { makeMemoryBy } = await import('/src/web/gpu/result_memory.js');
+    const { resultMemory } = await import('/src/web/gpu/readback.js');
+    const { downloads } = await import('/src/web/loading/downloads.js');
+    const { makeDownloader } = await import('/src/web/api/port.js');
     downloads.start(new Promise(() => {}), (port) => makeDownloader(port, () => {}));
     await downloads.open('/index.html', false, new AbortController().signal);  // the thread is up
     const orders = [];
@@ -55,9 +55,9 @@ def test_result_memory__no_thread__is_made_at_each_run(page: Page, site_url: str
     page.goto(site_url + "e2e/blank.html")
     found = page.evaluate(
         """async () => {
-            const { makeMemoryBy } = await import('/web/gpu/result_memory.js');
-    const { resultMemory } = await import('/web/gpu/readback.js');
-            const { downloads } = await import('/web/loading/downloads.js');
+            const { makeMemoryBy } = await import('/src/web/gpu/result_memory.js');
+    const { resultMemory } = await import('/src/web/gpu/readback.js');
+            const { downloads } = await import('/src/web/loading/downloads.js');
             let asked = 0;
             makeMemoryBy((nbytes) => { asked += 1; return downloads.memory(nbytes); });
             const ready = [];

@@ -69,7 +69,7 @@ def counts(script: Script) -> dict[str, int]:
     return found
 
 
-KEPT = "const { client } = await import('/web/api/client.js'); return client().call('keptTensors', {});"
+KEPT = "const { client } = await import('/src/web/api/client.js'); return client().call('keptTensors', {});"
 
 PICKS = {
     "likeliest": "(logits) => likeliest(logits)",
@@ -108,7 +108,7 @@ def test_writing__ahead__takes_one_submit_a_token_and_what_was_begun_last(script
 
 
 SPY = """async () => {
-    const { Chooser } = await import('/web/speculation/chooser.js');
+    const { Chooser } = await import('/src/web/speculation/chooser.js');
     const { create } = Chooser;
     globalThis.choosers = [];
     Chooser.create = (...given) => {
@@ -139,7 +139,7 @@ def test_create__decoder__what_chooses_is_there_before_the_first_run(script: Scr
 def test_pace__runs_that_follow_or_do_not__begins_more_or_takes_longer(script: Script) -> None:
     """How many runs have to follow from one another before some are begun, and how many these are."""
     found = script(
-        """const { Pace } = await import('/web/speculation/pace.js');
+        """const { Pace } = await import('/src/web/speculation/pace.js');
         const pace = new Pace();
         const untilSteady = () => {
           for (let runs = 0; ; runs++) {

@@ -9,7 +9,7 @@ from e2e.harness.script import Script
 
 # A device that says it is done `ms` after the submit, but only when it is asked; an answer takes `cost` milliseconds.
 DEVICE = """
-const { attend } = await import('/web/gpu/waiting.js');
+const { attend } = await import('/src/web/gpu/waiting.js');
 const busy = (ms) => { const until = performance.now() + ms; while (performance.now() < until); };
 const fakeDevice = (cost) => {
   const device = { questions: 0, spent: 0, finished: () => {}, at: 0, queue: {} };

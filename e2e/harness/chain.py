@@ -25,7 +25,7 @@ const run = async (session) => {
 
 BEGIN = """() => new Promise((resolve, reject) => {
     globalThis.events = [];
-    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+    globalThis.made = import('/src/web/pyruntime.js').then(({ InferenceSession }) => (
         InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
             if (status !== 'progress') events.push(`${phase} ${status}`);
             if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);

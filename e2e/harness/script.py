@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Worker
 from e2e.harness.browser import Guard, guarded_page
 
 PRELUDE = """
-const { InferenceSession, Tensor, adapterInfo, env, operators, preload } = await import('/web/pyruntime.js');
+const { InferenceSession, Tensor, adapterInfo, env, operators, preload } = await import('/src/web/pyruntime.js');
 env.hostWork = 0; // these tests are about the GPU
 const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const facts = ({ type, dims, data }) => (
@@ -24,8 +24,8 @@ const failure = async (work) => {
 """
 
 DOWNLOADS_ARE_UP = """
-    const { downloads } = await import('/web/loading/downloads.js');
-    const { makeDownloader } = await import('/web/api/port.js');
+    const { downloads } = await import('/src/web/loading/downloads.js');
+    const { makeDownloader } = await import('/src/web/api/port.js');
     downloads.start(new Promise(() => {}), (port) => makeDownloader(port, (message) => downloads.failed(message)));
     for (let tries = 0; !downloads.resources.length; tries++) {
         if (tries === 1500) throw new Error('no worker has come');

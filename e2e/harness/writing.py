@@ -16,7 +16,7 @@ FOLDER = ROOT / "models" / "austen"
 PROMPT = "It is a truth universally acknowledged"
 
 LATER = """
-const { TextGenerator } = await import('/web/pyruntime.js');
+const { TextGenerator } = await import('/src/web/pyruntime.js');
 globalThis.generator ??= await TextGenerator.create('/models/austen');
 const { generator } = globalThis;
 const write = async (input, options, from = generator) => {
@@ -27,7 +27,7 @@ const write = async (input, options, from = generator) => {
 const textOf = (pieces) => pieces.map(({ text }) => text).join('');
 const idsOf = (pieces) => pieces.map(({ id }) => id);
 const counts = async () => {
-  const { client } = await import('/web/api/client.js');
+  const { client } = await import('/src/web/api/client.js');
   return client().call('keptTensors', {});
 };
 """

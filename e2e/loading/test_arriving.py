@@ -22,7 +22,7 @@ FOLLOW = """() => new Promise((resolve) => {
         events.push([phase, status, loaded === total]);
         if (loaded > 4 << 20) resolve();
     };
-    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+    globalThis.made = import('/src/web/pyruntime.js').then(({ InferenceSession }) => (
         InferenceSession.create('/m/model.onnx', { onProgress })));
     made.catch(() => {});
 })"""
@@ -115,7 +115,7 @@ def buffer(page: Page, site_url: str, source: str) -> Any:
     page.goto(site_url + "e2e/blank.html")
     return page.evaluate(
         """async () => {
-            const { ArrivingBuffer } = await import('/web/loading/buffer.js');
+            const { ArrivingBuffer } = await import('/src/web/loading/buffer.js');
             const MB = 1 << 20;
             const part = (mb, n) => new Uint8Array(mb * MB).fill(n);
             const said = (promise) => promise.then(() => 'there', ({ message }) => message);

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 MADE = """
-    const { BlobReader } = await import('/web/net/blobs.js');
+    const { BlobReader } = await import('/src/web/net/blobs.js');
     const bytes = new Uint8Array(9 << 20).map((_, i) => (i * 31 + (i >> 11)) & 255);
     const blob = new Blob([bytes.subarray(0, 5 << 20), bytes.subarray(5 << 20)]);
     const reader = new BlobReader(blob);
@@ -262,7 +262,7 @@ def test_tree_hash__of_a_blob__cuts_nothing_out_of_it(page: Page, site_url: str)
     got = evaluate(
         page,
         site_url,
-        "const { treeHash } = await import('/web/plans/treehash.js'); return [await treeHash(blob), cut];",
+        "const { treeHash } = await import('/src/web/plans/treehash.js'); return [await treeHash(blob), cut];",
     )
     assert got == [hash_of_blocks(4 << 20), 0]
 
@@ -273,7 +273,7 @@ def test_download__that_is_kept__is_read_from_there_and_hashed_without_slices(pa
         page,
         site_url,
         """
-        const { download } = await import('/web/ui/app/model/download.js');
+        const { download } = await import('/src/web/ui/app/model/download.js');
         const responses = [];
         const made = Response.prototype.blob;
         Response.prototype.blob = async function () {

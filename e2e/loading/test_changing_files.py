@@ -27,7 +27,7 @@ ROWS, COLUMNS = 300, 256
 X = np.random.default_rng(0).integers(-2, 3, (1, ROWS)).astype(np.float32)
 
 VISIT = """async ({ x, cachePlan }) => {
-  const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+  const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
   const data = new Float32Array(Uint8Array.from(atob(x), (letter) => letter.charCodeAt(0)).buffer);
   const session = await InferenceSession.create('/m/model.onnx', { cachePlan });
   const { y } = await session.run({ x: new Tensor('float32', data, [1, data.length]) });
@@ -210,7 +210,7 @@ def test_fetch_all__replaced_after_a_break__is_the_new_one(context: BrowserConte
     for _ in range(2):
         text = page.evaluate(
             """async () => {
-                const { fetchAll } = await import('/web/net/stream.js');
+                const { fetchAll } = await import('/src/web/net/stream.js');
                 return (await fetchAll('/m/tokenizer.json')).text();
             }"""
         )

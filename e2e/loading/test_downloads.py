@@ -135,8 +135,8 @@ def test_open__no_worker__downloads_in_this_thread(
         "async () => {"
         + WITHOUT_WORKERS[why]
         + """
-        const { downloads } = await import('/web/loading/downloads.js');
-        const { makeDownloader } = await import('/web/api/port.js');
+        const { downloads } = await import('/src/web/loading/downloads.js');
+        const { makeDownloader } = await import('/src/web/api/port.js');
         downloads.start(new Promise(() => {}), (port) => makeDownloader(port, (message) => downloads.failed(message)));
         const opened = await downloads.open('/m/data', false, new AbortController().signal);
         const parts = [], came = (part) => { parts.push(part); };
@@ -177,7 +177,7 @@ PAGE_MAKES = """
             made.push(String(url).split('/').at(-1));
         }
     };
-    const { InferenceSession, Tensor, preload } = await import('/web/pyruntime.js');
+    const { InferenceSession, Tensor, preload } = await import('/src/web/pyruntime.js');
     await preload();
     for (let tries = 0; !made.includes('downloader.js') && tries < 500; tries++) {
         await new Promise((resolve) => { setTimeout(resolve, 20); });
@@ -224,8 +224,8 @@ def test_open__before_the_worker_is_up__waits_for_it_no_longer_than_for_python(
         globalThis.Worker = class extends Worker {
             constructor(url, options) { super(String(url).replace('downloader', script), options); }
         };
-        const { downloads } = await import('/web/loading/downloads.js');
-        const { makeDownloader } = await import('/web/api/port.js');
+        const { downloads } = await import('/src/web/loading/downloads.js');
+        const { makeDownloader } = await import('/src/web/api/port.js');
         const up = python === 'starts' ? new Promise(() => {}) : Promise.resolve();
         downloads.start(up, (port) => makeDownloader(port, () => {}));
         const opened = await downloads.open('/m/data', false, new AbortController().signal);

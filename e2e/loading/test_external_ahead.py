@@ -18,9 +18,9 @@ GATE = 4 << 20
 MODEL, DATA = "/m/model.onnx", "/m/model.onnx.data"
 
 PREPARE = """async ({ inWorker, nbytes }) => {
-    const { prototype } = (await import('/web/loading/file.js')).ModelFile;
-    const { downloads } = await import('/web/loading/downloads.js');
-    const { openFile } = await import('/web/loading/download.js');
+    const { prototype } = (await import('/src/web/loading/file.js')).ModelFile;
+    const { downloads } = await import('/src/web/loading/downloads.js');
+    const { openFile } = await import('/src/web/loading/download.js');
     globalThis.own ??= {
         partNow: prototype.partNow, createBuffer: GPUDevice.prototype.createBuffer, open: downloads.open };
     const { partNow, createBuffer, open } = globalThis.own;
@@ -47,7 +47,8 @@ have, made after planning; files that the downloads' worker brings."""
 
 BEGIN = """({ options, url }) => {
     globalThis.told = null;
-    globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => InferenceSession.create(url, options));
+    globalThis.made = import('/src/web/pyruntime.js')
+      .then(({ InferenceSession }) => InferenceSession.create(url, options));
     made.then(() => { told = 'ready'; }, ({ name, message }) => { told = `${name}: ${message}`; });
 }"""
 
@@ -248,9 +249,9 @@ def test_create__aborted_while_the_weights_are_held_back__ends_at_once(loader: L
 
 
 READ = """
-const { Download } = await import('/web/loading/download.js');
-const { ModelFile } = await import('/web/loading/file.js');
-const { Requests } = await import('/web/loading/requests.js');
+const { Download } = await import('/src/web/loading/download.js');
+const { ModelFile } = await import('/src/web/loading/file.js');
+const { Requests } = await import('/src/web/loading/requests.js');
 const bytes = Uint8Array.from({ length: size }, (_, i) => i % 251);
 const { fetch } = globalThis;
 const asked = [];

@@ -69,11 +69,11 @@ def test_create__of_512_megabytes__takes_less_than_their_size(browser: Browser, 
     others = renderers()
     with guarded_page(browser, site_url) as (page, guard):
         page.goto(site_url + "e2e/blank.html")
-        page.evaluate("async () => { await (await import('/web/pyruntime.js')).preload(); }")
+        page.evaluate("async () => { await (await import('/src/web/pyruntime.js')).preload(); }")
         before = max(map(highest, renderers() - others))  # Chromium keeps an empty process in store
         values: Any = page.evaluate(
             """async ([url, x]) => {
-                const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+                const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
                 const session = await InferenceSession.create(url);
                 const run = async (rows) => {
                     const data = Float32Array.from(x).slice(0, 4096 * rows);

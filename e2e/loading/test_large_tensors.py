@@ -32,7 +32,7 @@ def test_javascript__large_tensors_at_once__each_comes_back_whole(page: Page, si
     page.goto(site_url + "e2e/blank.html")
     wrong = page.evaluate(
         """async ({model, lengths}) => {
-            const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+            const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
             const session = await InferenceSession.create(Uint8Array.from(model));
             const wrong = [];
             const check = async (length, seed) => {
@@ -63,7 +63,7 @@ def test_javascript__copies_of_inputs__in_memory_that_came_back(page: Page, site
     page.goto(site_url + "e2e/blank.html")
     found = page.evaluate(
         """async ({model, length}) => {
-            const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+            const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
             let made = 0;
             globalThis.ArrayBuffer = new Proxy(ArrayBuffer, {
                 construct(target, [size]) { made += size === length; return new target(size); } });
@@ -110,7 +110,7 @@ def test_python__large_arrays_at_once__each_comes_back_whole(any_python: Browser
 
 
 STAGING = """async ({lengths, failures}) => {
-    const { upload } = await import('/web/gpu/staging.js');
+    const { upload } = await import('/src/web/gpu/staging.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
     const map = GPUBuffer.prototype.mapAsync;  // by a GPU that is slow to be done with them
@@ -153,7 +153,7 @@ def test_uploads__pieces_of_other_sizes_in_flight__do_not_wait_for_each_other(
 
 
 READING = """async ({ lengths }) => {
-    const { Readback } = await import('/web/gpu/readback.js');
+    const { Readback } = await import('/src/web/gpu/readback.js');
     const adapter = await navigator.gpu.requestAdapter();
     const device = await adapter.requestDevice();
     const made = [];

@@ -139,7 +139,7 @@ def test_create__weights_held_back__plans_and_compiles_meanwhile(script: Script,
     script.page.evaluate(
         """() => new Promise((resolve, reject) => {
             globalThis.events = [];
-            globalThis.made = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+            globalThis.made = import('/src/web/pyruntime.js').then(({ InferenceSession }) => (
                 InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
                     events.push(`${phase} ${status}`);
                     if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
@@ -315,7 +315,7 @@ def test_text_generator__large_weights__are_fetched_once_by_who_uploads_them(
                 events.push([phase, status, file, loaded, total]);
                 if (phase === 'shaders') resolve();
             };
-            globalThis.made = import('/web/pyruntime.js').then(({ TextGenerator }) => (
+            globalThis.made = import('/src/web/pyruntime.js').then(({ TextGenerator }) => (
                 TextGenerator.create('/chat/', { dtype: 'fp32', onProgress })));
             made.then(resolve, reject);
         })"""

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Page
 
 LOST = """async (failures) => {
-    const { ModelFile } = await import('/web/loading/file.js');
-    const { Download } = await import('/web/loading/download.js');
+    const { ModelFile } = await import('/src/web/loading/file.js');
+    const { Download } = await import('/src/web/loading/download.js');
     const file = new ModelFile('/m.onnx', { size: 20 << 20, isExact: true });
     const chunk = (n) => new Uint8Array(1 << 20).fill(n);
     const chunks = async function* () { for (let n = 0; n < 20; n++) yield chunk(n); };
@@ -40,8 +40,8 @@ def test_model_file__target_that_went_away__is_not_tried_again(page: Page, site_
     page.goto(site_url + "e2e/blank.html")
     said = page.evaluate(
         """async () => {
-            const { ModelFile } = await import('/web/loading/file.js');
-            const { Download } = await import('/web/loading/download.js');
+            const { ModelFile } = await import('/src/web/loading/file.js');
+            const { Download } = await import('/src/web/loading/download.js');
             const file = new ModelFile('/m.onnx', { size: 1 << 20, isExact: true });
             const chunks = async function* () { yield new Uint8Array(1 << 20); };
             await new Download('/m.onnx', file.size, file).take(chunks());
@@ -57,8 +57,8 @@ def test_model_file__target_that_went_away__is_not_tried_again(page: Page, site_
 
 
 KEPT_SLICES = """
-    const { ModelFile } = await import('/web/loading/file.js');
-    const { Download } = await import('/web/loading/download.js');
+    const { ModelFile } = await import('/src/web/loading/file.js');
+    const { Download } = await import('/src/web/loading/download.js');
     const MB = 64, size = (MB << 20) + 12345;
     const byteAt = (at) => (at * 31 + (at >> 11)) & 255;
     const file = new ModelFile('/m.onnx', { size, isExact: true });

@@ -18,7 +18,7 @@ MANY = 704
 FEED = "const s = await made; const feeds = { x: new Tensor(Float32Array.from(x), [1, x.length]) };"
 
 COUNT = """async () => {
-    const { prototype } = (await import('/web/loading/file.js')).ModelFile;
+    const { prototype } = (await import('/src/web/loading/file.js')).ModelFile;
     const { partNow } = prototype;
     globalThis.waits = 0;
     globalThis.partNow ??= partNow;
@@ -129,7 +129,7 @@ def refusal(script: Script, served: dict[str, Served], data: bytes) -> dict[str,
 
 FAIL = """() => {
     globalThis.told = false;
-    globalThis.failed = import('/web/pyruntime.js').then(({ InferenceSession }) => (
+    globalThis.failed = import('/src/web/pyruntime.js').then(({ InferenceSession }) => (
         InferenceSession.create('/m/model.onnx'))).then(
             () => null, ({ name, message }) => { globalThis.told = true; return { name, message }; });
 }"""
@@ -179,7 +179,7 @@ def test_create__no_model__is_told_by_its_beginning(script: Script, served: dict
 
 
 SHOWN = """
-const { Requests } = await import('/web/loading/requests.js');
+const { Requests } = await import('/src/web/loading/requests.js');
 const { fetch } = globalThis;
 globalThis.fetch = async () => new Response(new Uint8Array(1), { status: 206, headers });
 try {
@@ -219,8 +219,8 @@ def test_are_of_one_file__what_the_server_shows__takes_a_strong_tag_and_a_size(
 def test_model_file__given_out_by_a_size_that_was_wrong__was_misread(script: Script) -> None:
     """The size is that of a compressed form; what was said of the file by it is not certain before all has come."""
     certain, misread = script(
-        """const { ModelFile } = await import('/web/loading/file.js');
-        const { Scanner } = await import('/web/onnx/scanner.js');
+        """const { ModelFile } = await import('/src/web/loading/file.js');
+        const { Scanner } = await import('/src/web/onnx/scanner.js');
         let open = () => {};
         const gate = new Promise((resolve) => { open = resolve; });
         const chunks = async function* () {
@@ -228,7 +228,7 @@ def test_model_file__given_out_by_a_size_that_was_wrong__was_misread(script: Scr
           await gate;
           yield new Uint8Array(60);
         };
-        const { Download } = await import('/web/loading/download.js');
+        const { Download } = await import('/src/web/loading/download.js');
         const file = new ModelFile('m', { size: 100, isExact: false });
         const taken = new Download('m', 100, file, null, new Scanner()).take(chunks());
         await file.readable();

@@ -121,7 +121,7 @@ def test_scanner__chunks_of_any_size__keeps_what_reading_the_graph_takes(
     data = make()
     served["/m/file.onnx"] = Served(data)
     kept, right = script(
-        """const { Scanner } = await import('/web/onnx/scanner.js');
+        """const { Scanner } = await import('/src/web/onnx/scanner.js');
         const bytes = new Uint8Array(await (await fetch('/m/file.onnx')).arrayBuffer());
         const scanner = new Scanner();
         for (let at = 0; at < bytes.length; at += step) scanner.push(bytes.slice(at, at + step));
@@ -146,7 +146,7 @@ def test_scanner__hundreds_of_tensors_that_may_be_folded__keeps_no_more_than_the
     tensors = [TensorProto(name=f"t{i}", data_type=1, dims=part.shape, raw_data=part.tobytes()) for i in range(200)]
     served["/m/file.onnx"] = Served(helper.make_model(helper.make_graph([], "g", [], [], tensors)).SerializeToString())
     nbytes = script(
-        """const { Scanner } = await import('/web/onnx/scanner.js');
+        """const { Scanner } = await import('/src/web/onnx/scanner.js');
         const scanner = new Scanner();
         scanner.push(new Uint8Array(await (await fetch('/m/file.onnx')).arrayBuffer()));
         scanner.end();
@@ -180,7 +180,7 @@ def test_scanner__tensors_of_each_size_and_type__are_those_that_are_looked_at_in
     data = helper.make_model(helper.make_graph([], "g", [], [], inside)).SerializeToString()
     served["/m/file.onnx"] = Served(data)
     kept = script(
-        """const { Scanner } = await import('/web/onnx/scanner.js');
+        """const { Scanner } = await import('/src/web/onnx/scanner.js');
         const scanner = new Scanner();
         scanner.push(new Uint8Array(await (await fetch('/m/file.onnx')).arrayBuffer()));
         scanner.end();
@@ -210,7 +210,7 @@ def test_scanner__tensor_of_more_than_4_gib__counts_right(script: Script) -> Non
     after = field(5, len(small)) + small
     front = field(7, len(tensor) + size + len(after)) + tensor
     kept = script(
-        """const { Scanner } = await import('/web/onnx/scanner.js');
+        """const { Scanner } = await import('/src/web/onnx/scanner.js');
         const scanner = new Scanner();
         scanner.push(decode(front));
         const zeros = new Uint8Array(64 << 20);

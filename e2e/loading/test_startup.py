@@ -25,7 +25,7 @@ MEMORY = "memory.gz"
 """What Python is restored from."""
 RUN_DIGITS = """
 async () => {
-  const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
+  const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
   const session = await InferenceSession.create('/models/digits.onnx');
   const { probabilities } = await session.run({ image: new Tensor('float32', new Float32Array(256), [1, 1, 16, 16]) });
   await session.release();
@@ -225,7 +225,7 @@ def test_env__snapshot_switched_off__python_starts_from_nothing(
     page: Page, site_url: str, requested: list[str]
 ) -> None:
     page.goto(site_url + "e2e/blank.html")
-    page.evaluate("import('/web/pyruntime.js').then(({ env }) => { env.snapshotUrl = null; })")
+    page.evaluate("import('/src/web/pyruntime.js').then(({ env }) => { env.snapshotUrl = null; })")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
     assert MEMORY not in requested
 

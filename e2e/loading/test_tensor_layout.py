@@ -17,8 +17,8 @@ LAYERS = 5
 """47 MB."""
 
 PLACES = """
-const { Scanner } = await import('/web/onnx/scanner.js');
-const { placesOf } = await import('/web/loading/tensor_layout.js');
+const { Scanner } = await import('/src/web/onnx/scanner.js');
+const { placesOf } = await import('/src/web/loading/tensor_layout.js');
 const bytes = new Uint8Array(await (await fetch('/m/file.onnx')).arrayBuffer());
 const scanner = new Scanner(bytes.length);
 scanner.push(bytes);

@@ -1,3 +1,3 @@
 // web/worker.js with `endPython()`.
 import './ending.js';
-import '../web/worker.js';
+import '../src/web/worker.js';

@@ -1,7 +1,7 @@
 // Runs Python source in the very environment that web/worker.js gives to sessions.
 import './faults.js';
-import { places } from '../web/api/env.js';
-import { startPython } from '../web/worker/runtime.js';
+import { places } from '../src/web/api/env.js';
+import { startPython } from '../src/web/worker/runtime.js';
 
 // From nothing, as in a notebook, or `?snapshot` as the page does; `?alone`: without web/gpu/device.js, as in a notebook, too.
 const { searchParams } = new URL(self.location.href);

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext
 
+from e2e.conftest import mounts
 from e2e.execution.test_growing_caches import run_on_host, steps_of
 from e2e.execution.test_static_caches import PLAN, compare
 from e2e.harness.browser import fresh_page
@@ -59,9 +60,8 @@ return { results, ends, said, left, pipelines };
 
 
 @pytest.fixture
-def visits(context: BrowserContext, site: Path, site_server: Server, tmp_path: Path) -> Iterator[Visits]:
-    mounts = {"/x/": tmp_path, "/e2e/": site_server.mounts["/e2e/"], "/": site}
-    with Server(mounts) as server, fresh_page(context, server.url) as (page, guard):
+def visits(context: BrowserContext, site: Path, tmp_path: Path) -> Iterator[Visits]:
+    with Server(mounts(site) | {"/x/": tmp_path}) as server, fresh_page(context, server.url) as (page, guard):
         yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 

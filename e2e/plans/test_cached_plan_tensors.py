@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import BrowserContext
 
+from e2e.conftest import mounts
 from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from e2e.harness.visits import Visits
@@ -30,7 +31,7 @@ const floats = (n, dims) => new Tensor('float32', ramp(n), dims);
 @pytest.fixture
 def visits(context: BrowserContext, site: Path, tmp_path: Path) -> Iterator[Visits]:
     models(tmp_path)
-    with Server({"/x/": tmp_path, "/": site}) as server, fresh_page(context, server.url) as (page, guard):
+    with Server(mounts(site) | {"/x/": tmp_path}) as server, fresh_page(context, server.url) as (page, guard):
         yield Visits(Script(page, guard), server, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 
@@ -233,7 +234,7 @@ def test_python_in_the_page__outputs_that_stay__are_buffers_of_the_page_and_noth
     const isBuffer = states.gpuBuffer instanceof GPUBuffer;
     const results = [[...await states.getData()], [...await pooled.getData()]];
     await encoder.release();
-    const { usage } = await import('/web/plans/plan_cache.js');
+    const { usage } = await import('/src/web/plans/plan_cache.js');
     return { results, isBuffer, plans: (await usage()).plans };
     """
     want = expected(visits.folder, 1, 5, [3, 7])

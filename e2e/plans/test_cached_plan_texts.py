@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext
 
+from e2e.conftest import mounts
 from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from e2e.harness.visits import Visits
@@ -22,7 +23,7 @@ from tools.devkit.shell import ROOT
 pytestmark = pytest.mark.unguarded
 
 WRITE = """
-const { TextGenerator } = await import('/web/pyruntime.js');
+const { TextGenerator } = await import('/src/web/pyruntime.js');
 const warned = [];
 console.warn = (text) => warned.push(String(text));
 const generator = await TextGenerator.create(`/x/${folder}/`, { sessionOptions: { cachePlan: true } });
@@ -34,7 +35,7 @@ for (const [prompt, options] of prompts) {
 }
 await generator.release();
 const fetched = performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname);
-return { texts, said, warned, queued: fetched.includes('/web/worker/decoding.js') };
+return { texts, said, warned, queued: fetched.includes('/src/web/worker/decoding.js') };
 """
 
 PROMPT = "It is a truth universally acknowledged"
@@ -55,8 +56,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def visits(context: BrowserContext, site: Path, folders: Path) -> Iterator[Visits]:
-    mounts = {"/x/": folders, "/": site}
-    with Server(mounts) as server, fresh_page(context, server.url) as (page, guard):
+    with Server(mounts(site) | {"/x/": folders}) as server, fresh_page(context, server.url) as (page, guard):
         guard.allow("404")  # config.json of genai's folders, and the icon of a page that has none
         yield Visits(Script(page, guard), server, folders)
         guard.allow("404")
@@ -130,7 +130,7 @@ def test_text__that_outgrows_its_plan_on_the_way__goes_on_in_python_with_its_cac
 
 BREAKS = """
 await import('/e2e/watch.js');
-const { TextGenerator } = await import('/web/pyruntime.js');
+const { TextGenerator } = await import('/src/web/pyruntime.js');
 const generator = await TextGenerator.create('/x/austen/', { sessionOptions: { cachePlan: true } });
 const write = async (count, options = {}) => {
   const ids = [];
@@ -167,7 +167,7 @@ def test_texts__broken_off_aborted_and_at_once__leave_nothing_on_the_gpu(visits:
 
 
 WIDGET = """
-await import('/web/widget.js');
+await import('/src/web/widget.js');
 const element = document.createElement('pyruntime-model');
 element.generateOptions = { seed: 1, maxNewTokens: 12 };
 Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));

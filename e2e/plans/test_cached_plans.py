@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from playwright.sync_api import BrowserContext
 
+from e2e.conftest import mounts
 from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script
 from tests.compiler.test_saved import DIGITS, computed_weights
@@ -36,7 +37,7 @@ for (const dims of shapes) {
   const outputs = await session.run({ [session.inputNames[0]]: new Tensor('float32', data, dims) });
   results.push([...outputs[session.outputNames[0]].data]);
 }
-const { usage } = await import('/web/plans/plan_cache.js');
+const { usage } = await import('/src/web/plans/plan_cache.js');
 """
 
 
@@ -77,7 +78,7 @@ class Visits:
 
 @pytest.fixture
 def visits(context: BrowserContext, site: Path, tmp_path: Path) -> Iterator[Visits]:
-    with Server({"/x/": tmp_path, "/": site}) as server, fresh_page(context, server.url) as (page, guard):
+    with Server(mounts(site) | {"/x/": tmp_path}) as server, fresh_page(context, server.url) as (page, guard):
         yield Visits(Script(page, guard), server.url, tmp_path)
         guard.allow("404")  # the icon of a page that has none
 
@@ -265,7 +266,7 @@ def test_model_that_needs_python__nothing_is_kept__and_it_works(visits: Visits, 
         const session = await InferenceSession.create('/x/nonzero.onnx', { cachePlan: true });
         const { y } = await session.run({ x: new Tensor('float32', new Float32Array([1, 0, 2]), [3]) });
         await session.release();
-        const { usage } = await import('/web/plans/plan_cache.js');
+        const { usage } = await import('/src/web/plans/plan_cache.js');
         return { y: [...y.data].map(Number), usage: await usage() };
         """
     )
@@ -295,7 +296,7 @@ def test_storage__full__forgets_what_was_not_used_for_longest(visits: Visits) ->
     visits.script.page.goto(f"{visits.url}e2e/blank.html")
     found = visits.script(
         """
-        const { clear, find, put, usage } = await import('/web/plans/plan_cache.js');
+        const { clear, find, put, usage } = await import('/src/web/plans/plan_cache.js');
         const adapter = { vendor: 'v', architecture: '', device: '', description: '' };
         const made = { version: '1', adapter };
         for (let i = 0; i < 64; i += 1) await put(`model${i}`, made, new ArrayBuffer(100));
@@ -327,7 +328,7 @@ def test_widget__cache_plan__second_visit_answers_without_python(visits: Visits,
         answers.append(
             visits.script(
                 """
-                await import('/web/widget.js');
+                await import('/src/web/widget.js');
                 const element = document.createElement('pyruntime-model');
                 element.setAttribute('src', '/x/digits.onnx');
                 element.setAttribute('cache-plan', '');

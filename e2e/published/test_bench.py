@@ -12,6 +12,7 @@ from bench import cases
 from bench.expected import write as write_expected
 from bench.folder import PAGES, write_pages
 from bench.run import POLICY
+from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page
 from tests.genai.folder import write_folder
 from tests.genai.packed import SHAPES, write_packed_folder
@@ -23,7 +24,7 @@ from tools.devkit.server import Server
 def bench_url(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pages = tmp_path_factory.mktemp("bench")
     write_pages(pages, [cases.digits()], {"digits": "../models/digits.onnx"})
-    with Server({"/": site, "/bench/": pages}, policy=POLICY) as server:
+    with Server(mounts(site) | {"/bench/": pages}, policy=POLICY) as server:
         yield server.url
 
 
@@ -100,8 +101,8 @@ def test_decode__page_that_feeds_caches__finds_the_tokens_of_onnxruntime(
     folder = tmp_path / "models" / "small"
     write_packed_folder(folder, SHAPES["llama"], SEEDS["llama", "float32"], "float32")
     write_expected(folder, 10, 20)
-    mounts = {"/": site, "/bench/": PAGES, "/bench-models/": folder.parent}
-    with Server(mounts, policy=POLICY) as server, guarded_page(browser, server.url) as (page, guard):
+    folders = mounts(site) | {"/bench/": PAGES, "/bench-models/": folder.parent}
+    with Server(folders, policy=POLICY) as server, guarded_page(browser, server.url) as (page, guard):
         guard.allow("404")  # weights next to the model
         page.goto(f"{server.url}bench/decode.html?models=small&engines=ours&prompt=10&tokens=20")
         answer = page.evaluate("globalThis.decodeResult")

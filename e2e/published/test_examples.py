@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from e2e.conftest import mounts
 from e2e.demo.test_page_access import AXE
 from e2e.harness.page import has_sideways_scroll
 from e2e.harness.writing import Loop
@@ -39,7 +40,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(site: Path, models: Path) -> Iterator[str]:
-    with Server({"/": site, "/repositories/": models}) as server:
+    with Server(mounts(site) | {"/repositories/": models}) as server:
         yield server.url
 
 
@@ -231,7 +232,7 @@ class Whisper:
 
 
 def test_whisper__sound_of_two_chunks__has_the_phrases_of_onnxruntime(page: Page, url: str, models: Path) -> None:
-    opened(page, url, "whisper", "whisper")
+    opened(page, f"{url}src/", "whisper", "whisper")
     file = io.BytesIO()
     with wave.open(file, "wb") as written:
         written.setparams((1, 2, 16000, 0, "NONE", ""))
@@ -243,7 +244,7 @@ def test_whisper__sound_of_two_chunks__has_the_phrases_of_onnxruntime(page: Page
     assert len(expected) >= 2
     wanted = [f"{begin:.2f}–{end:.2f} s {tokenizer.decode(ids)}" for begin, end, ids in expected]
     assert page.locator("#text p").evaluate_all("all => all.map(({ textContent }) => textContent)") == wanted
-    kept = page.evaluate("async () => (await import('/web/api/client.js')).client().call('keptTensors', {})")
+    kept = page.evaluate("async () => (await import('/src/web/api/client.js')).client().call('keptTensors', {})")
     assert kept == 0, "tensors left on the GPU"
 
 

@@ -238,7 +238,7 @@ def test_draws__of_known_logits__are_distributed_as_their_softmax(script: Script
     chances = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.03, 0.01])
     found = script(
         """
-        const { draw, rulesOf, uniform, largest } = await import('/web/text/sampling.js');
+        const { draw, rulesOf, uniform, largest } = await import('/src/web/text/sampling.js');
         const count = (options, samples = 20000) => {
           const [rules, counts] = [rulesOf({}, options), Array(logits.length).fill(0)];
           for (let i = 0; i < samples; i++) counts[draw(Float32Array.from(logits), rules, () => uniform(i, 1))] += 1;
@@ -268,7 +268,7 @@ def test_draws__of_known_logits__are_distributed_as_their_softmax(script: Script
 def test_penalties__of_known_logits__are_as_transformers_and_openai_define_them(script: Script) -> None:
     found = script(
         """
-        const { penalize, rulesOf } = await import('/web/text/sampling.js');
+        const { penalize, rulesOf } = await import('/src/web/text/sampling.js');
         const logits = Float32Array.of(1, -1, 2, 0.5);
         const rules = rulesOf({}, { repetitionPenalty: 2, presencePenalty: 0.5, frequencyPenalty: 0.25 });
         penalize(logits, rules, [0, 1, 2, 2], 2);

@@ -151,5 +151,6 @@ def test_decoding__after_a_few_tokens__makes_nothing_and_asks_python_nothing(nam
         spent = spent_between(counts[part], counts[part + 1])
         assert spent == {"all": end - start, "withoutPython": end - start, "buffers": 0, "groups": 0, "pipelines": 0}
     assert (
-        script("const { client } = await import('/web/api/client.js'); return client().call('keptTensors', {});") == 0
+        script("const { client } = await import('/src/web/api/client.js'); return client().call('keptTensors', {})")
+        == 0
     )

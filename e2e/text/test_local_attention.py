@@ -12,6 +12,7 @@ import onnx
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
+from e2e.conftest import mounts
 from e2e.harness.browser import fresh_page
 from e2e.harness.script import Script, watched
 from e2e.harness.visits import Visits
@@ -271,7 +272,7 @@ def test_turning__of_half_precision__product_in_float32_and_rounded_once(dtype: 
     bits = float_bits(values, dtype)
     found = local(
         """
-        const { Rewinder } = await import('/web/text/rewind.js');
+        const { Rewinder } = await import('/src/web/text/rewind.js');
         const rewinder = new Rewinder(undefined);
         const all = globalThis.Float16Array && type === 'float16' ? new Float16Array(Uint16Array.from(bits).buffer)
           : Uint16Array.from(bits);
@@ -304,7 +305,7 @@ def test_text__second_visit__has_the_same_ids_without_python(
     prompt = "".join(chr(ord("0") + t) for t in trimming.prompt_of(9))
     greedy: dict[str, Any] = {"temperature": 0, "maxNewTokens": 90}
     asked = [(prompt, greedy), (prompt, {"temperature": 0.9, "seed": 3, "maxNewTokens": 60})]
-    with Server({"/x/": folders, "/": site}) as server, fresh_page(context, server.url) as (page, guard):
+    with Server(mounts(site) | {"/x/": folders}) as server, fresh_page(context, server.url) as (page, guard):
         guard.allow("404")
         visits = Visits(Script(page, guard), server, folders)
         first = texts(visits, "plain", *asked)

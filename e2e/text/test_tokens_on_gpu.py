@@ -22,8 +22,8 @@ DATA = ROOT / "tests" / "genai" / "data"
 COUNTS = "() => ({ ...submits, ...created, readbacks })"
 
 QUEUED = """
-const { pace } = await import('/web/text/tokens.js');
-const { Decoder } = await import('/web/text/decoder.js');
+const { pace } = await import('/src/web/text/tokens.js');
+const { Decoder } = await import('/src/web/text/decoder.js');
 const usual = globalThis.usualPace ??= { ...pace };
 Object.assign(pace, usual, given);
 const steps = [];

@@ -28,6 +28,7 @@ from e2e.transformers.repositories import write_repositories
 from tests.genai.greedy import greedy
 from tools.devkit import fetch, pins
 from tools.devkit.server import Server
+from tools.devkit.site import WEB
 
 pytestmark = pytest.mark.unguarded
 
@@ -84,7 +85,8 @@ def url(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         (folder / script.name).write_bytes(script.read_bytes())
     mounts = {
         "/": folder,
-        "/web/": site / "web",
+        "/web/": WEB,
+        "/web/vendor/": site / "web" / "vendor",
         "/ort/": fetch.npm_package(pins.ONNXRUNTIME_WEB),
         "/transformers/": fetch.npm_package(pins.TRANSFORMERS_JS),
         **{f"/{path.name}": path for path in site.iterdir() if path.suffix == ".whl"},

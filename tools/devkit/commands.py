@@ -12,7 +12,7 @@ from tools.devkit.docs_site import publish_docs
 from tools.devkit.packages import build_packages
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
-from tools.devkit.site import build_site
+from tools.devkit.site import build_site, mounts
 from tools.devkit.venv import ensure_venv
 
 PYTEST = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-q", "--durations=25")
@@ -44,8 +44,8 @@ def package(*, folder: Path, tag: str) -> int:
 def serve(*, port: int) -> int:
     build_site(ensure_venv())
     publish_docs(python())
-    with Server({"/": DIST}, port=port, shared=True) as server:  # pages of other origins may use it, too
-        say(f"serving {server.url} (Ctrl+C ends)")
+    with Server(mounts(DIST), port=port, shared=True) as server:  # pages of other origins may use it, too
+        say(f"serving {server.url}, with the sources of web/ as they are: {server.url}src/ (Ctrl+C ends)")
         server.wait()
     return 0
 

@@ -49,6 +49,39 @@ NUMPY_NPM = NpmPackage(
     members=(f"assets/{NUMPY_NPM_WHEEL}",),
 )
 
+# Bundles web/ for the site (tools/devkit/bundle.py): by platform, as `sys.platform` and npm name them.
+ESBUILD_VERSION = "0.28.2"
+ESBUILD = {
+    platform: NpmPackage(name=f"@esbuild/{platform}", version=ESBUILD_VERSION, integrity=integrity, members=(member,))
+    for platform, member, integrity in (
+        (
+            "linux-x64",
+            "bin/esbuild",
+            "sha512-4xTZr1FUmSoQW4XIWmit3tzQrUTZM+N3P0XV8xROKYF50XfI7xeO90+1bZvNwxIufQ9hDQVRJH5YhgPVF8A/HQ==",
+        ),
+        (
+            "linux-arm64",
+            "bin/esbuild",
+            "sha512-pW4AC0P3it8c7do9MVM4p51FzHzdM/TZrerurgRcHJ2WTa1VQ1CIq18xncfpBJw4ojkiZZrKW2yIBWBP92j6Ug==",
+        ),
+        (
+            "darwin-arm64",
+            "bin/esbuild",
+            "sha512-n4KqkOQrraxHJcgjM1RvwbigfQKIKJVpM7xp+KsxiyUSrRdIXnt73VhrPAx0fV44hgfmIVKjxMN9J1t5jySVkw==",
+        ),
+        (
+            "darwin-x64",
+            "bin/esbuild",
+            "sha512-uq6suIWYP37qzGddBKPw5QEQPi6HiLGsO7UmkpfyaYNQ3D+rN6w6WfwH+nuqcGXWvawGwxOEroO4YGnFh95azw==",
+        ),
+        (
+            "win32-x64",
+            "esbuild.exe",
+            "sha512-5ebpxr3nWMzrL/rnUI755Jkuee0bHL/Gq0WTF9lvcpv73wAp5eu8MfBUgWK9bhWvZjj7yX8etf/8tI8Ney695g==",
+        ),
+    )
+}
+
 # Checks the JavaScript of web/ against its JSDoc types (lint). Plain JavaScript, no dependencies.
 TYPESCRIPT = NpmPackage(
     name="typescript",

@@ -67,9 +67,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if self.shared:
             self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
-            folder = urlsplit(self.path).path.split("/")[1]
-            policies = {"examples": EXAMPLES_POLICY, "docs": DOCS_POLICY}
-            self.send_header("Content-Security-Policy", policies.get(folder, self.policy))
+            path = urlsplit(self.path).path
+            policy = DOCS_POLICY if path.startswith("/docs/") else self.policy
+            self.send_header("Content-Security-Policy", EXAMPLES_POLICY if "/examples/" in path else policy)
         super().end_headers()
 
     def handle(self) -> None:

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 from tools.devkit import pins
+from tools.devkit.bundle import bundle
 from tools.devkit.fetch import npm_package
 from tools.devkit.integrity import write_integrity
 from tools.devkit.pyodide import ensure_pyodide
@@ -20,7 +21,9 @@ STAMP = CACHE / "site.stamp"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FORCED = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", *FORCED)
-STATIC = ("index.html", "service-worker.js", "web", "models", "examples", "package.json", "LICENSE", "NOTICE")
+STATIC = ("index.html", "service-worker.js", "models", "examples", "package.json", "LICENSE", "NOTICE")
+WEB = ROOT / "web"
+TOOLS = (Path(__file__), Path(__file__).with_name("bundle.py"))
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; worker-src 'self'; "
@@ -37,6 +40,11 @@ DOCS_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self'; "
     "worker-src 'self' blob:; style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; font-src 'self'"
 )
+
+
+def mounts(site: Path) -> dict[str, Path]:
+    """What to serve: the site, and below `src/` the same site with the sources of `web/`, as they are."""
+    return {"/": site, "/src/": site, "/src/web/": WEB, "/src/web/vendor/": site / "web" / "vendor"}
 
 
 def wheel_name() -> str:
@@ -90,12 +98,12 @@ def build_site_alone(python: Path) -> Path:
     startup = ensure_snapshot(python, runtime, [wheel])
     present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
     value = fingerprint(
-        *(str(path) for path in present), *present, startup, (runtime / ".stamp").read_text(), Path(__file__),
-        pins.TOKENIZERS_JS.integrity, pins.JINJA_JS.integrity,
+        *(str(path) for path in present), *present, WEB, startup, (runtime / ".stamp").read_text(), *TOOLS,
+        pins.TOKENIZERS_JS.integrity, pins.JINJA_JS.integrity, pins.ESBUILD_VERSION,
     )  # fmt: skip
     if DIST.is_dir() and stamped(STAMP, value):
         return DIST
-    if not (ROOT / "web").is_dir():
+    if not WEB.is_dir():
         raise SetupError("web/ is missing: this is no complete checkout.")
     staging = CACHE / "dist.new"
     shutil.rmtree(staging, ignore_errors=True)
@@ -105,6 +113,8 @@ def build_site_alone(python: Path) -> Path:
             shutil.copytree(path, staging / path.name)
         else:
             shutil.copyfile(path, staging / path.name)
+    shutil.copytree(WEB, staging / "web")
+    bundle(staging / "web")
     vendored(staging / "web" / "vendor")
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))

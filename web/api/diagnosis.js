@@ -1,10 +1,10 @@
 // @ts-check
 /** Diagnose why Python does not start: which of its files is missing, or differs from what the build has made. */
 
+import { SITE, isInPlace } from '../addresses.js';
+
 /** Milliseconds that a worker may say nothing after its files were found to be right. */
 const STOPPED_MS = 20_000;
-
-const ROOT = new URL('../../', import.meta.url).href;
 
 /** Static imports, what a module does not start without; and those of a thread's own script that begin a line or a value. */
 const IMPORTS = /(?:^|[;}\s])(?:import|export)\b[^;'"()]*?["']([./][^"']+)["']/gm;
@@ -77,9 +77,9 @@ async function pyodide(folders) {
  * @param {File[]} files
  */
 async function compare(files) {
-  const list = await fetch(`${ROOT}integrity.json`).then((response) => response.json()).catch(() => ({}));
+  const list = await fetch(`${SITE}integrity.json`).then((response) => response.json()).catch(() => ({}));
   for (const file of files) {
-    const known = file.url.startsWith(ROOT) ? list[file.url.slice(ROOT.length)] : undefined;
+    const known = file.url.startsWith(SITE) ? list[file.url.slice(SITE.length)] : undefined;
     if (!known || !globalThis.crypto?.subtle) continue;
     const hash = new Uint8Array(await crypto.subtle.digest('SHA-384', file.bytes));
     if (`sha384-${btoa(String.fromCharCode(...hash))}` !== known) {
@@ -102,13 +102,13 @@ export async function faultOf({ script, places }) {
 }
 
 /**
- * Why a thread has not started: what is wrong with one of its files, else `message`. The files of a bundle are unknown.
- * @param {string} script that the thread begins with, relative to this one
+ * Why a thread has not started: what is wrong with one of its files, else `message`. The files of another bundler's output are unknown.
+ * @param {string} script that the thread begins with
  * @param {string} message
  */
 export async function reasonOf(script, message) {
-  if (!import.meta.url.endsWith('/diagnosis.js')) return message;
-  const fault = await faultOf({ script: new URL(script, import.meta.url).href }).catch(() => '');
+  if (!isInPlace) return message;
+  const fault = await faultOf({ script }).catch(() => '');
   return fault ? `pyruntime does not start: ${fault}` : message;
 }
 
@@ -119,7 +119,7 @@ export async function reasonOf(script, message) {
  */
 export async function faultOfSilent(script) {
   const fault = await reasonOf(script, '');
-  if (fault || !import.meta.url.endsWith('/diagnosis.js')) return fault;
+  if (fault || !isInPlace) return fault;
   await new Promise((resolve) => { setTimeout(resolve, STOPPED_MS); });
   return "pyruntime's worker does not begin, though its files are right: the browser has stopped it, as Firefox (153) may do with a worker "
     + 'that another worker makes. Load the page again, or set env.worker = false before the first session, so that Python runs in this thread';

@@ -1,11 +1,12 @@
 // @ts-check
 /** Settings of the runtime, read when the first session is created. */
 
+import { SITE } from '../addresses.js';
+
 export const version = '0.1.0';
 const pyodideVersion = '0.29.5';
 
-const here = import.meta.url;
-const ownWheel = new URL(`../../pyruntime-${version}-py3-none-any.whl`, here).href;
+const ownWheel = new URL(`pyruntime-${version}-py3-none-any.whl`, SITE).href;
 
 /** The GPUDevice that the page wants sessions to compute on. @type {GPUDevice | undefined} */
 let chosen;
@@ -57,7 +58,7 @@ export const env = {
  */
 function pyodideUrls() {
   if (env.pyodideUrl) return [folder(env.pyodideUrl)];
-  const vendored = new URL('../../pyodide/', here).href;
+  const vendored = new URL('pyodide/', SITE).href;
   return [vendored, `https://cdn.jsdelivr.net/pyodide/v${pyodideVersion}/full/`];
 }
 
@@ -74,7 +75,7 @@ function folder(url) {
 function snapshotUrl() {
   if (env.snapshotUrl) return folder(env.snapshotUrl);
   const own = env.snapshotUrl === undefined && !env.pyodideUrl && env.wheelUrl === ownWheel;
-  return own ? new URL('../../snapshot/', here).href : undefined;
+  return own ? new URL('snapshot/', SITE).href : undefined;
 }
 
 /** Where the worker finds what it starts Python from. @returns {import('./protocol.js').StartArguments} */

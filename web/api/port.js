@@ -1,6 +1,8 @@
 // @ts-check
 /** Connect to the thread that runs Python: a worker, or this thread. */
 
+import { WEB } from '../addresses.js';
+import { downloadWorker, pythonHere, pythonWorker } from '../threads.js';
 import { env } from './env.js';
 
 /** Milliseconds after which the files of a worker that has said nothing are looked at: one that is cut off may be silent. */
@@ -30,7 +32,7 @@ export function openPort(receive, fail) {
  */
 export function inWorker() {
   if (env.worker !== undefined) return env.worker;
-  return 'Worker' in globalThis && (env.workerUrl !== undefined || new URL(import.meta.url).origin === globalThis.origin);
+  return 'Worker' in globalThis && (env.workerUrl !== undefined || new URL(WEB).origin === globalThis.origin);
 }
 
 /** Throw in a service worker, where nothing of this can run. */
@@ -44,11 +46,9 @@ export function refuseServiceWorker() {
 
 /** @returns {Worker} */
 function makeWorker() {
-  /** @type {WorkerOptions} */
-  const options = { type: 'module', name: 'pyruntime' };
   try {
-    if (env.workerUrl) return new Worker(new URL(env.workerUrl, globalThis.location.href), options);
-    return new Worker(new URL('../worker.js', import.meta.url), { type: 'module', name: 'pyruntime' }); // as bundlers look for it
+    if (!env.workerUrl) return pythonWorker();
+    return new Worker(new URL(env.workerUrl, globalThis.location.href), { type: 'module', name: 'pyruntime' });
   } catch (error) {
     throw new Error(`no worker can be made here (${/** @type {Error} */ (error).message}): leave env.worker and env.workerUrl undefined, `
       + 'or set env.worker = false before the first session, so that Python runs in this thread');
@@ -57,7 +57,7 @@ function makeWorker() {
 
 /**
  * Why a thread of Python's has not begun: what is wrong with a file of it, else what the browser says.
- * @param {string} script that the thread begins with, relative to this one
+ * @param {string} script that the thread begins with
  * @param {string} message
  */
 function reasonOf(script, message) {
@@ -67,7 +67,7 @@ function reasonOf(script, message) {
 /** @type {typeof openPort} */
 function workerPort(receive, fail) {
   const worker = makeWorker();
-  const script = env.workerUrl ? new URL(env.workerUrl, globalThis.location.href).href : '../worker.js';
+  const script = env.workerUrl ? new URL(env.workerUrl, globalThis.location.href).href : `${WEB}worker.js`;
   let hasBegun = false;
   const begun = () => {
     hasBegun = true;
@@ -108,8 +108,7 @@ function workerPort(receive, fail) {
  */
 export function makeDownloader(port, failed) {
   try {
-    const url = new URL('../loading/downloader.js', import.meta.url);
-    const worker = new Worker(url, { type: 'module', name: 'pyruntime downloads' });
+    const worker = downloadWorker();
     worker.addEventListener('error', (event) => {
       event.preventDefault(); // else it is an error of the page, too
       failed(event.message || 'its worker failed');
@@ -125,15 +124,15 @@ export function makeDownloader(port, failed) {
 /** @type {typeof openPort} */
 function ownPort(receive, fail) {
   let open = true;
-  /** @type {typeof import('../worker/host.js')} */
+  /** @type {typeof import('../host.js')} */
   let loaded;
-  const host = import('../worker/host.js');
+  const host = pythonHere();
   host.then((module) => {
     loaded = module;
     module.whenEnded(fail);
   }, () => {});
   host.catch(async (error) => (
-    fail(await reasonOf('../worker/host.js', `pyruntime could not be loaded: ${error.message}`))));
+    fail(await reasonOf(`${WEB}host.js`, `pyruntime could not be loaded: ${error.message}`))));
   return {
     sharesBuffers: true,
     send: (message) => {

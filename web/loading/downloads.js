@@ -5,6 +5,7 @@
  * for results (gpu/result_memory.js).
  */
 
+import { WEB } from '../addresses.js';
 import { openFile } from './download.js';
 import { withResolvers } from '../api/resolvers.js';
 
@@ -98,7 +99,7 @@ class Downloads {
 
   /** The URLs of the worker's scripts, without those that this thread imports as well, and of its downloads. */
   get resources() {
-    return [...(this.#isReady ? [new URL('./downloader.js', import.meta.url).href] : []), ...this.#asked];
+    return [...(this.#isReady ? [`${WEB}downloader.js`] : []), ...this.#asked];
   }
 
   /**

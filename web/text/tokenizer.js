@@ -1,6 +1,7 @@
 // @ts-check
 /** Encode and decode tokens: tokenizer.json and the chat template, by Hugging Face's JavaScript libraries. */
 
+import { WEB } from '../addresses.js';
 import { json } from './folder.js';
 
 /** @typedef {import('../pyruntime.js').ChatMessage} ChatMessage */
@@ -11,11 +12,9 @@ const PARTIAL = '\ufffd';
 /** A character of UTF-8 has at most four bytes; with byte fallback each is a token. */
 const LONGEST = 4;
 
-const VENDOR = new URL('../vendor/', import.meta.url);
-
 /** @param {string} name @returns {Promise<any>} */
 function vendored(name) {
-  return import(new URL(name, VENDOR).href);
+  return import(`${WEB}vendor/${name}`);
 }
 
 /** A token that a configuration names, by itself or in an object. @param {any} token */

@@ -1,4 +1,5 @@
 // @ts-check
+import { SITE } from '../../addresses.js';
 import { Pad } from '../draw/pad.js';
 import { SIZE, rasterize } from '../draw/raster.js';
 import { InferenceSession, Tensor } from '../../pyruntime.js';
@@ -10,7 +11,7 @@ import { makeSampleButtons, paint } from './samples.js';
 
 /** @typedef {import('../draw/raster.js').Point} Point */
 
-const MODELS = new URL('../../../models/', import.meta.url);
+const MODELS = new URL('models/', SITE);
 const TIMES_KEPT = 31;
 
 /** The demo's model. */

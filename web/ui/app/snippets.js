@@ -1,9 +1,9 @@
 // @ts-check
+import { SITE, WEB } from '../../addresses.js';
 import { env } from '../../pyruntime.js';
 import { byId, h } from '../dom.js';
 
-const WEB = new URL('../../', import.meta.url).href;
-const MODEL = new URL('../../../models/digits.onnx', import.meta.url).href;
+const MODEL = new URL('models/digits.onnx', SITE).href;
 
 const SNIPPETS = [
   {

@@ -1,14 +1,15 @@
 // @ts-check
 /** What is kept on this computer: the runtime by the service worker, models by the page. The visitor sees and clears it. */
 
+import { SITE } from '../../addresses.js';
 import { client } from '../../api/client.js';
 import { byId } from '../dom.js';
 import * as plans from '../../plans/plan_cache.js';
 import { formatBytes } from './format.js';
 import * as models from './model/store.js';
 
-const SITE = 'pyruntime-site';
-const WORKER = new URL('../../../service-worker.js', import.meta.url);
+const CACHE = 'pyruntime-site';
+const WORKER = new URL('service-worker.js', SITE);
 
 /** Milliseconds for the service worker to say that it keeps nothing any more. */
 const PATIENCE_MS = 2000;
@@ -112,12 +113,12 @@ async function forgetSite() {
     });
     await registration.unregister();
   }
-  if ('caches' in globalThis) await caches.delete(SITE);
+  if ('caches' in globalThis) await caches.delete(CACHE);
 }
 
 async function siteBytes() {
-  if (!('caches' in globalThis) || !await caches.has(SITE)) return 0;
-  const cache = await caches.open(SITE);
+  if (!('caches' in globalThis) || !await caches.has(CACHE)) return 0;
+  const cache = await caches.open(CACHE);
   let bytes = 0;
   for (const request of await cache.keys()) bytes += Number((await cache.match(request))?.headers.get('Content-Length') ?? 0);
   return bytes;

@@ -3,7 +3,7 @@
 
 import { luminance } from '../draw/luminance.js';
 import { rasterize } from '../draw/raster.js';
-import { Tensor } from '../../api/tensor.js';
+import { Tensor } from '../../pyruntime.js';
 
 /** @typedef {import('../../pyruntime.js').ValueMetadata} ValueMetadata */
 /** @typedef {import('../../pyruntime.js').TensorType} TensorType */

@@ -1,6 +1,7 @@
 // @ts-check
 /** The picture model: three times as many pixels each way, whole or tile by tile. */
 
+import { SITE } from '../../../addresses.js';
 import { InferenceSession, Tensor } from '../../../pyruntime.js';
 import { isKeeping } from '../model/store.js';
 
@@ -12,7 +13,7 @@ export const MARGIN = 10;
 /** The largest tile, margins included: what it takes on the GPU is bounded by it, whatever the picture's size. */
 const TILE = 192;
 
-const MODEL = new URL('../../../../models/enlarge3.onnx', import.meta.url);
+const MODEL = new URL('models/enlarge3.onnx', SITE);
 
 /**
  * Where tiles of a side begin, and which pixels are kept of each: all tiles have one size, so that one plan does for all.

@@ -1,4 +1,5 @@
 // @ts-check
+import { WEB } from '../../../addresses.js';
 import { byId, h } from '../../dom.js';
 import { explain } from '../errors.js';
 import { formatTime, median } from '../format.js';
@@ -80,7 +81,7 @@ export class PictureDemo {
       this.open(file, 'Pasted picture');
     });
     for (const { name, label } of SAMPLES) {
-      const url = new URL(`samples/${name}.png`, import.meta.url);
+      const url = new URL(`ui/app/picture/samples/${name}.png`, WEB);
       byId('picture-samples').append(h('button', { type: 'button', class: 'quiet', on: { click: () => this.#openSample(url, label) } }, label));
     }
     byId('camera').addEventListener('click', () => (this.stream ? this.#stopCamera() : this.#startCamera()));
@@ -94,7 +95,7 @@ export class PictureDemo {
       if (!seen.some(({ isIntersecting }) => isIntersecting)) return;
       observer.disconnect();
       await this.source;
-      if (!this.turn && !this.stream) this.#openSample(new URL(`samples/${SAMPLES[0].name}.png`, import.meta.url), SAMPLES[0].label);
+      if (!this.turn && !this.stream) this.#openSample(new URL(`ui/app/picture/samples/${SAMPLES[0].name}.png`, WEB), SAMPLES[0].label);
     });
     observer.observe(byId('stage'));
   }

@@ -1,6 +1,7 @@
 // @ts-check
 /** It writes: a prompt, text that flows, what the model considered, where the time goes; a conversation where the model can. */
 
+import { SITE } from '../../../addresses.js';
 import { byId, h } from '../../dom.js';
 import { TextGenerator } from '../../../pyruntime.js';
 import { explain } from '../errors.js';
@@ -12,7 +13,7 @@ import { WrittenText } from './text.js';
 
 /** @typedef {import('./source.js').Source} Source */
 
-const OWN = new URL('../../../../models/austen/', import.meta.url);
+const OWN = new URL('models/austen/', SITE);
 const PROMPTS = ['It is a truth universally acknowledged', 'The next morning, Emma', '"I cannot believe it," said Elizabeth'];
 const CANDIDATES = 6;
 

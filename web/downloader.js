@@ -1,7 +1,7 @@
 // @ts-check
 /** The worker that downloads files, so that the requesting thread can plan meanwhile. Answers downloads.js. */
 
-import { openFile } from './download.js';
+import { openFile } from './loading/download.js';
 
 /** Milliseconds between two reports of one file's progress. */
 const REPORTED_MS = 50;
@@ -9,7 +9,7 @@ const REPORTED_MS = 50;
 /** Bytes of a page of memory, or fewer. */
 const PAGE = 4096;
 
-/** @type {Map<number, {controller: AbortController, opened?: import('./download.js').Opened}>} */
+/** @type {Map<number, {controller: AbortController, opened?: import('./loading/download.js').Opened}>} */
 const files = new Map();
 
 /** @type {MessagePort} */
@@ -24,7 +24,7 @@ function fail(file, error) {
   tell(file, 'failed', [{ name, message, isChanged }]);
 }
 
-/** Sends on what is said of a file. @param {number} file @returns {import('./download.js').Receiver} */
+/** Sends on what is said of a file. @param {number} file @returns {import('./loading/download.js').Receiver} */
 function receiver(file) {
   let last = -Infinity;
   return {

@@ -1,0 +1,72 @@
+"""The JavaScript and CSS of web/ as the site has them: each entry point in one file, minified, by esbuild.
+
+A page loads few files, and each at once: docs/decisions/0018-bundles.md says why none is split further. All are written
+to one folder, where the addresses of `web/addresses.js` hold.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.devkit import pins
+from tools.devkit.fetch import npm_package
+from tools.devkit.shell import SetupError
+
+ENTRIES = (
+    ("pyruntime.js", "worker.js", "host.js", "downloader.js", "gpu/device.js", "demo.js", "demo.css"),
+    ("page.js", "transformers.js", "widget.js"),
+)
+"""Entry points below web/. Those of the second group import those of the first, which stay separate files: a page has
+one `pyruntime.js`, whatever it imports."""
+
+LOADED_LATER = "host.js"
+"""Imported by entry points of the first group where Python has no worker; it shares no state with them."""
+
+REMAINING = ("*.d.ts", "text/generator.d.ts", "ui/app/icon.svg", "ui/app/picture/samples/*.png")
+"""What the site has as it is: types, and what pages fetch by address."""
+
+OPTIONS = (
+    *("--bundle", "--format=esm", "--target=es2022", "--charset=utf8", "--legal-comments=none", "--minify"),
+    # package.json says which files of the package have side effects; here they are sources.
+    *("--ignore-annotations", "--sourcemap", "--log-level=warning", "--log-limit=0"),
+)
+
+
+def executable() -> Path:
+    """esbuild for this machine, fetched once.
+
+    Raises:
+        SetupError: its package for this platform is not pinned.
+    """
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
+    name = f"{sys.platform}-{machine}"
+    if (package := pins.ESBUILD.get(name)) is None:
+        raise SetupError(f"esbuild is not pinned for {name}: add @esbuild/{name} to ESBUILD of tools/devkit/pins.py.")
+    file = npm_package(package) / package.members[0]
+    file.chmod(0o755)
+    return file
+
+
+def bundle(folder: Path) -> None:
+    """Replace the sources in `folder`, a copy of web/, by what the site has.
+
+    Raises:
+        SetupError: esbuild fails or warns.
+    """
+    esbuild, names = executable(), [name for group in ENTRIES for name in group]
+    remaining = {file for pattern in REMAINING for file in folder.glob(pattern)}
+    for group, imported in zip(ENTRIES, ((LOADED_LATER,), ENTRIES[0]), strict=True):
+        command: list[str | Path] = [esbuild, *group, *OPTIONS, "--outdir=.", "--outbase=.", "--allow-overwrite"]
+        command += [f"--external:./{name}" for name in imported]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if done.returncode or done.stderr:
+            raise SetupError(f"esbuild of {', '.join(group)} in web/:\n{done.stderr.strip()}")
+    remaining |= {folder / f"{name}{suffix}" for name in names for suffix in ("", ".map")}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+        elif path.is_file() and path not in remaining:
+            path.unlink()

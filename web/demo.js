@@ -1,0 +1,4 @@
+// @ts-check
+/** The demo page. */
+
+import './ui/app/main.js';
