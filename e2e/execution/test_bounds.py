@@ -66,6 +66,25 @@ CASES: dict[str, tuple[bytes, dict[str, Array], dict[str, Array]]] = {
         offsets(5, ROWS - 5),
         offsets(5, ROWS - 4),
     ),
+    "token ids": (
+        model([helper.make_node("Gather", ["table", "i"], ["y"])], {"i": positions(0, 2)}, {"table": X[0]}),
+        {"i": positions(-3, 2)},
+        {"i": positions(0, 3)},
+    ),
+    "tuples of indices": (
+        model([helper.make_node("GatherND", ["x", "i"], ["y"])], {"x": X, "i": np.array([[0, 2, 7]])}, {}),
+        {"x": X, "i": np.array([[0, -3, 7]])},
+        {"x": X, "i": np.array([[0, 3, 2]])},
+    ),
+    "steps": (
+        model(
+            [helper.make_node("RNN", ["x", "w", "r", "", "i"], ["y"], hidden_size=1)],
+            {"x": X, "i": np.array([1, 2, 0], np.int32)},
+            {"w": np.ones((1, 1, 2 * HALF), np.float32), "r": np.ones((1, 1, 1), np.float32)},
+        ),
+        {"x": X, "i": np.array([1, 0, 1], np.int32)},
+        {"x": X, "i": np.array([1, 0, 2], np.int32)},
+    ),
     "lengths": (*attention(8), attention(8)[1] | {"seqlens_k": np.array([9], np.int32)}),
 }
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 from playwright.sync_api import Browser
 
 from e2e.harness.script import Script, watched
@@ -29,8 +32,9 @@ const likeliest = ({ data }) => {
   const row = data.subarray(data.length - shape.words);
   return row.indexOf(Math.max(...row));
 };
+const placesOf = (ids, length) => (rows ? { position_ids: idsOf(ids.map((_, i) => length - ids.length + i)) } : {});
 const step = (past, ids, length) => (
-  session.run({ ...past, input_ids: idsOf(ids), attention_mask: maskOf(length) }));
+  session.run({ ...past, ...placesOf(ids, length), input_ids: idsOf(ids), attention_mask: maskOf(length) }));
 async function write(count, pick = (logits) => likeliest(logits)) {
   let [past, ids, length] = [none(), prompt, 0];
   const made = { ids: [], logits: [] };
@@ -59,9 +63,24 @@ def shared_script(browser: Browser, site_url: str) -> Iterator[Script]:
         yield made
 
 
-def given(ahead: bool, **others: Any) -> dict[str, Any]:
+def given(ahead: bool, rows: int = 0, **others: Any) -> dict[str, Any]:
+    """What `LOOP` reads; `rows`: of a table of positions that the model has."""
     shape = {"layers": LLAMA.layers, "groups": LLAMA.groups, "size": LLAMA.size, "words": LLAMA.words}
-    return {"model": packed_model(LLAMA), "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead, **others}
+    model = with_positions(rows) if rows else packed_model(LLAMA)
+    return {"model": model, "shape": shape, "prompt": prompt_of(7, LLAMA.words), "ahead": ahead, "rows": rows, **others}
+
+
+def with_positions(rows: int) -> bytes:
+    """The decoder with learned positions, as GPT-2 has them: another input, position_ids."""
+    model = onnx.load_model_from_string(packed_model(LLAMA))
+    at, embedding = next((i, n) for i, n in enumerate(model.graph.node) if "input_ids" in n.input)
+    words, embedding.output[0] = embedding.output[0], "words"
+    table = np.random.default_rng(0).normal(size=(rows, LLAMA.width)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(table, "positions"))
+    model.graph.input.append(helper.make_tensor_value_info("position_ids", onnx.TensorProto.INT64, ["b", "s"]))
+    model.graph.node.insert(at + 1, helper.make_node("Gather", ["positions", "position_ids"], ["places"], "places"))
+    model.graph.node.insert(at + 2, helper.make_node("Add", ["words", "places"], [words]))
+    return bytes(model.SerializeToString())
 
 
 def counts(script: Script) -> dict[str, int]:
@@ -197,6 +216,38 @@ def test_caches__fed_again_while_runs_are_ahead__are_as_they_were(script: Script
     return made;
     """
     assert script(body, **given(True)) == script(body, **given(False))
+    assert script(KEPT) == 0
+
+
+def test_positions__beyond_those_of_the_model__end_the_text_at_the_run_that_is_requested(script: Script) -> None:
+    """Runs that begin before they are requested reach the end first; the session writes another text afterwards."""
+    body = f"""{LOOP}
+    let [past, ids, length] = [none(), prompt, 0];
+    const logits = [];
+    const refused = [];
+    while (refused.length < 2) {{
+      try {{
+        const results = await step(past, ids, length + ids.length);
+        for (const cache of Object.values(past)) cache.dispose();
+        length += ids.length;
+        past = next(results);
+        ids = [likeliest(results.logits)];
+        logits.push(bits(results.logits));
+      }} catch ({{ name, message }}) {{
+        refused.push(`${{name}}: ${{message}}`);
+      }}
+    }}
+    for (const cache of Object.values(past)) cache.dispose();
+    const after = await write(12);
+    await end();
+    return [logits, refused, after];
+    """
+    made = script(body, **given(True, rows=20))
+    assert made == script(body, **given(False, rows=20))
+    logits, refused, _ = made
+    assert len(logits) == 20 - 7 + 1
+    expected = "expected indices in [-20, 19], the elements of axis 0, got 20 at [0, 0] of the indices"
+    assert [f"RuntimeException: 'places' (Gather), opset 13: {expected}" in error for error in refused] == [True, True]
     assert script(KEPT) == 0
 
 

@@ -24,7 +24,7 @@ def bounds_of(typed: TypedGraph) -> list[InputBound]:
             for bound in node.op.bounds(*(typed.types[n] if n else None for n in node.inputs)):
                 made = _of_input(typed, node, bound)
                 if made is not None:
-                    found[made.input, repr(made.least), repr(made.most), *made.texts[1:]] = made
+                    found[made.input, repr(made.least), repr(made.most), repr(made.every), *made.texts[1:]] = made
     return list(found.values())
 
 
@@ -45,7 +45,7 @@ def _of_input(typed: TypedGraph, node: Node, bound: Bound) -> InputBound | None:
     if name not in typed.inputs or name in typed.resident or not _is_integer(typed, name):
         return None
     before, between, after = bound.texts
-    return InputBound(name, bound.least, bound.most, (f"{place}{before}", between, after))
+    return InputBound(name, bound.least, bound.most, (f"{place}{before}", between, after), bound.every)
 
 
 def _is_integer(typed: TypedGraph, name: str) -> bool:

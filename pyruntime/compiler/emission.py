@@ -104,7 +104,7 @@ class Emitter:
     def bounded(self, bound: InputBound) -> Bounded:
         """Integers that an input has to be."""
         least, most = (self._expression(n) if is_dim(n) else -1 for n in (bound.least, bound.most))
-        return Bounded(bound.input, hint(bound.least), hint(bound.most), (least, most), bound.texts)
+        return Bounded(bound.input, hint(bound.least), hint(bound.most), (least, most), bound.texts, bound.every)
 
     def state(self, state: State) -> Kept:
         """An output in the memory of an input."""

@@ -228,6 +228,7 @@ class Bounded:
         input: its name; empty where no run is right.
         least, most: for the sizes seen. expressions: numbers of both in `Plan.expressions`, -1 where they always hold.
         texts: what the error says before the range, between it and the integer, and after its index.
+        every: first and distance of the elements that it is about.
     """
 
     input: str
@@ -235,6 +236,7 @@ class Bounded:
     most: int
     expressions: tuple[int, int]
     texts: tuple[str, str, str]
+    every: tuple[int, int] = (0, 1)
 
     def check(self, values: Mapping[str, object], numbers: Sequence[int]) -> None:
         """Raise RuntimeException where the input is in `values` and not what it has to be.
@@ -248,7 +250,7 @@ class Bounded:
         if isinstance(value, HostTensor):
             ends = zip((self.least, self.most), self.expressions, strict=True)
             least, most = (numbers[n] if n >= 0 else end for end, n in ends)
-            check_integers(value.array(), least, most, self.texts)
+            check_integers(value.array(), least, most, self.texts, self.every)
 
 
 @dataclass(slots=True)

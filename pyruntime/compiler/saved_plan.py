@@ -232,7 +232,9 @@ def read_bounded(data: Mapping[str, _Json]) -> Bounded:
     """Integers that an input has to be."""
     least, most = data["expressions"]
     before, between, after = data["texts"]
-    return Bounded(data["input"], data["least"], data["most"], (least, most), (before, between, after))
+    first, distance = data["every"]
+    texts = (before, between, after)
+    return Bounded(data["input"], data["least"], data["most"], (least, most), texts, (first, distance))
 
 
 def read_kept(data: Mapping[str, _Json]) -> Kept:

@@ -21,6 +21,7 @@ class Bound:
         input: number of the operator's input.
         least, most: ints or Dims.
         what: the integers, in the plural. reason: what the range is. step: what to do about others.
+        every: first and distance of the elements that it is about, in row-major order.
     """
 
     input: int
@@ -29,6 +30,7 @@ class Bound:
     what: str
     reason: str
     step: str
+    every: tuple[int, int] = (0, 1)
 
     @property
     def texts(self) -> tuple[str, str, str]:
@@ -37,7 +39,7 @@ class Bound:
 
     def check(self, values: Array) -> None:
         """Raise RuntimeException where one of `values` is outside."""
-        check_integers(values, self.least, self.most, self.texts)
+        check_integers(values, self.least, self.most, self.texts, self.every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +48,25 @@ class InputBound:
 
     Attributes:
         input: its name; empty where constants are outside, for which no run is right.
-        least, most, texts: as a Bound has them; the first text begins with the node.
+        least, most, texts, every: as a Bound has them; the first text begins with the node.
     """
 
     input: str
     least: Any
     most: Any
     texts: tuple[str, str, str]
+    every: tuple[int, int] = (0, 1)
 
 
-def check_integers(values: Array, least: int, most: int, texts: tuple[str, str, str]) -> None:
-    """Raise RuntimeException where one of `values` is not in [least, most]; `texts` are those of a Bound."""
-    wrong = (values < least) | (values > most)
+def check_integers(
+    values: Array, least: int, most: int, texts: tuple[str, str, str], every: tuple[int, int] = (0, 1)
+) -> None:
+    """Raise RuntimeException where one of `values` is not in [least, most]; `texts`, `every`: as a Bound has them."""
+    first, distance = every
+    checked = values.reshape(-1)[first::distance]
+    wrong = (checked < least) | (checked > most)
     if wrong.any():
-        at = tuple(np.argwhere(wrong)[0].tolist())
+        number = first + distance * int(np.argmax(wrong))
+        at = tuple(map(int, np.unravel_index(number, values.shape)))
         before, between, after = texts
         raise RuntimeException(f"{before}[{least}, {most}]{between}{values[at]} at {list(at)}{after}")

@@ -112,8 +112,16 @@ class Op:
         return None
 
     def bounds(self, *inputs: Any) -> Sequence[Bound]:
-        """The integers of its inputs that kernels clamp, and `evaluate` refuses, where these are outside."""
+        """The integers of its inputs that kernels clamp, and `evaluate` refuses, where these are outside.
+
+        Of the inputs only `dtype` and `shape` are read; an absent one has no bound.
+        """
         return ()
+
+    def check_bounds(self, *inputs: Any) -> None:
+        """Raise RuntimeException where an array is outside its bound."""
+        for bound in self.bounds(*inputs):
+            bound.check(inputs[bound.input])
 
     @property
     def title(self) -> str:

@@ -121,7 +121,7 @@ def test_inputs__that_do_not_fit__are_refused(case: Case, told: str) -> None:
     [
         (decoder({9: np.full((2, 2, 5), 2, np.int32)}), "beams in \\[0, 2\\), got 2"),
         (sparse({8: i32(21, 22)}), "at most 21 .* got 22"),
-        (crop({2: i32(2)}), "batch indices in \\[0, 2\\), got 2"),
+        (crop({2: i32(2)}), "batch_indices in \\[0, 1\\], the images of x, got 2"),
     ],
     ids=["beam", "length", "image"],
 )

@@ -92,15 +92,25 @@ const INTEGERS = {
 };
 
 /**
- * The elements of an integer tensor; null where they are not here.
+ * The elements of an integer tensor as a typed array; null where they are not here.
+ * @param {{type: string, data?: unknown} | undefined} tensor
+ * @returns {ArrayLike<number | bigint> | null}
+ */
+export function elementsOf(tensor) {
+  const { type = '', data } = tensor ?? {};
+  const bytes = data instanceof ArrayBuffer ? data
+    : ArrayBuffer.isView(data) ? data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) : null;
+  return bytes && type in INTEGERS ? new INTEGERS[type](/** @type {ArrayBuffer} */ (bytes)) : null;
+}
+
+/**
+ * The elements of an integer tensor as numbers; null where they are not here.
  * @param {{type: string, data?: unknown} | undefined} tensor
  * @returns {number[] | null}
  */
 export function integersOf(tensor) {
-  const { type = '', data } = tensor ?? {};
-  const bytes = data instanceof ArrayBuffer ? data
-    : ArrayBuffer.isView(data) ? data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) : null;
-  return bytes && type in INTEGERS ? Array.from(new INTEGERS[type](/** @type {ArrayBuffer} */ (bytes)), Number) : null;
+  const elements = elementsOf(tensor);
+  return elements && Array.from(elements, Number);
 }
 
 /**

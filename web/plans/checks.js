@@ -57,13 +57,14 @@ export function checkIntegers({ uploads, unread }, name) {
 /** @param {any} bound @param {any} plan */
 export function checkBound(bound, plan) {
   check.object(bound, 'a bound');
-  const { input, least, most, expressions, texts } = bound;
+  const { input, least, most, expressions, texts, every } = bound;
   check.text(input, 'the input of a bound');
   if (input !== '') checkIntegers(plan, input);
   for (const end of [least, most]) check.integer(end, Number.MAX_SAFE_INTEGER, 'a bound', -Number.MAX_SAFE_INTEGER);
   check.list(texts, 'a bound', (text) => check.text(text, 'a bound'), 3);
   checkScaled(expressions, plan, 2);
-  if (texts.length !== 3 || expressions.length !== 2) refuse('it is damaged: a bound');
+  check.list(every, 'a bound', (number) => check.integer(number, 2 ** 31, 'a bound'), 2);
+  if (texts.length !== 3 || expressions.length !== 2 || !(every[1] > 0)) refuse('it is damaged: a bound');
 }
 
 /** @param {any} expression @param {number} sizes @param {number} depth */

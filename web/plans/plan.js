@@ -74,7 +74,7 @@ export { Refused };
  * @property {SavedConstant[]} constants
  */
 
-const FORMAT = 7;
+const FORMAT = 8;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 

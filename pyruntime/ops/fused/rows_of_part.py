@@ -36,7 +36,7 @@ class PartIndex(Op):
         return (TensorType(DType.INT32, indices.shape),)
 
     def evaluate(self, indices: Array) -> tuple[Array, ...]:
-        local = from_front(self, indices, self.rows, 0) - self.start
+        local = from_front(indices, self.rows) - self.start
         return (np.where((local >= 0) & (local < self.length), local, self.length).astype(np.int32),)
 
     def lower(self, target: Target, indices: TensorType) -> tuple[Dispatch, ...]:

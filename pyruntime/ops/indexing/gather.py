@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
 from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.indexing.indices import check_indices, check_reachable, from_front, index_at
+from pyruntime.ops.indexing.indices import check_indices, check_reachable, from_front, index_at, index_bound
 
 
 @op("Gather", opsets=range(1, LATEST + 1))
@@ -28,9 +30,15 @@ class Gather(Op):
         axis = self.axis_of(self.axis, x.rank)
         return (x.with_shape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        shape = inputs[0].shape
+        axis = self.axis_of(self.axis, len(shape))
+        return [index_bound(shape[axis], axis)]
+
     def evaluate(self, x: Array, indices: Array) -> tuple[Array, ...]:
+        self.check_bounds(x, indices)
         axis = self.axis_of(self.axis, x.ndim)
-        return (np.asarray(np.take(x, from_front(self, indices, x.shape[axis], axis), axis=axis), x.dtype),)
+        return (np.asarray(np.take(x, from_front(indices, x.shape[axis]), axis=axis), x.dtype),)
 
     def lower(self, target: Target, x: TensorType, indices: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, indices)

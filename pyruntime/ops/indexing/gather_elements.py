@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
 from pyruntime.kernels.ir.indexing import collapse, contiguous, index_code, index_values
 from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.indexing.indices import check_indices, check_reachable, from_front, index_at
+from pyruntime.ops.indexing.indices import check_indices, check_reachable, from_front, index_at, index_bound
 
 
 @op("GatherElements", opsets=range(11, LATEST + 1))
@@ -26,10 +29,16 @@ class GatherElements(Op):
             self.fail(f"indices no longer than the data except along axis {axis}", f"{indices} for {x}")
         return (x.with_shape(*indices.shape),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        shape = inputs[0].shape
+        axis = self.axis_of(self.axis, len(shape))
+        return [index_bound(shape[axis], axis)]
+
     def evaluate(self, x: Array, indices: Array) -> tuple[Array, ...]:
+        self.check_bounds(x, indices)
         axis = self.axis_of(self.axis, x.ndim)
         reached = tuple(slice(None) if k == axis else slice(dim) for k, dim in enumerate(indices.shape))
-        return (np.take_along_axis(x[reached], from_front(self, indices, x.shape[axis], axis), axis),)
+        return (np.take_along_axis(x[reached], from_front(indices, x.shape[axis]), axis),)
 
     def lower(self, target: Target, x: TensorType, indices: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(x, indices)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.indexing.indices import check_indices, check_reachable, slot_code, slot_values, slots
+from pyruntime.ops.indexing.indices import check_indices, check_reachable, slot_code, slot_values, slots, tuple_bounds
 
 
 @op("GatherND", opsets=range(12, LATEST + 1), earlier={range(11, 12): "batch_dims"})
@@ -33,11 +35,17 @@ class GatherND(Op):
             self.fail(f"index tuples of at most {x.rank - b} numbers", k)
         return (x.with_shape(*indices.shape[:-1], *x.shape[b + k :]),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        x, indices = inputs
+        b, k = self.batch_dims, indices.shape[-1]
+        return tuple_bounds(k, x.shape[b : b + k], b)
+
     def evaluate(self, x: Array, indices: Array) -> tuple[Array, ...]:
+        self.check_bounds(x, indices)
         b, k = self.batch_dims, indices.shape[-1]
         count, each = math.prod(x.shape[:b]), math.prod(indices.shape[b:-1])
         indexed, rest = x.shape[b : b + k], x.shape[b + k :]
-        where = slots(self, indices.reshape(count, each, k), indexed, b)
+        where = slots(indices.reshape(count, each, k), indexed)
         picked = x.reshape(count, math.prod(indexed), *rest)[np.arange(count)[:, None], where]
         return (picked.reshape(indices.shape[:-1] + rest),)
 

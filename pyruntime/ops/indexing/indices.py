@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Bound, DType, TensorType
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import Op, Unsupported
 
@@ -16,10 +16,12 @@ __all__ = [
     "check_reachable",
     "from_front",
     "index_at",
+    "index_bound",
     "index_value",
     "slot_code",
     "slot_values",
     "slots",
+    "tuple_bounds",
 ]
 
 
@@ -35,21 +37,20 @@ def check_reachable(bound: int, y: TensorType) -> None:
         raise Unsupported("no index is valid along an axis of 0 elements")
 
 
-def from_front(op: Op, indices: Array, bound: int, axis: int) -> Array:
-    """Indices into `axis`, of `bound` elements, counted from the front (int64).
+def index_bound(length: Any, axis: int, every: tuple[int, int] = (0, 1)) -> Bound:
+    """The bound of indices, input 1, along an axis of so many elements; `every`: as `Bound.every`."""
+    return Bound(1, -length, length - 1, "indices", f"the elements of axis {axis}", "give others or larger data", every)
 
-    Raises:
-        RuntimeException: one lies outside [-bound, bound - 1].
-    """
+
+def tuple_bounds(count: int, shape: Sequence[Any], first: int = 0) -> list[Bound]:
+    """The bounds of tuples of `count` indices in as many dimensions, `shape`, from axis `first` on."""
+    return [index_bound(dim, first + k, (k, count)) for k, dim in enumerate(shape)]
+
+
+def from_front(indices: Array, length: int) -> Array:
+    """Indices along an axis of so many elements, counted from the front (int64)."""
     indices = indices.astype(np.int64, copy=False)
-    wrong = (indices < -bound) | (indices >= bound)
-    if wrong.any():
-        first = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise RuntimeException(
-            f"{op.op_type}: expected indices in [{-bound}, {bound - 1}] along axis {axis}, "
-            f"got {int(indices[first])} at position {list(first)} of the indices"
-        )
-    return np.where(indices < 0, indices + bound, indices)
+    return np.where(indices < 0, indices + length, indices)
 
 
 _INDEX = {DType.INT64: "i64_saturate({})", DType.UINT64: "u64_saturate({})"}
@@ -66,15 +67,11 @@ def index_at(dtype: DType, load: str, size: str) -> str:
     return f"wrap_index({index_value(dtype, load)}, {size})"
 
 
-def slots(op: Op, indices: Array, shape: Sequence[int], first: int = 0) -> Array:
-    """Row-major numbers of the places that index tuples [..., k] name in k dimensions, `shape`, from axis `first` on.
-
-    Raises:
-        RuntimeException: an index lies outside its dimension.
-    """
+def slots(indices: Array, shape: Sequence[int]) -> Array:
+    """Row-major numbers of the places that index tuples [..., k] name in k dimensions, `shape`."""
     total = np.zeros(indices.shape[:-1], np.int64)
     for k, (dim, step) in enumerate(zip(shape, contiguous(shape), strict=True)):
-        total += from_front(op, indices[..., k], dim, first + k) * step
+        total += from_front(indices[..., k], dim) * step
     return total
 
 

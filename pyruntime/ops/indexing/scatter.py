@@ -7,11 +7,13 @@ host and on the GPU: with no reduction the last one wins; sums and products are 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Bound, DType, TensorType
 from pyruntime.kernels import (
     Dispatch,
     Operand,
@@ -28,7 +30,16 @@ from pyruntime.kernels import (
 )
 from pyruntime.kernels.ir.indexing import collapse, contiguous, index_code, index_values
 from pyruntime.ops.base import LATEST, Op, Unsupported, op
-from pyruntime.ops.indexing.indices import check_indices, from_front, index_at, slot_code, slot_values, slots
+from pyruntime.ops.indexing.indices import (
+    check_indices,
+    from_front,
+    index_at,
+    index_bound,
+    slot_code,
+    slot_values,
+    slots,
+    tuple_bounds,
+)
 
 FEW = 8
 """Updates up to which every element looks at all of them: one dispatch and no scratch memory."""
@@ -276,9 +287,15 @@ class _ScatterElements(_Scatter):
             self.fail(f"indices no longer than the data except along axis {axis}", f"{indices} for {data}")
         return (TensorType(data.dtype, data.shape),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        shape = inputs[0].shape
+        axis = self.along(len(shape))
+        return [index_bound(shape[axis], axis)]
+
     def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
+        self.check_bounds(data, indices, updates)
         axis = self.along(data.ndim)
-        where = from_front(self, indices, data.shape[axis], axis) * contiguous(data.shape)[axis]
+        where = from_front(indices, data.shape[axis]) * contiguous(data.shape)[axis]
         for k, (dim, step) in enumerate(zip(indices.shape, contiguous(data.shape), strict=True)):
             if k != axis:
                 where = where + (np.arange(dim) * step).reshape(-1, *[1] * (data.ndim - 1 - k))
@@ -335,9 +352,15 @@ class ScatterND(_Scatter):
             self.fail(f"updates of shape {list(expected)}", updates)
         return (TensorType(data.dtype, data.shape),)
 
-    def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        data, indices = inputs[:2]
         k = indices.shape[-1]
-        where, rest = slots(self, indices, data.shape[:k]).reshape(-1), data.shape[k:]
+        return tuple_bounds(k, data.shape[:k])
+
+    def evaluate(self, data: Array, indices: Array, updates: Array) -> tuple[Array, ...]:
+        self.check_bounds(data, indices, updates)
+        k = indices.shape[-1]
+        where, rest = slots(indices, data.shape[:k]).reshape(-1), data.shape[k:]
         flat = data.reshape(math.prod(data.shape[:k]), *rest)
         return (self.apply(flat, where, updates.reshape(where.size, *rest)).reshape(data.shape),)
 

@@ -6,11 +6,12 @@ present[b, ..., w[b] + t, ...] = update[b, ..., t, ...], taken modulo the axis i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Bound, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, for_each, inp, move, out
 from pyruntime.ops.base import LATEST, attributes_of, op
 from pyruntime.ops.caches import CacheOp, Rewritten
@@ -46,15 +47,19 @@ class TensorScatter(CacheOp):
             self.fail(f"write_indices of int64[{past.shape[0]}]", write)
         return (TensorType(past.dtype, past.shape),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        past, update, write = (*inputs, None)[:3]
+        if self.mode != "linear" or write is None:
+            return []
+        axis = self.along(len(past.shape))
+        most, reason = past.shape[axis] - update.shape[axis], "from which on past has places for the whole update"
+        return [Bound(2, 0, most, "write_indices", reason, "give a shorter update or a larger cache")]
+
     def evaluate(self, past: Array, update: Array, write: Array | None = None) -> tuple[Array, ...]:
+        self.check_bounds(past, update, write)
         axis = self.along(past.ndim)
         length, count = past.shape[axis], update.shape[axis]
         starts = np.zeros(past.shape[0], np.int64) if write is None else write
-        if self.mode == "linear" and bool(((starts < 0) | (starts + count > length)).any()):
-            raise RuntimeException(
-                f"TensorScatter: expected write_indices in [0, {length - count}] for {count} of {length} places, "
-                f"got {starts.tolist()}"
-            )
         places = starts[:, None] + np.arange(count)
         if self.mode == "circular" and length:
             places = places % length

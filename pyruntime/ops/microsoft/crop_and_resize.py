@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Bound, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
 from pyruntime.ops.base import Op, Unsupported, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
@@ -51,11 +51,12 @@ class CropAndResize(Op):
             self.fail("a crop_size of at least 1 x 1", f"{height} x {width}")
         return (x.with_shape(rois.shape[0], x.shape[1], height, width),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        return [Bound(2, 0, inputs[0].shape[0] - 1, "batch_indices", "the images of x", "give others or more images")]
+
     def evaluate(self, x: Array, rois: Array, batch_indices: Array, crop_size: Array) -> tuple[Array, ...]:
-        images, channels, height, width = x.shape
-        outside = batch_indices[(batch_indices < 0) | (batch_indices >= images)]
-        if outside.size:
-            raise RuntimeException(f"CropAndResize: expected batch indices in [0, {images}), got {int(outside[0])}")
+        self.check_bounds(x, rois, batch_indices, crop_size)
+        channels, height, width = x.shape[1:]
         wide = accumulator(x.dtype)
         y = np.full((len(rois), channels, *map(int, crop_size)), self.extrapolation_value, wide)
         boxes = rois.astype(np.float32)

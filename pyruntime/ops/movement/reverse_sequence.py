@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, Bound, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
 from pyruntime.ops.base import LATEST, Op, op
 
@@ -28,10 +29,13 @@ class ReverseSequence(Op):
             self.fail(f"sequence_lens of int64[{x.shape[self.batch_axis]}]", lens)
         return (TensorType(x.dtype, x.shape),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        most, reason = inputs[0].shape[self.time_axis], f"the elements of axis {self.time_axis}"
+        return [Bound(1, 0, most, "lengths", reason, "give shorter ones or pad x")]
+
     def evaluate(self, x: Array, lens: Array) -> tuple[Array, ...]:
+        self.check_bounds(x, lens)
         length, batch = x.shape[self.time_axis], x.shape[self.batch_axis]
-        if bool(((lens < 0) | (lens > length)).any()):
-            raise RuntimeException(f"ReverseSequence: expected lengths in [0, {length}], got {lens.tolist()}")
         times = np.arange(length)[:, None]
         times = np.where(times < lens, lens - 1 - times, times)
         rows = np.arange(batch)

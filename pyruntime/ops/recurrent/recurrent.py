@@ -9,16 +9,17 @@ rounded once at the end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.recurrent import Layer, recurrent
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
-from pyruntime.ops.operands import bound, named
+from pyruntime.ops.operands import bound, index_of, named
 from pyruntime.ops.recurrent.gates import Gate, gates
 
 
@@ -91,7 +92,15 @@ class _Recurrent(RecurrentAttributes, Op):
         y = (batch, time, D, H) if self.batch_first else (time, D, batch, H)
         return TensorType(dtype, y), *(TensorType(dtype, state) for _ in range(self.states))
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        given = self.operands(*inputs)
+        if given.sequence_lens is None:
+            return []
+        steps, number = given.x.shape[1 if self.batch_first else 0], index_of(self.operands, "sequence_lens")
+        return [Bound(number, 0, steps, "sequence_lens", "the steps of x", "give shorter ones or pad x")]
+
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        self.check_bounds(*inputs)
         x, w, r, b, lens, *initial = self.operands(*inputs)
         dtype = x.dtype
         wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
@@ -102,7 +111,7 @@ class _Recurrent(RecurrentAttributes, Op):
             initial[: self.states] = [s.swapaxes(0, 1) if s is not None else None for s in initial[: self.states]]
         time, batch, _ = x.shape
         hidden = r.shape[2]
-        lengths = np.full(batch, time) if lens is None else np.clip(lens, 0, time)
+        lengths = np.full(batch, time) if lens is None else lens
         ys, finals = [], []
         for d, (backward, functions) in enumerate(zip(self.directions, self.functions(), strict=True)):
             states = [np.zeros((batch, hidden), wide) if s is None else s[d] for s in initial[: self.states]]

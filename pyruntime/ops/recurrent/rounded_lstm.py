@@ -51,10 +51,11 @@ class RoundedLstm(LSTM):
         return (TensorType(x.dtype, (time, D, batch, H)), *states)
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
+        self.check_bounds(*inputs)
         x, r, columns, lens, h0, c0, p = inputs
         time, batch = x.shape[:2]
         rows, H = r.shape[1], r.shape[1] // 4
-        lengths = np.full(batch, time) if lens is None else np.clip(lens, 0, time)
+        lengths = np.full(batch, time) if lens is None else lens
         made = []
         for d, (backward, functions) in enumerate(zip(self.directions, self.functions(), strict=True)):
             order = order_of(time, lengths) if backward else None

@@ -6,13 +6,13 @@ Source: ONNX operator RoiAlign (10, 16, 22); He et al. 2017.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import RuntimeException
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
 from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
@@ -49,10 +49,12 @@ class _RoiAlign(Op):
             self.fail("mode 'avg' or 'max' and an output of at least 1 x 1", self)
         return (x.with_shape(rois.shape[0], x.shape[1], self.output_height, self.output_width),)
 
+    def bounds(self, *inputs: Any) -> Sequence[Bound]:
+        return [Bound(2, 0, inputs[0].shape[0] - 1, "batch_indices", "the images of x", "give others or more images")]
+
     def evaluate(self, x: Array, rois: Array, batch_indices: Array) -> tuple[Array, ...]:
-        images, channels, height, width = x.shape
-        if batch_indices.size and not (batch_indices.min() >= 0 and batch_indices.max() < images):
-            raise RuntimeException(f"RoiAlign: expected batch indices in [0, {images}), got {batch_indices.tolist()}")
+        self.check_bounds(x, rois, batch_indices)
+        channels, height, width = x.shape[1:]
         wide = accumulator(x.dtype)
         y = np.zeros((len(rois), channels, self.output_height, self.output_width), wide)
         if not x.size:

@@ -48,9 +48,9 @@ def test_scatter__reduction_with_nan__nan_wins() -> None:
 
 def test_scatter__index_out_of_range__names_index_and_bound() -> None:
     data = np.zeros((2, 3), np.float32)
-    with pytest.raises(RuntimeException, match=r"indices in \[-3, 2\] along axis 1, got 3 at position \[1, 0\]"):
+    with pytest.raises(RuntimeException, match=r"indices in \[-3, 2\], the elements of axis 1, got 3 at \[1, 0\]"):
         run_op(ScatterElements(axis=1), [data, np.array([[0], [3]]), np.ones((2, 1), np.float32)])
-    with pytest.raises(RuntimeException, match=r"\[-2, 1\] along axis 0, got -3"):
+    with pytest.raises(RuntimeException, match=r"\[-2, 1\], the elements of axis 0, got -3"):
         run_op(ScatterND(), [data, np.array([[-3]]), np.ones((1, 3), np.float32)])
 
 

@@ -303,18 +303,18 @@ def test_tensor_scatter__random__as_specified() -> None:
 
 def test_tensor_scatter__beyond_the_cache__runtime_exception() -> None:
     for write in (2, -1):
-        with pytest.raises(RuntimeException, match=r"write_indices in \[0, 1\] for 2 of 3 places"):
+        with pytest.raises(RuntimeException, match=r"write_indices in \[0, 1\], from which on past has places"):
             run_op(TensorScatter(axis=1), [np.zeros((1, 3)), np.zeros((1, 2)), ints(write)])
 
 
 @pytest.mark.parametrize("op_type", ["Gather", "GatherElements", "GatherND"])
 def test_gather__index_out_of_range__names_index_and_bound(op_type: str) -> None:
-    with pytest.raises(RuntimeException, match=rf"{op_type}: expected indices in \[-3, 2\] along axis 0, got -4"):
+    with pytest.raises(RuntimeException, match=r"expected indices in \[-3, 2\], the elements of axis 0, got -4"):
         run_op(make(op_type), [np.zeros(3), ints(-4)])
 
 
 def test_reverse_sequence__length_out_of_range__runtime_exception() -> None:
-    with pytest.raises(RuntimeException, match=r"lengths in \[0, 2\], got \[1, 3\]"):
+    with pytest.raises(RuntimeException, match=r"lengths in \[0, 2\], the elements of axis 0, got 3 at \[1\]"):
         run_op(make("ReverseSequence"), [np.zeros((2, 2)), ints(1, 3)])
 
 

@@ -154,10 +154,10 @@ def parts_in_browser(
 
 
 def pending(names: Sequence[str], again: bool, now: str) -> list[tuple[Case, dict[str, Any]]]:
-    """Cases checked natively in this state and not in the browser, without the listed; the fastest first."""
-    found, listed = [], failures()
+    """Cases checked natively in this state and not in the browser, the fastest first; listed ones if named."""
+    found, listed = [], {} if names else failures()
     for case in selected(names):
-        if case.key in listed and case.key not in names:
+        if case.key in listed:
             continue
         known = json.loads(case.result.read_text()) if case.result.is_file() else {}
         if known.get("product") != now or not case.result.with_suffix(".npz").is_file():

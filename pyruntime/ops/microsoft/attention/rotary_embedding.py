@@ -59,8 +59,7 @@ class RotaryEmbedding(Op):
 
     def evaluate(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array, ...]:
         how = self.rotation(x.shape, cosines.shape)
-        for bound in self.bounds(x, positions, cosines):
-            bound.check(positions)
+        self.check_bounds(x, positions, cosines)
         if positions.shape != (x.shape[0], how.length):
             positions = np.broadcast_to(positions.reshape(()) + np.arange(how.length), (x.shape[0], how.length))
         return (how.array(x, cosines[positions], sines[positions]),)
