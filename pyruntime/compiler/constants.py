@@ -63,9 +63,9 @@ def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None 
 
 
 def identities(graph: TypedGraph) -> dict[str, Hashable]:
-    """What each value of a graph of constants is: two of one identity are the same bytes, in whatever plan.
+    """Return what tells the values of a graph of constants apart: equal identities mean equal bytes, in any plan.
 
-    A constant is its bytes (`Constant.key`), any other value its operator over such.
+    A constant is known by its bytes (`Constant.key`), any other value by its operator and what that reads.
     """
     known: dict[str, Hashable] = {n: (c.key, str(c.type)) for n, c in graph.constants.items()}
 

@@ -79,7 +79,7 @@ class Weights:
         return self._held[key].place.buffer
 
     def drop(self, keys: Iterable[Hashable]) -> None:
-        """Use these no longer; each key once for each `load` or `compute`."""
+        """End the use of these; each key once for each `load` or `compute`."""
         for key in keys:
             if key in self._held:
                 self._held[key].users -= 1

@@ -24,7 +24,7 @@ RIGHT = {
 
 @op("BitShift", opsets=range(11, LATEST + 1))
 class BitShift(Elementwise):
-    """y = a shifted by b bits; to the right copies of the sign move in
+    """y = a shifted by b bits; a shift to the right repeats the sign bit
 
     Counts that are negative or not less than the width shift everything out: 0, or -1 for a negative `a` to the right.
     """

@@ -81,7 +81,7 @@ class Forest:
 
     @cached_property
     def voted_range(self) -> tuple[int, int]:
-        """The least and the greatest target that is voted for; (0, -1) where none is."""
+        """The least and the greatest target that a leaf votes for; (0, -1) where no leaf votes."""
         return _range(self.vote_target)
 
     @cached_property

@@ -71,11 +71,11 @@ class _Gemm(Op):
 
 @op("Gemm", opsets=range(7, LATEST + 1))
 class Gemm(_Gemm):
-    """With c that broadcasts."""
+    """From opset 7 on: c broadcasts."""
 
 
 @op("Gemm", opsets=range(1, 7))
 class Gemm1(_Gemm):
-    """With c that broadcasts where `broadcast` says so."""
+    """Before opset 7: c broadcasts only where `broadcast` is 1."""
 
     broadcast: int = 0

@@ -129,7 +129,7 @@ class _Splitter:
         return result
 
     def value(self, axis: int | None = None, size: int = 0) -> str:
-        """A value like the node's result, with another size along an axis."""
+        """A new value of the type of the node's result, but with another size along an axis."""
         (name,), y = self.node.outputs, self.graph.tensor(self.node.outputs[0])
         shape = list(y.shape)
         if axis is not None:
