@@ -21,7 +21,7 @@ from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.input_memory import move_inputs
 from pyruntime.session.run.plan_cache import PlanCache, find_stage
-from pyruntime.session.run.planning import Planner
+from pyruntime.session.run.planning import Planner, StoredPlans
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
 from pyruntime.target import Rates
@@ -42,6 +42,7 @@ class Program:
         limits: `gpu_bytes` and `cached_plans` hold here.
         sanitize: compare every dispatch with itself in memory of its own (`device.execution.sanitizer`); slow.
         rates: what kernels are chosen by instead of what was measured on the device.
+        stored: plans of earlier processes.
 
     Attributes:
         cache: the stages planned so far.
@@ -58,6 +59,7 @@ class Program:
         limits: ResourceLimits | None = None,
         sanitize: bool = False,
         rates: Rates | None = None,
+        stored: StoredPlans | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
@@ -67,7 +69,7 @@ class Program:
         )
         self.cache = PlanCache(device, limits or ResourceLimits())
         self._planner = Planner(
-            Compiler(graph, target, optimize, sanitize, device.ask), device, self.cache, refuse_host
+            Compiler(graph, target, optimize, sanitize, device.ask), device, self.cache, refuse_host, stored
         )
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
         self._staged = asyncio.Lock()
