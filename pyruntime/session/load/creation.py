@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
+from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import Constant, DeclaredTensor, Graph, TensorType, ValueInfo
 from pyruntime.onnx.formats.protobuf import Limits
@@ -173,7 +174,8 @@ class Creation(Session):
         sanitize = config("pyruntime.sanitize") == "1"
         rates = given_rates(config(ENTRY, "auto"))
 
-        make = partial(
+        stored = self._stored_plans(disabled, optimize) if not sanitize else None
+        planned = partial(
             Program,
             self._model.graph,
             refuse_host=refuse,
@@ -182,8 +184,13 @@ class Creation(Session):
             limits=self._limits,
             sanitize=sanitize,
             rates=rates,
-            stored=self._stored_plans(disabled, optimize) if not sanitize else None,
         )
+
+        def make(gpu: Device) -> Program:
+            program = planned(gpu)
+            program.use_stored(stored)
+            return program
+
         self._live = LiveProgram(make(gpu), open_device, make, self._warnings.append)
         self._free_live = weakref.finalize(self, self._live.release)
         self._free_live.atexit = False

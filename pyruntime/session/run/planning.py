@@ -56,28 +56,21 @@ class Planner:
     Args:
         cache: where stages go, with the memory that they share.
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
-        stored: plans of earlier processes.
 
     Attributes:
+        stored: plans of earlier processes; None: there are none.
         dynamic_dimensions: which dimensions of inputs are dynamic in plans, and their ranges.
         timings: milliseconds of planning so far, and those of the last stage's preparation on the device, by part.
     """
 
-    def __init__(
-        self,
-        compiler: Compiler,
-        device: Device,
-        cache: PlanCache,
-        refuse_host: bool,
-        stored: StoredPlans | None = None,
-    ) -> None:
+    def __init__(self, compiler: Compiler, device: Device, cache: PlanCache, refuse_host: bool) -> None:
         self.compiler = compiler
         self.cache = cache
         self.dynamic_dimensions = DynamicDimensions(compiler.graph)
         self.timings: dict[str, float] = {}
         self._device = device
         self._refuse_host = refuse_host
-        self._stored = stored
+        self.stored: StoredPlans | None = None
         self._prologue = Prologue(device, cache.weights, cache.limits, partial(_executable, device))
         self._planning = asyncio.Lock()
 
@@ -186,10 +179,10 @@ class Planner:
             if stage is not None:
                 return stage
         target = self.compiler.target
-        found = self._stored.find(request, target) if self._stored is not None else None
+        found = self.stored.find(request, target) if self.stored is not None else None
         stage = await self._place(stages, found or self._compile(request), request)
-        if self._stored is not None and found is None:
-            self._stored.store(request, stage, target)
+        if self.stored is not None and found is None:
+            self.stored.store(request, stage, target)
         return stage
 
     async def _plan_dynamic(self, stages: list[Stage], request: Request) -> Stage | None:

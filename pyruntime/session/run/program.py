@@ -42,7 +42,6 @@ class Program:
         limits: `gpu_bytes` and `cached_plans` hold here.
         sanitize: compare every dispatch with itself in memory of its own (`device.execution.sanitizer`); slow.
         rates: what kernels are chosen by instead of what was measured on the device.
-        stored: plans of earlier processes.
 
     Attributes:
         cache: the stages planned so far.
@@ -59,7 +58,6 @@ class Program:
         limits: ResourceLimits | None = None,
         sanitize: bool = False,
         rates: Rates | None = None,
-        stored: StoredPlans | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
@@ -69,11 +67,15 @@ class Program:
         )
         self.cache = PlanCache(device, limits or ResourceLimits())
         self._planner = Planner(
-            Compiler(graph, target, optimize, sanitize, device.ask), device, self.cache, refuse_host, stored
+            Compiler(graph, target, optimize, sanitize, device.ask), device, self.cache, refuse_host
         )
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
         self._staged = asyncio.Lock()
         self.prepare, self.expect = self._planner.prepare, self._planner.expect
+
+    def use_stored(self, stored: StoredPlans | None) -> None:
+        """Look for plans of earlier processes, and store new ones."""
+        self._planner.stored = stored
 
     @property
     def roots(self) -> list[Stage]:
