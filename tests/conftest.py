@@ -14,7 +14,7 @@ __all__ = ["pytest_terminal_summary", "pytest_testnodedown"]  # hooks
 
 os.environ["PYRUNTIME_VERIFY"] = "1"  # every plan that a test makes is proved
 os.environ["PYRUNTIME_STRICT"] = "1"  # no fallback that no class declares
-os.environ["PYRUNTIME_WEBGPU"] = "off"  # models run on NumPy, but for tests with `desktop_gpu`
+os.environ.setdefault("PYRUNTIME_WEBGPU", "off")  # models run on NumPy, but for tests with `desktop_gpu`
 
 
 @pytest.fixture

@@ -94,7 +94,9 @@ def test_profile__digits__has_a_row_for_each_operator(capsys: pytest.CaptureFixt
     assert data["runs"] == 2 and {"Conv", "Gemm"} <= {r["name"] for r in data["rows"]}
 
 
-@pytest.mark.parametrize("command", ["inspect", "plan", "passes", "shaders", "ops", "run", "bench", "profile", "explain"])
+@pytest.mark.parametrize(
+    "command", ["inspect", "plan", "passes", "shaders", "ops", "run", "bench", "profile", "explain"]
+)
 def test_commands__text__is_for_people(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, DIGITS]) == 0
     text = capsys.readouterr().out

@@ -69,7 +69,7 @@ def explain(arguments: argparse.Namespace) -> tuple[Any, str]:
     explanation = session.explain()
     if arguments.html:
         try:
-            Path(arguments.html).write_text(explanation._repr_html_(), encoding="utf-8")
+            Path(arguments.html).write_text(explanation.html(), encoding="utf-8")
         except OSError as error:
             raise InvalidArgument(f"--html {arguments.html}: {error}") from None
     return session.summary(), str(explanation)

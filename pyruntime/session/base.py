@@ -27,8 +27,11 @@ class Session(ABC):
     _options: SessionOptions
     _limits: ResourceLimits
     _files: dict[str, ByteSource]
-    _origin: str | ByteSource
-    """The model's path where it was a file, else its bytes."""
+    _path: str
+    """The model's, where it was a file."""
+    _source: ByteSource | None
+    _external: list[str]
+    """Names of the files in which the model keeps weights."""
     _timings: dict[str, float]
     _warnings: list[str]
     _trace: Trace | None = None

@@ -1,4 +1,4 @@
-"""wgpu-native and Dawn behind the API of wgpu-py: all that differs between the two is in this module.
+"""wgpu-native and Dawn under the API of wgpu-py: all that differs between the two is in this module.
 
 |                     | `wgpu`: wgpu-native, naga                    | `wgpudawn`: Dawn, Tint                  |
 |---------------------|----------------------------------------------|-----------------------------------------|

@@ -109,7 +109,7 @@ class Readback:
         return made
 
     def abandon(self) -> None:
-        """Destroy the staging buffer: nothing was submitted, or nobody waits."""
+        """Destroy the staging buffer: nothing was submitted, or no caller waits."""
         if self._buffer is not None:
             self._buffer.destroy()
             self._buffer = None

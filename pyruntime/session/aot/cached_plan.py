@@ -16,7 +16,7 @@ from pyruntime.session.aot.compile_ahead import package_version, saved_program
 from pyruntime.session.run.program import Program
 from pyruntime.session.run.stages import Stage
 
-__all__ = ["INSIDE", "PROGRAMS", "cached_plan_file"]
+__all__ = ["INSIDE", "PROGRAMS", "bytes_inside", "cached_plan_file", "is_whole"]
 
 PROGRAMS = 8
 """Programs in one file at most: the ones used last."""
@@ -51,8 +51,8 @@ def cached_plan_file(
     files = files or {}
     sources = [source, *files.values()]
     computed: dict[Hashable, tuple[int, Plan]] = {}
-    made = [saved_program(s, computed) for s in program.roots if _is_whole(s)]
-    made = [p for p in made if _bytes_inside(p, sources) <= INSIDE]
+    made = [saved_program(s, computed) for s in program.roots if is_whole(s)]
+    made = [p for p in made if bytes_inside(p, sources) <= INSIDE]
     if not made:
         return None
     target = program.device.target
@@ -92,8 +92,8 @@ def _add_earlier(saved: Saved, before: bytes, sources: Sequence[RawSource]) -> N
     saved.programs[:0] = others
 
 
-def _is_whole(stage: Stage) -> bool:
-    """Whether a stage is a run of its own: one GPU segment that makes all outputs wanted."""
+def is_whole(stage: Stage) -> bool:
+    """Return whether a stage is a run of its own: one GPU segment that makes all outputs wanted."""
     (given, wanted, on_device), compiled = stage.signature, stage.compiled
     plan = compiled.plan
     segment = plan.steps[0] if len(plan.steps) == 1 else None
@@ -111,7 +111,8 @@ def _is_small(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= READ
 
 
-def _bytes_inside(program: SavedProgram, sources: Sequence[RawSource]) -> int:
+def bytes_inside(program: SavedProgram, sources: Sequence[RawSource]) -> int:
+    """Return the bytes of a program's constants that are in none of these files."""
     external = {id(source) for source in sources}
     return sum(c.nbytes for c in program.plan.constants if id(c.source) not in external)
 

@@ -161,6 +161,10 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        return self.html()
+
+    def html(self) -> str:
+        """Return a page with all of it."""
         kernels = "".join(
             details(f"{k.name} · {counted(k.count, 'dispatch', 'es')}", highlight(k.wgsl)) for k in self.kernels
         )

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
+from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument
 from pyruntime.ir import Constant, DeclaredTensor, Graph, TensorType, ValueInfo
 from pyruntime.onnx.formats.protobuf import Limits
 from pyruntime.onnx.formats.source import ArrivingSource, ByteSource
+from pyruntime.onnx.importer.extents import extents
 from pyruntime.onnx.importer.model import ImportedModel, import_model
 from pyruntime.onnx.reader import reading_model
 from pyruntime.onnx.records import ModelRecord
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
-from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page, opened, preopen_device
+from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page, in_browser, opened, preopen_device
 from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
 from pyruntime.session.providers import chosen_providers
 from pyruntime.session.run.expected_runs import expected_logits, expected_runs
+from pyruntime.session.run.planning import StoredPlans
 from pyruntime.session.run.profiling import Trace
 from pyruntime.session.run.program import Program
 from pyruntime.session.run.recovery import LiveProgram, one_of_ours
@@ -77,8 +81,8 @@ class Creation(Session):
             Fail: the session is released.
         """
         self._check_released()
-        given = self._origin
-        model = given if isinstance(given, str) else bytes(given.read(0, given.size))
+        assert self._source is not None
+        model = self._path or bytes(self._source.read(0, self._source.size))
         return _created, (type(self), model, self._options, list(self._provider_options.items()))
 
     @classmethod
@@ -112,7 +116,7 @@ class Creation(Session):
         context = RunContext(self._limits.host, cancelled)
         with at_work(), self._options.cancellable(), one_of_ours("loading the model"), running(context):
             source, folder, fetch_relative = await model_source(model, progress)
-            self._origin = folder or source
+            self._path, self._source = folder or "", source
             cancelled()
             limits = self._limits.reader
             if WEBGPU in self._providers:
@@ -120,6 +124,7 @@ class Creation(Session):
             followed = await self._follow(source) if isinstance(source, ArrivingSource) and source.in_order else None
             with Phase("parse", progress, self._timings):
                 record = await when_there(lambda: _read(source, limits)) if followed is None else followed
+                self._external = list(extents(record)) if _stores_plans() else []
                 files = self._files = await external_files(record, self._options.external_files, fetch_relative)
                 self._model = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
@@ -169,7 +174,8 @@ class Creation(Session):
         sanitize = config("pyruntime.sanitize") == "1"
         rates = given_rates(config(ENTRY, "auto"))
 
-        make = partial(
+        stored = self._stored_plans(disabled, optimize) if not sanitize else None
+        planned = partial(
             Program,
             self._model.graph,
             refuse_host=refuse,
@@ -179,9 +185,25 @@ class Creation(Session):
             sanitize=sanitize,
             rates=rates,
         )
+
+        def make(gpu: Device) -> Program:
+            program = planned(gpu)
+            program.use_stored(stored)
+            return program
+
         self._live = LiveProgram(make(gpu), open_device, make, self._warnings.append)
         self._free_live = weakref.finalize(self, self._live.release)
         self._free_live.atexit = False
+
+    def _stored_plans(self, *options: Hashable) -> StoredPlans | None:
+        """The plans of earlier processes, for a model as its file has it; None where none are stored."""
+        if not _stores_plans() or self._options.initializers or self._source is None:
+            return None
+        from pyruntime.session.aot.plan_store import PlanStore, identity
+
+        return PlanStore.of(
+            self._model.graph, identity(self._path or self._source, self._external), self._source, options
+        )
 
     def _leave_gpu(self) -> None:
         """Free what is on the GPU, at once or when the last run has left, and hold it no longer."""
@@ -197,7 +219,7 @@ class Creation(Session):
         self._released = True
         self._leave_gpu()
         self._files = {}
-        self._origin = ""
+        self._source = None
         graph = self._model.graph
         kept = Graph(graph.name, graph.inputs, graph.outputs, overridable=graph.overridable)
         self._model = replace(self._model, graph=kept)
@@ -238,6 +260,10 @@ class Creation(Session):
             if made.type.shape != own.type.shape:
                 raise InvalidArgument(f"add_initializer: '{name}' is {own.type}, got {made.type}")
             self._model.graph.constants[name] = made
+
+
+def _stores_plans() -> bool:
+    return not in_browser and bool(os.environ.get("PYRUNTIME_CACHE"))
 
 
 def _created(cls: Any, model: str | bytes, options: SessionOptions, providers: list[Any]) -> Any:

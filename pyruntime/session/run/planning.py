@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import Protocol
 
 from pyruntime.compiler.compile import Compiled, Compiler, Computed, Request, numbers_of, sources_of
 from pyruntime.compiler.plan import Plan
@@ -26,14 +27,27 @@ from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.plan_cache import PlanCache, find_stage
 from pyruntime.session.run.prologue import Prologue
 from pyruntime.session.run.stages import Run, Stage, type_of
+from pyruntime.target import Target
 
-__all__ = ["Planner"]
+__all__ = ["Planner", "StoredPlans"]
 
 NOT_PLANNABLE = OutOfMemory, EPFail, TooEarly
 """A plan is too large for the device, needs the host, or needs a run's values; another plan may not."""
 
 MISPREDICTED = *NOT_PLANNABLE, InvalidGraph
 """A predicted run cannot be planned before it comes: predicted shapes may also not fit a node."""
+
+
+class StoredPlans(Protocol):
+    """Plans of earlier processes."""
+
+    def find(self, request: Request, target: Target) -> Compiled | None:
+        """Return the stage for a request, where one is stored."""
+        ...
+
+    def store(self, request: Request, stage: Stage, target: Target) -> None:
+        """Store a stage."""
+        ...
 
 
 class Planner:
@@ -44,6 +58,7 @@ class Planner:
         refuse_host: raise EPFail where a node would run on the host (session.disable_cpu_ep_fallback).
 
     Attributes:
+        stored: plans of earlier processes; None: there are none.
         dynamic_dimensions: which dimensions of inputs are dynamic in plans, and their ranges.
         timings: milliseconds of planning so far, and those of the last stage's preparation on the device, by part.
     """
@@ -55,6 +70,7 @@ class Planner:
         self.timings: dict[str, float] = {}
         self._device = device
         self._refuse_host = refuse_host
+        self.stored: StoredPlans | None = None
         self._prologue = Prologue(device, cache.weights, cache.limits, partial(_executable, device))
         self._planning = asyncio.Lock()
 
@@ -162,8 +178,12 @@ class Planner:
             stage = await self._plan_dynamic(stages, request)
             if stage is not None:
                 return stage
-        compiled = self._compile(request)
-        return await self._place(stages, compiled, request)
+        target = self.compiler.target
+        found = self.stored.find(request, target) if self.stored is not None else None
+        stage = await self._place(stages, found or self._compile(request), request)
+        if self.stored is not None and found is None:
+            self.stored.store(request, stage, target)
+        return stage
 
     async def _plan_dynamic(self, stages: list[Stage], request: Request) -> Stage | None:
         """A stage with dynamic sizes; None where there are none, or where it needs their numbers: they then stay fixed.

@@ -21,7 +21,7 @@ from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.input_memory import move_inputs
 from pyruntime.session.run.plan_cache import PlanCache, find_stage
-from pyruntime.session.run.planning import Planner
+from pyruntime.session.run.planning import Planner, StoredPlans
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
 from pyruntime.target import Rates
@@ -72,6 +72,10 @@ class Program:
         self._order = {v.name: at for at, v in enumerate(graph.outputs)}
         self._staged = asyncio.Lock()
         self.prepare, self.expect = self._planner.prepare, self._planner.expect
+
+    def use_stored(self, stored: StoredPlans | None) -> None:
+        """Look for plans of earlier processes, and store new ones."""
+        self._planner.stored = stored
 
     @property
     def roots(self) -> list[Stage]:
