@@ -65,7 +65,10 @@ def _parser() -> argparse.ArgumentParser:
         ("compile", "write a plan that web pages run without Python"),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("model", metavar="MODEL", help="path of an .onnx file")
+        more = (
+            {"nargs": "+", "help": "paths of .onnx files"} if name == "compile" else {"help": "path of an .onnx file"}
+        )
+        command.add_argument("model", metavar="MODEL", **more)  # type: ignore[arg-type]
         command.add_argument("--json", action="store_true", help="JSON instead of text")
         if name == "compile":
             _compile_arguments(command)
@@ -93,7 +96,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compile_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-o", "--output", metavar="FILE", help="the plan (default: MODEL with the suffix .plan)")
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the plan of one MODEL (default: each next to its MODEL, with the suffix .plan)",
+    )
     command.add_argument(
         "--shape",
         action="append",
@@ -343,8 +351,19 @@ def _compile(arguments: argparse.Namespace) -> tuple[Any, str]:
     for text in arguments.value:
         name, value = _stated(text)
         values.setdefault(name, []).append(value)
-    data = compile_model(arguments.model, shapes, read_target(arguments.target), arguments.weights == "inside", values)
-    path = Path(arguments.output) if arguments.output else Path(arguments.model).with_suffix(".plan")
+    if arguments.output and len(arguments.model) > 1:
+        raise InvalidArgument("--output names the plan of one model: leave it out, and each plan is next to its model")
+    target, inside = read_target(arguments.target), arguments.weights == "inside"
+    written: list[tuple[dict[str, Any], str]] = []
+    for model in arguments.model:
+        path = Path(arguments.output) if arguments.output else Path(model).with_suffix(".plan")
+        written.append(_write_plan(path, compile_model(model, shapes, target, inside, values)))
+    data = [about for about, _ in written]
+    return data if len(data) > 1 else data[0], "\n".join(text for _, text in written)
+
+
+def _write_plan(path: Path, data: bytes) -> tuple[dict[str, Any], str]:
+    """Write a plan; what it has, as data and as text."""
     try:
         path.write_bytes(data)
     except OSError as error:

@@ -2,7 +2,7 @@
 /** What is kept on this computer: the runtime by the service worker, models by the page. The visitor sees and clears it. */
 
 import { SITE } from '../../addresses.js';
-import { client } from '../../api/client.js';
+import { started } from '../../api/client.js';
 import { byId } from '../dom.js';
 import * as plans from '../../plans/plan_cache.js';
 import { formatBytes } from './format.js';
@@ -35,7 +35,7 @@ export class Storage {
     });
   }
 
-  /** Python is there: keep what it took to get it. */
+  /** Keep what this page has fetched, Python's files too where it has started. */
   async start() {
     if (models.isKeeping()) await this.#keepSite();
     await this.show();
@@ -84,7 +84,7 @@ export class Storage {
       const registration = await navigator.serviceWorker.register(WORKER);
       await navigator.serviceWorker.ready;
       const own = performance.getEntriesByType('resource').map(({ name }) => name);
-      const urls = [document.baseURI, ...own, ...await client().call('resources', {})];
+      const urls = [document.baseURI, ...own, ...await started()?.call('resources', {}) ?? []];
       if (this.#isCleared) await this.#next(forgetSite);
       else registration.active?.postMessage({ keep: [...new Set(urls)] });
     } catch (error) {
