@@ -87,8 +87,7 @@ showSnippets();
 const digits = startDigits();
 const storage = startInspector(startPicture(digits));
 digits.then(async () => {
-  await storage.start();
-  await whenPython();
+  await whenPython(() => storage.start());
   await storage.start();
 });
 showAdapter().catch(() => read('adapter', 'unknown'));

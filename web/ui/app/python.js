@@ -41,9 +41,9 @@ function announced(rate) {
 
 /**
  * Start Python when the page rests, or, on a slow or metered connection, when something needs it. Resolve when it is ready.
- * @returns {Promise<void>}
+ * @param {() => Promise<void>} onWaiting is called where it waits to be needed
  */
-export async function whenPython() {
+export async function whenPython(onWaiting) {
   const place = byId('python-state');
   const { isDear, rate } = connection();
   const say = (/** @type {(string | HTMLElement)[]} */ ...parts) => place.replaceChildren(...parts);
@@ -59,6 +59,7 @@ export async function whenPython() {
       });
     });
     say(`To load for text and your own models, when you need it: Python${announced(rate)}. `, start);
+    await onWaiting();
     await needed;
   } else {
     say(`Next, for text and your own models: Python${announced(rate)}.`);

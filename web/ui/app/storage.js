@@ -58,9 +58,9 @@ export class Storage {
   }
 
   async #look() {
-    const [site, { disk, memory }, planned] = await Promise.all([siteBytes(), models.usage(), plans.usage()]);
+    const [{ site, hasPython }, { disk, memory }, planned] = await Promise.all([siteUsage(), models.usage(), plans.usage()]);
     const parts = [
-      site ? `the page and Python, ${formatBytes(site)}` : '',
+      site ? `the page${hasPython ? ' and Python' : ''}, ${formatBytes(site)}` : '',
       disk ? `models, ${formatBytes(disk)}` : '',
       planned.plans ? `${planned.plans} ${planned.plans === 1 ? 'plan' : 'plans'}, ${formatBytes(planned.bytes)}` : '',
     ].filter(Boolean);
@@ -116,10 +116,14 @@ async function forgetSite() {
   if ('caches' in globalThis) await caches.delete(CACHE);
 }
 
-async function siteBytes() {
-  if (!('caches' in globalThis) || !await caches.has(CACHE)) return 0;
+/** Bytes of the site's files that are kept, and whether Python is among them. */
+async function siteUsage() {
+  const usage = { site: 0, hasPython: false };
+  if (!('caches' in globalThis) || !await caches.has(CACHE)) return usage;
   const cache = await caches.open(CACHE);
-  let bytes = 0;
-  for (const request of await cache.keys()) bytes += Number((await cache.match(request))?.headers.get('Content-Length') ?? 0);
-  return bytes;
+  for (const request of await cache.keys()) {
+    usage.site += Number((await cache.match(request))?.headers.get('Content-Length') ?? 0);
+    usage.hasPython ||= request.url.includes('/pyodide/');
+  }
+  return usage;
 }
