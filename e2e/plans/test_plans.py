@@ -116,7 +116,7 @@ return { before, entries, answers };
 
 
 @pytest.mark.parametrize("vendor", ["nvidia", "google"])
-def test_plan__with_fallback_kernels__gpus_begin_with_these_and_processors_do_not(script: Script, vendor: str) -> None:
+def test_plan__with_fallback_kernels__begins_with_these_on_gpus_and_processors(script: Script, vendor: str) -> None:
     image = feeds_of(DIGITS, 1)["image"]
     found = script(
         "const { Program } = await import('/src/web/plans/program.js');"
@@ -128,7 +128,7 @@ def test_plan__with_fallback_kernels__gpus_begin_with_these_and_processors_do_no
     )
     assert not started_python(script.page)
     fallback = found["before"].count("fallback")
-    assert bool(fallback) == (vendor != "google"), "what compiles before the first run"
+    assert fallback > 0, "what compiles before the first run"
     assert found["entries"] == [*found["before"], *["main"] * fallback], "the others follow"
     (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})
     for answer in found["answers"]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.cli.compiling import compile_arguments, compile_plan
+from pyruntime.cli.compiling import compile_arguments, compile_files
 from pyruntime.cli.plans import inspect, ops, passes, plan, shaders
 from pyruntime.cli.runs import bench, explain, profile, run
 from pyruntime.errors import OrtError
@@ -55,7 +55,10 @@ def _parser() -> argparse.ArgumentParser:
         ("compile", "write a plan that web pages run without Python"),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("model", metavar="MODEL", help="path of an .onnx file")
+        more = (
+            {"nargs": "+", "help": "paths of .onnx files"} if name == "compile" else {"help": "path of an .onnx file"}
+        )
+        command.add_argument("model", metavar="MODEL", **more)  # type: ignore[arg-type]
         command.add_argument("--json", action="store_true", help="JSON instead of text")
         if name == "compile":
             compile_arguments(command)
@@ -108,5 +111,5 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], tuple[Any, str]]] = {
     "bench": bench,
     "profile": profile,
     "explain": explain,
-    "compile": compile_plan,
+    "compile": compile_files,
 }

@@ -1,4 +1,4 @@
-"""The command that compiles a plan ahead of time."""
+"""The command that compiles plans ahead of time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
 from pyruntime.session.markup import bytes_text
 
-__all__ = ["compile_arguments", "compile_plan"]
+__all__ = ["compile_arguments", "compile_files"]
 
 
 def compile_arguments(command: argparse.ArgumentParser) -> None:
-    """Add the command's own arguments."""
-    command.add_argument("-o", "--output", metavar="FILE", help="the plan (default: MODEL with the suffix .plan)")
+    """Declare the options of `compile`."""
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the plan of one MODEL (default: each next to its MODEL, with the suffix .plan)",
+    )
     command.add_argument(
         "--shape",
         action="append",
@@ -50,8 +55,8 @@ def compile_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def compile_plan(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """Write a plan."""
+def compile_files(arguments: argparse.Namespace) -> tuple[Any, str]:
+    """Compile the models of the command line; what was written, as data and as text."""
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for text in arguments.shape:
         name, _, sizes = text.rpartition("=")
@@ -63,8 +68,19 @@ def compile_plan(arguments: argparse.Namespace) -> tuple[Any, str]:
     for text in arguments.value:
         name, value = _stated(text)
         values.setdefault(name, []).append(value)
-    data = compile_model(arguments.model, shapes, read_target(arguments.target), arguments.weights == "inside", values)
-    path = Path(arguments.output) if arguments.output else Path(arguments.model).with_suffix(".plan")
+    if arguments.output and len(arguments.model) > 1:
+        raise InvalidArgument("--output names the plan of one model: leave it out, and each plan is next to its model")
+    target, inside = read_target(arguments.target), arguments.weights == "inside"
+    written: list[tuple[dict[str, Any], str]] = []
+    for model in arguments.model:
+        path = Path(arguments.output) if arguments.output else Path(model).with_suffix(".plan")
+        written.append(_write_plan(path, compile_model(model, shapes, target, inside, values)))
+    data = [about for about, _ in written]
+    return data if len(data) > 1 else data[0], "\n".join(text for _, text in written)
+
+
+def _write_plan(path: Path, data: bytes) -> tuple[dict[str, Any], str]:
+    """Write a plan; what it has, as data and as text."""
     try:
         path.write_bytes(data)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import shutil
 import tomllib
 from pathlib import Path
@@ -22,7 +23,13 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FORCED = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", *FORCED)
 STATIC = ("index.html", "service-worker.js", "models", "examples", "package.json", "LICENSE", "NOTICE")
-WEB = ROOT / "web"
+WEB, MODELS = ROOT / "web", ROOT / "models"
+# The page's models that run without Python, each with options of `pyruntime compile`. Pictures are any piece or tile of
+# web/ui/app/picture/.
+PLANS = {
+    "digits": (),
+    "enlarge3": ("--shape", "picture=1,3,72,96", "--shape", "picture=1,3,192,192"),
+}
 TOOLS = (Path(__file__), Path(__file__).with_name("bundle.py"))
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
 CONTENT_SECURITY_POLICY = (
@@ -85,6 +92,28 @@ def vendored(folder: Path) -> None:
         shutil.copyfile(source / "LICENSE", folder / f"{name}.LICENSE")
 
 
+def compiled_models(python: Path) -> Path:
+    """The plans of the page's models, by which it runs them without Python; the same sources give the same bytes."""
+    folder = CACHE / "plans"
+    stamp, value = folder / ".stamp", fingerprint(*(ROOT / source for source in PACKAGE_SOURCES), MODELS, str(PLANS))
+    if not stamped(stamp, value):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name, options in PLANS.items():
+            plan = folder / f"{name}.plan"
+            check([python, "-m", "pyruntime", "compile", MODELS / f"{name}.onnx", "-o", plan, *options], quiet=True)
+        put_stamp(stamp, value)
+    return folder
+
+
+def write_sizes(module: Path, runtime: Path, snapshot: Path) -> None:
+    """Replace web/sizes.js: what starting Python fetches is known here, and no server says it before it has sent it."""
+    names = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+    files = [*(runtime / name for name in names), *(path for path in snapshot.iterdir() if path.name != ".stamp")]
+    size = sum(min(len(data), len(gzip.compress(data))) for data in (path.read_bytes() for path in files))
+    module.write_text(f"export const PYTHON_BYTES = {size};\n")
+
+
 def build_site(python: Path) -> Path:
     """`dist/`, built anew where anything it is made of has changed; one build at a time."""
     CACHE.mkdir(exist_ok=True)
@@ -95,10 +124,10 @@ def build_site(python: Path) -> Path:
 
 def build_site_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
-    startup = ensure_snapshot(python, runtime, [wheel])
+    startup, plans = ensure_snapshot(python, runtime, [wheel]), compiled_models(python)
     present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
     value = fingerprint(
-        *(str(path) for path in present), *present, WEB, startup, (runtime / ".stamp").read_text(), *TOOLS,
+        *(str(path) for path in present), *present, WEB, plans, startup, (runtime / ".stamp").read_text(), *TOOLS,
         pins.TOKENIZERS_JS.integrity, pins.JINJA_JS.integrity, pins.ESBUILD_VERSION,
     )  # fmt: skip
     if DIST.is_dir() and stamped(STAMP, value):
@@ -114,11 +143,13 @@ def build_site_alone(python: Path) -> Path:
         else:
             shutil.copyfile(path, staging / path.name)
     shutil.copytree(WEB, staging / "web")
+    write_sizes(staging / "web" / "sizes.js", runtime, startup / "snapshot")
     bundle(staging / "web")
     vendored(staging / "web" / "vendor")
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
+    shutil.copytree(plans, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     write_sbom(staging, wheel, PYPROJECT["project"]["version"])
     write_integrity(staging)
     shutil.rmtree(DIST, ignore_errors=True)

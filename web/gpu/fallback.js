@@ -135,11 +135,6 @@ export function compileWithFallback(device, code) {
   return { ...begun, pipeline };
 }
 
-/** Compile the optimized kernel of a source. @param {GPUDevice} device @param {string} code */
-export function compileOptimized(device, code) {
-  return madeOf(device, code, 'main');
-}
-
 /**
  * `compileWithFallback`, and send the request to the GPU process at once: Python may plan for long, and only a submit flushes requests.
  * @param {GPUDevice} device

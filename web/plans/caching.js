@@ -69,7 +69,6 @@ export class Keeper {
     const made = await this.#owner.call('cachePlan', { session: this.#handle, before });
     if (!made) return;
     await put(this.#place, { version, adapter: made.adapter, tags: made.tags }, made.plan, this.#may);
-    await Promise.all([import('./bound_caches.js'), import('./decoding.js'), import('../gpu/fallback.js')]); // the modules that run the plan are cached for offline use, too
   }
 
   /** Cache what is not cached yet. */

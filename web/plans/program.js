@@ -4,8 +4,9 @@
  */
 
 import { bufferOf } from '../gpu/buffers.js';
+import { compileWithFallback } from '../gpu/fallback.js';
 import { play } from '../gpu/player.js';
-import { commandOf, compile } from '../gpu/recording.js';
+import { commandOf } from '../gpu/recording.js';
 import { caught, guarded } from '../gpu/staging.js';
 import { mostWorkgroups } from './plan.js';
 import { uploadConstants } from './weights.js';
@@ -47,28 +48,12 @@ function slotsOf({ external, kept }, names) {
 /** Scratch bytes of constants that are computed together: after each batch the GPU is waited for. */
 const TOGETHER = 128 << 20;
 
-/**
- * The function that compiles a plan's pipelines, with fallback kernels where it has some. Software adapters (Python's
- * `Target.is_processor`) lose more time by fallback kernels than they save.
- * @param {Opened} plan
- * @param {GPUDevice} device
- * @param {string} vendor of the adapter
- */
-async function compilerOf({ header: { shaders } }, device, vendor) {
-  if (!shaders.some((text) => text.includes('// <fallback>'))) return compile;
-  const { compileWithFallback, compileOptimized } = await import('../gpu/fallback.js');
-  const { isFallbackAdapter } = /** @type {any} */ (device.adapterInfo ?? {});
-  return isFallbackAdapter || vendor.toLowerCase() === 'google' ? compileOptimized : compileWithFallback;
-}
-
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
   #held = new Set();
   #isReleased = false;
   /** By the number of their shader. @type {Map<number, Promise<GPUComputePipeline>>} */
   #pipelines = new Map();
-  /** What begins with a pipeline. @type {(device: GPUDevice, code: string) => {pipeline: Promise<GPUComputePipeline>}} */
-  #begin = compile;
   /** Constants of computed constants, by number. @type {GPUBuffer[]} */
   #computed = [];
   /** @type {GPUBuffer[]} */
@@ -100,9 +85,7 @@ export class Program {
       const last = this.entries[this.entries.length - 1];
       const plans = [...header.computed, last.program.plan];
       // First: the browser answers when it is done with what it was asked before, and pipelines take long.
-      [this.#begin, this.#weights] = await Promise.all([
-        compilerOf(this.plan, this.device, this.adapter.vendor),
-        this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)))]);
+      this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
       compiled.then(() => done('pipelines'), () => {}); // awaited when the weights are there
       this.#compileOthers();
@@ -179,7 +162,7 @@ export class Program {
   /** @param {SavedPlan} plan @param {import('./plan.js').SavedCommand} command */
   #pipeline(plan, { shader }) {
     const number = plan.shaders[shader];
-    const made = this.#pipelines.get(number) ?? this.#begin(this.device, this.plan.header.shaders[number]).pipeline;
+    const made = this.#pipelines.get(number) ?? compileWithFallback(this.device, this.plan.header.shaders[number]).pipeline;
     this.#pipelines.set(number, made);
     return made;
   }

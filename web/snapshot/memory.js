@@ -51,6 +51,17 @@ export function compile(url) {
   return module;
 }
 
+/** Bytes of the snapshot's memory that have come, as they were sent. */
+export const received = { bytes: 0 };
+
+/** Count what passes. */
+function counting() {
+  return new TransformStream({ transform(chunk, controller) {
+    received.bytes += chunk.byteLength;
+    controller.enqueue(chunk);
+  } });
+}
+
 /**
  * Read a file into `targets`, one after the other, all of which it must fill.
  * @param {Response} response whose body is compressed by gzip
@@ -59,7 +70,7 @@ export function compile(url) {
  */
 async function fill({ body, url }, targets, first) {
   let [index, filled, read] = [0, 0, 0];
-  const reader = /** @type {ReadableStream<any>} */ (body).pipeThrough(new DecompressionStream('gzip')).getReader();
+  const reader = /** @type {ReadableStream<any>} */ (body).pipeThrough(counting()).pipeThrough(new DecompressionStream('gzip')).getReader();
   for (let step = await reader.read(); !step.done; step = await reader.read()) {
     let block = step.value;
     read += block.length;

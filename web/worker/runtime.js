@@ -3,7 +3,8 @@
 
 import * as device from '../gpu/device.js';
 import { fixStack } from './stack.js';
-import { compile } from '../snapshot/memory.js';
+import { compile, received } from '../snapshot/memory.js';
+import { PYTHON_BYTES } from '../sizes.js';
 import { placeLibraries, restorePython, snapshotsFit } from '../snapshot/snapshot.js';
 import { fetchAll } from '../net/stream.js';
 
@@ -41,12 +42,13 @@ function requireWebAssembly() {
 }
 
 /**
- * How much this worker has fetched from below `url`, in bytes as they were sent.
+ * How much this worker has fetched from below `url`, in bytes as they were sent; without the snapshot's memory, which is counted as it comes.
  * @param {string} url
  */
 function bytesFetched(url) {
   const entries = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
-  return entries.reduce((sum, { name, encodedBodySize }) => sum + (name.startsWith(url) ? encodedBodySize : 0), 0);
+  const counted = entries.filter(({ name }) => name.startsWith(url) && !name.endsWith('/memory.gz'));
+  return counted.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
 }
 
 /**
@@ -75,7 +77,8 @@ async function importPyodide(urls) {
  */
 function loadingPyodide(report, folders, load) {
   const count = () => report({
-    phase: 'pyodide', status: 'progress', loaded: folders.reduce((sum, folder) => sum + bytesFetched(folder), 0) });
+    phase: 'pyodide', status: 'progress', loaded: folders.reduce((sum, folder) => sum + bytesFetched(folder), received.bytes),
+    total: PYTHON_BYTES || undefined });
   return timed(report, 'pyodide', async () => {
     const timer = setInterval(count, 200);
     try {

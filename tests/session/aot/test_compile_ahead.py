@@ -186,3 +186,16 @@ def test_compile__one_number_for_an_input_of_one_element__has_its_shape(tmp_path
 def test_compile__value_that_decides_is_not_stated__is_refused_and_says_how_to_state_it(tmp_path: Path) -> None:
     with pytest.raises(EPFail, match=r"'sr'.*--value"):
         compile_model(saved(tmp_path, BRANCHES), {"x": [(1, 512)]})
+
+
+def test_command__several_models__each_plan_is_next_to_its_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    first, second = saved(tmp_path, TABLE), saved(tmp_path / "other", TABLE)
+    assert main(["compile", str(first), str(second), "--shape", "x=3,4"]) == 0
+    plans = [path.with_suffix(".plan") for path in (first, second)]
+    assert plans[0].read_bytes() == plans[1].read_bytes() == compile_model(first, {"x": [(3, 4)]})
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [str(path) for path in plans]
+    assert main(["compile", str(first), str(second), "-o", str(tmp_path / "x.plan")]) == 1
+    assert "--output names the plan of one model" in capsys.readouterr().err

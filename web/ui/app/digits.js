@@ -53,7 +53,7 @@ export class Digits {
     document.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && !this.pad.isEmpty) this.clear();
     });
-    this.#addSamples();
+    this.answered.then(() => this.#addSamples()); // the first answer needs no others of the site's files
   }
 
   /**
@@ -164,9 +164,7 @@ async function predict(session, image) {
  * @param {(event: import('../../pyruntime.js').ProgressEvent) => void} onProgress
  */
 export async function loadDigits(onProgress) {
-  // One image at a time: with its size known, shaders are compiled here and not in the first run.
-  const session = await InferenceSession.create(DIGITS_MODEL, {
-    onProgress, freeDimensionOverrides: { N: 1 }, cachePlan: isKeeping() });
+  const session = await InferenceSession.create(DIGITS_MODEL, { onProgress, plan: new URL('digits.plan', MODELS), cachePlan: isKeeping() });
   onProgress({ phase: 'run', status: 'begin' });
   const begin = performance.now();
   await predict(session, new Float32Array(SIZE * SIZE));

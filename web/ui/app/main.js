@@ -1,5 +1,4 @@
 // @ts-check
-import { preload } from '../../pyruntime.js';
 import { describeAdapter, isEmulated, readAdapter } from './adapter.js';
 import { DIGITS_MODEL, Digits, loadDigits } from './digits.js';
 import { byId, h } from '../dom.js';
@@ -9,6 +8,7 @@ import { Inspector } from './model/inspector.js';
 import { listen } from './model/listen.js';
 import { PhaseList } from './phases.js';
 import { PictureDemo } from './picture/picture.js';
+import { whenPython } from './python.js';
 import { showSnippets } from './snippets.js';
 import { Storage } from './storage.js';
 import { startWriting } from './write/start.js';
@@ -37,7 +37,7 @@ async function showAdapter() {
 }
 
 async function startDigits() {
-  const phases = new PhaseList(byId('phases'), true);
+  const phases = new PhaseList(byId('phases'), ['Model', 'First inference']);
   const fail = (/** @type {unknown} */ error) => {
     phases.stop();
     byId('loading-title').textContent = 'Stopped';
@@ -87,7 +87,7 @@ showSnippets();
 const digits = startDigits();
 const storage = startInspector(startPicture(digits));
 digits.then(async () => {
-  await preload().catch(() => {}); // the next use of Python reports why it does not start
+  await whenPython(() => storage.start());
   await storage.start();
 });
 showAdapter().catch(() => read('adapter', 'unknown'));

@@ -32,8 +32,7 @@ class Line {
     this.ms += ms;
     if (loaded !== undefined) this.bytes = loaded;
     if (status === 'end' && phase === this.last) {
-      this.row.dataset.state = 'done';
-      this.detail.textContent = [this.bytes ? formatBytes(this.bytes) : '', formatTime(this.ms)].filter(Boolean).join(', ');
+      this.end();
       return;
     }
     this.row.dataset.state = 'busy';
@@ -42,19 +41,25 @@ class Line {
     if (known) this.row.style.setProperty('--part', String(Math.min(1, loaded / total)));
     this.detail.textContent = known ? `${formatBytes(loaded)} of ${formatBytes(total)}` : formatBytes(loaded);
   }
+
+  /** Show it as done, with its bytes and its time. */
+  end() {
+    this.row.dataset.state = 'done';
+    this.detail.textContent = [this.bytes ? formatBytes(this.bytes) : '', formatTime(this.ms)].filter(Boolean).join(', ');
+  }
 }
 
 /** A list of what is being loaded, each line with its bytes and its time. */
 export class PhaseList {
   /**
    * @param {HTMLElement} list an `ol`
-   * @param {boolean} [announced] whether all lines are there from the beginning
+   * @param {string[]} [announced] titles of the lines that are there from the beginning
    */
-  constructor(list, announced = false) {
+  constructor(list, announced = []) {
     this.list = list;
     /** @type {(Line | null)[]} */
     this.lines = LINES.map(() => null);
-    if (announced) LINES.forEach((_, index) => this.#line(index));
+    LINES.forEach(({ title }, index) => { if (announced.includes(title)) this.#line(index); });
   }
 
   /** @param {ProgressEvent} event */
@@ -63,10 +68,11 @@ export class PhaseList {
     if (index >= 0) this.#line(index).report(event);
   }
 
-  /** Everything is loaded: lines that turned out not to be needed go. */
+  /** Everything is loaded: lines that turned out not to be needed go, as do phases that a plan spares. */
   finish() {
     for (const line of this.lines) {
       if (line?.row.dataset.state === 'waiting') line.row.remove();
+      if (line?.row.dataset.state === 'busy') line.end();
     }
   }
 

@@ -2,7 +2,7 @@
 /** What is kept on this computer: the runtime by the service worker, models by the page. The visitor sees and clears it. */
 
 import { SITE } from '../../addresses.js';
-import { client } from '../../api/client.js';
+import { started } from '../../api/client.js';
 import { byId } from '../dom.js';
 import * as plans from '../../plans/plan_cache.js';
 import { formatBytes } from './format.js';
@@ -35,7 +35,7 @@ export class Storage {
     });
   }
 
-  /** Python is there: keep what it took to get it. */
+  /** Keep what this page has fetched, Python's files too where it has started. */
   async start() {
     if (models.isKeeping()) await this.#keepSite();
     await this.show();
@@ -58,9 +58,9 @@ export class Storage {
   }
 
   async #look() {
-    const [site, { disk, memory }, planned] = await Promise.all([siteBytes(), models.usage(), plans.usage()]);
+    const [{ site, hasPython }, { disk, memory }, planned] = await Promise.all([siteUsage(), models.usage(), plans.usage()]);
     const parts = [
-      site ? `the page and Python, ${formatBytes(site)}` : '',
+      site ? `the page${hasPython ? ' and Python' : ''}, ${formatBytes(site)}` : '',
       disk ? `models, ${formatBytes(disk)}` : '',
       planned.plans ? `${planned.plans} ${planned.plans === 1 ? 'plan' : 'plans'}, ${formatBytes(planned.bytes)}` : '',
     ].filter(Boolean);
@@ -84,7 +84,7 @@ export class Storage {
       const registration = await navigator.serviceWorker.register(WORKER);
       await navigator.serviceWorker.ready;
       const own = performance.getEntriesByType('resource').map(({ name }) => name);
-      const urls = [document.baseURI, ...own, ...await client().call('resources', {})];
+      const urls = [document.baseURI, ...own, ...await started()?.call('resources', {}) ?? []];
       if (this.#isCleared) await this.#next(forgetSite);
       else registration.active?.postMessage({ keep: [...new Set(urls)] });
     } catch (error) {
@@ -116,10 +116,14 @@ async function forgetSite() {
   if ('caches' in globalThis) await caches.delete(CACHE);
 }
 
-async function siteBytes() {
-  if (!('caches' in globalThis) || !await caches.has(CACHE)) return 0;
+/** Bytes of the site's files that are kept, and whether Python is among them. */
+async function siteUsage() {
+  const usage = { site: 0, hasPython: false };
+  if (!('caches' in globalThis) || !await caches.has(CACHE)) return usage;
   const cache = await caches.open(CACHE);
-  let bytes = 0;
-  for (const request of await cache.keys()) bytes += Number((await cache.match(request))?.headers.get('Content-Length') ?? 0);
-  return bytes;
+  for (const request of await cache.keys()) {
+    usage.site += Number((await cache.match(request))?.headers.get('Content-Length') ?? 0);
+    usage.hasPython ||= request.url.includes('/pyodide/');
+  }
+  return usage;
 }

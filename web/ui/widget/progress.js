@@ -6,11 +6,16 @@ import { h } from '../dom.js';
 /** About what each phase is of a first visit's time; the rest is what comes after them. @type {Record<string, number>} */
 const PARTS = { pyodide: 0.4, wheel: 0.05, adapter: 0.02, import: 0.08, model: 0.25, parse: 0.03, shaders: 0.12 };
 
-/** Bytes of Pyodide with NumPy, of which no server says how many they are. */
-const PYODIDE_BYTES = 13e6;
+/** Bytes of a phase of which nothing says how many they are. */
+const UNKNOWN_BYTES = 13e6;
 
 /** @type {Record<string, string>} */
 const WORDS = { pyodide: 'Loading Python', wheel: 'Loading Python', import: 'Starting Python', model: 'Loading the model' };
+
+/** @param {number} bytes */
+function megabytes(bytes) {
+  return (bytes / 1e6).toFixed(1);
+}
 
 class Progress {
   /** @type {Map<string, number>} */
@@ -19,11 +24,11 @@ class Progress {
 
   /**
    * @param {import('../../pyruntime.js').ProgressEvent} event
-   * @returns {{totalProgress: number, words: string}} `totalProgress` from 0 to 1, never less than before
+   * @returns {{totalProgress: number, words: string}} `totalProgress` from 0 to 1, never less than before; `words` with bytes where they are known
    */
   add({ phase, status, loaded = 0, total }) {
     if (phase === 'file') return this.add({ phase: 'model', status: 'progress', loaded, total });
-    const part = status === 'end' ? 1 : status === 'progress' ? Math.min(0.95, loaded / (total || PYODIDE_BYTES)) : 0;
+    const part = status === 'end' ? 1 : status === 'progress' ? Math.min(0.95, loaded / (total || UNKNOWN_BYTES)) : 0;
     this.#done.set(phase, Math.max(part, this.#done.get(phase) ?? 0));
     // Python may have been there before: what was not heard of until the model came is over.
     const order = Object.keys(PARTS);
@@ -31,7 +36,8 @@ class Progress {
     if (reached >= order.indexOf('parse')) for (const name of order.slice(0, reached)) this.#done.set(name, 1);
     const sum = Object.entries(PARTS).reduce((all, [name, size]) => all + size * (this.#done.get(name) ?? 0), 0);
     this.#most = Math.max(this.#most, Math.min(0.98, sum));
-    return { totalProgress: this.#most, words: WORDS[phase] ?? 'Preparing the model' };
+    const bytes = loaded ? `: ${megabytes(loaded)}${total ? ` of ${megabytes(total)}` : ''} MB` : '';
+    return { totalProgress: this.#most, words: `${WORDS[phase] ?? 'Preparing the model'}${bytes}` };
   }
 }
 

@@ -14,6 +14,7 @@ export const MARGIN = 10;
 const TILE = 192;
 
 const MODEL = new URL('models/enlarge3.onnx', SITE);
+const PLAN = new URL('models/enlarge3.plan', SITE);
 
 /**
  * Where tiles of a side begin, and which pixels are kept of each: all tiles have one size, so that one plan does for all.
@@ -52,7 +53,7 @@ export class Enlarger {
   }
 
   static async load() {
-    return new Enlarger(await InferenceSession.create(MODEL, { cachePlan: isKeeping() }));
+    return new Enlarger(await InferenceSession.create(MODEL, { plan: PLAN, cachePlan: isKeeping() }));
   }
 
   /**
