@@ -40,7 +40,7 @@ DOCS_POLICY = (
 
 
 def wheel_name() -> str:
-    return f"pyruntime-{PYPROJECT['project']['version']}-py3-none-any.whl"
+    return f"pyruntime_webgpu-{PYPROJECT['project']['version']}-py3-none-any.whl"
 
 
 def build_wheel(python: Path) -> Path:

@@ -5,7 +5,7 @@ export const version = '0.1.0';
 const pyodideVersion = '0.29.5';
 
 const here = import.meta.url;
-const ownWheel = new URL(`../../pyruntime-${version}-py3-none-any.whl`, here).href;
+const ownWheel = new URL(`../../pyruntime_webgpu-${version}-py3-none-any.whl`, here).href;
 
 /** The GPUDevice that the page wants sessions to compute on. @type {GPUDevice | undefined} */
 let chosen;
