@@ -122,7 +122,7 @@ def test_wheel__installed_without_micropip__has_the_shaders(python_in_browser: B
         import pyruntime
         shaders = importlib.resources.files("pyruntime") / "shaders"
         {
-            "version": importlib.metadata.version("pyruntime"),
+            "version": importlib.metadata.version("pyruntime-webgpu"),
             "shaders": [path.name for path in shaders.iterdir()],
             "micropip": "micropip" in sys.modules,
         }

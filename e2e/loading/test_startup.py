@@ -127,7 +127,7 @@ def test_snapshot__files__are_there(restored: BrowserPython) -> None:
         finally:
             pyruntime.set_default_logger_severity(2)
         shaders = importlib.resources.files("pyruntime") / "shaders"
-        {"version": importlib.metadata.version("pyruntime"), "trace": trace,
+        {"version": importlib.metadata.version("pyruntime-webgpu"), "trace": trace,
          "shaders": sum(path.name.endswith(".wgsl") for path in shaders.rglob("*"))}
         """
     )
@@ -231,7 +231,7 @@ def test_env__snapshot_switched_off__python_starts_from_nothing(
 
 
 def test_wheel__record__lists_every_file_with_its_digest(site: Path) -> None:
-    with zipfile.ZipFile(next(site.glob("pyruntime-*.whl"))) as wheel:
+    with zipfile.ZipFile(next(site.glob("pyruntime_webgpu-*.whl"))) as wheel:
         names = wheel.namelist()
         record = next(name for name in names if name.endswith(".dist-info/RECORD"))
         rows = list(csv.reader(io.StringIO(wheel.read(record).decode())))

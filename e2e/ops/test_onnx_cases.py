@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from e2e.conformance.known import known_failures
 from e2e.harness.gpu import Gpu
 from pyruntime.kernels import Target
 from pyruntime.kernels.legalize import legalize
@@ -12,10 +13,10 @@ from tests.harness import check_case, node_tests, op_and_data, single_node, type
 
 
 def test_onnx_cases__kernels_of_real_gpus__expected_outputs(gpu: Gpu, software: Gpu) -> None:
-    ran, wrong = 0, {}
+    ran, wrong, known = 0, {}, known_failures("native")
     for name, case in node_tests().items():
         node = single_node(case)
-        if node is None or any(a.HasField("g") for a in node.attribute):
+        if node is None or any(a.HasField("g") for a in node.attribute) or name in known:
             continue
         if _shaders(name, gpu.target) == _shaders(name, software.target):
             continue

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from e2e.demo.test_page_access import AXE
 from e2e.harness.browser import guarded_page
 from pyruntime.cli import main as pyruntime_command
 from tests.docs.snippets import PAGES, code
+from tools.devkit import fetch, pins
 from tools.devkit.docs_site import build_docs
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT
@@ -69,13 +71,32 @@ def test_html__of_a_document__draws_and_answers(document: Path, home: Server, ba
         expect(page.locator("body")).to_contain_text(re.compile(r"(0\.\d+(e-\d+)? ?){10}"))
 
 
-def test_documentation__built__is_searched_without_another_server(browser: Browser, site: Path) -> None:
-    built = build_docs(Path(sys.executable))
-    with (
-        Server({"/": site, "/docs/": built}) as server,
-        guarded_page(browser, server.url) as (page, _),
-    ):
-        page.goto(server.url + "docs/index.html")
+@pytest.fixture(scope="module")
+def documentation(site: Path) -> Iterator[Server]:
+    with Server({"/": site, "/docs/": build_docs(Path(sys.executable))}) as server:
+        yield server
+
+
+def test_documentation__opened__runs_its_example_and_is_searched_without_another_server(
+    browser: Browser, documentation: Server
+) -> None:
+    with guarded_page(browser, documentation.url) as (page, _):
+        page.goto(documentation.url + "docs/index.html")
         page.locator("pyruntime-model .pad").wait_for()
-        page.goto(server.url + "docs/api/sessions.html")
-        expect(page.get_by_text("Awaitable `run`").or_(page.get_by_text("run_with_iobinding")).first).to_be_visible()
+        page.keyboard.press("Control+k")
+        page.keyboard.type("run_with_iobinding")
+        expect(page.get_by_role("link", name=re.compile("Sessions|IOBinding|Python")).first).to_be_visible()
+
+
+@pytest.mark.parametrize("name", ["index", "api/sessions", "api/javascript-sessions", "performance"])
+def test_documentation__light_and_dark__axe_finds_nothing_serious(
+    browser: Browser, documentation: Server, name: str
+) -> None:
+    with guarded_page(browser, documentation.url) as (page, guard):
+        guard.allow("favicon|404")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            page.goto(documentation.url + f"docs/{name}.html")
+            page.evaluate((fetch.npm_package(pins.AXE) / "axe.min.js").read_text() + "; undefined")
+            found = page.evaluate(AXE)
+            assert not found, f"{scheme}:\n" + "\n".join(found)

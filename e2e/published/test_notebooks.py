@@ -99,7 +99,7 @@ def test_site__lock_file__every_entry_is_there_with_its_hash(notebook_site: Path
     folder = notebook_site / "static" / "pyodide"
     lock = json.loads((folder / "pyodide-lock.json").read_text())
     packages = lock["packages"]
-    assert {"numpy", "pyruntime", "ipython", "micropip", "pyodide-kernel", "comm", "sqlite3"} <= packages.keys()
+    assert {"numpy", "pyruntime-webgpu", "ipython", "micropip", "pyodide-kernel", "comm", "sqlite3"} <= packages.keys()
     for name, entry in packages.items():
         assert sha256(folder / entry["file_name"]) == entry["sha256"], name
         assert set(entry["depends"]) <= packages.keys(), name
@@ -131,7 +131,7 @@ def test_kernel__from_its_snapshot_or_from_nothing__imports_and_runs(
         found = "['IPython', 'numpy', 'pyruntime']" if snapshot else "['IPython']"
         assert text_of(lab.execute(f"import sys\n{imported}")) == found
         outputs = lab.execute(
-            SESSION + "import IPython, pyruntime.genai\n%pip install pyruntime\nsession.get_providers()"
+            SESSION + "import IPython, pyruntime.genai\n%pip install pyruntime-webgpu\nsession.get_providers()"
         )
         assert "WebGpuExecutionProvider" in text_of(outputs)
         assert any(name.endswith(".whl") for name in names) != snapshot

@@ -92,7 +92,7 @@ def test_package__its_files__are_what_a_page_needs_and_no_more(project: Path) ->
         for path in target.values() if isinstance(target, dict) else [target]:
             assert (package / path).is_file(), path
     names = {path.relative_to(package).parts[0] for path in package.rglob("*") if path.is_file()}
-    wheel = f"pyruntime-{described['version']}-py3-none-any.whl"
+    wheel = f"pyruntime_webgpu-{described['version']}-py3-none-any.whl"
     wanted = {
         "web",
         "pyodide",

@@ -63,8 +63,8 @@ def test_wheel__in_a_clean_environment__runs_the_readme(wheels: dict[str, Path],
     environment = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=120)
     python = environment / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run([*install, wheels[kind]], check=True, timeout=120)
+    install = ["-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([sys.executable, *install, str(wheels[kind])], check=True, timeout=120)
     (packages,) = environment.glob("lib/python*/site-packages")
     for found in Path(np.__file__).parents[1].glob("numpy*"):  # the one dependency, without a network
         (packages / found.name).symlink_to(found)

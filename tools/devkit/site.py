@@ -55,7 +55,7 @@ def mounts(site: Path) -> dict[str, Path]:
 
 
 def wheel_name() -> str:
-    return f"pyruntime-{PYPROJECT['project']['version']}-py3-none-any.whl"
+    return f"pyruntime_webgpu-{PYPROJECT['project']['version']}-py3-none-any.whl"
 
 
 def build_wheel(python: Path) -> Path:

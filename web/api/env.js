@@ -6,7 +6,7 @@ import { SITE } from '../addresses.js';
 export const version = '0.1.0';
 const pyodideVersion = '0.29.5';
 
-const ownWheel = new URL(`pyruntime-${version}-py3-none-any.whl`, SITE).href;
+const ownWheel = new URL(`pyruntime_webgpu-${version}-py3-none-any.whl`, SITE).href;
 
 /** The GPUDevice that the page wants sessions to compute on. @type {GPUDevice | undefined} */
 let chosen;
