@@ -247,7 +247,7 @@ def test_positions__beyond_those_of_the_model__end_the_text_at_the_run_that_is_r
     logits, refused, _ = made
     assert len(logits) == 20 - 7 + 1
     expected = "expected indices in [-20, 19], the elements of axis 0, got 20 at [0, 0] of the indices"
-    assert [f"RuntimeException: 'places' (Gather), opset 13: {expected}" in error for error in refused] == [True, True]
+    assert all(error.startswith("RuntimeException: 'places' (Gather)") and expected in error for error in refused)
     assert script(KEPT) == 0
 
 

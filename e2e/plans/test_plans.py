@@ -194,6 +194,30 @@ def test_stated_value__that_value__runs_without_python_and_another_is_told(scrip
     np.testing.assert_allclose(found["result"]["y"]["values"], np.exp(-x).ravel(), RTOL, ATOL)
 
 
+def test_other_value__no_python_to_go_on_with__one_error_says_why_it_is_needed(script: Script, tmp_path: Path) -> None:
+    script.page.route("**/pyodide/**", lambda route: route.fulfill(status=404))
+    script.guard.allow("404")
+    path = saved(tmp_path, BRANCHES)
+    plan = compile_model(path, {"x": [(1, 8)]}, values={"sr": [16000]})
+    told = script(
+        """const session = await InferenceSession.create(new Blob([decode(model)]), { plan: decode(plan) });
+        const run = (sr) => session.run({ x: new Tensor('float32', new Float32Array(8), [1, 8]),
+          sr: new Tensor('int64', [BigInt(sr)], []) }).then(({ y }) => y.dims, ({ name, message }) => [name, message]);
+        const told = [await run(8000), await run(16000), await run(8000)];
+        await session.release();
+        return told;""",
+        model=path.read_bytes(),
+        plan=plan,
+    )
+    assert told[0] == told[2] and told[1] == [1, 8]
+    name, message = told[0]
+    assert name == "Fail"
+    assert message.startswith(
+        "the plan is for sr = 16000, not for sr = 8000: the session needs Python for that. Python "
+    )
+    assert "/pyodide/pyodide.mjs cannot be fetched (HTTP status 404)" in message
+
+
 @pytest.mark.parametrize(
     ("size", "python"), [(1, False), (2, False), (3, True)], ids=["one", "two", "what was not stated"]
 )

@@ -70,15 +70,22 @@ export class StandaloneClient {
   start(why) {
     if (!this.#python) {
       console.info(`pyruntime: ${why}: the session goes on with Python`);
-      this.#python = (async () => {
-        const owner = client();
-        await owner.ready;
-        const { handle } = await owner.call('create', this.#create);
-        return { owner, handle };
-      })();
-      this.#python.catch(() => { this.#python = undefined; });
+      this.#python = this.#goOn().catch((error) => {
+        this.#python = undefined;
+        const made = new Error(`${why}: the session needs Python for that. ${error.message}`, { cause: error });
+        throw Object.assign(made, { name: error.name, traceback: error.traceback });
+      });
+      this.#python.catch(() => {});
     }
     return this.#python;
+  }
+
+  /** Create the session in Python. */
+  async #goOn() {
+    const owner = client();
+    await owner.ready;
+    const { handle } = await owner.call('create', this.#create);
+    return { owner, handle };
   }
 
   /**
