@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
+from weakref import WeakSet
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.blocking import Turn, let_others
@@ -30,6 +31,8 @@ __all__ = ["DesktopDevice"]
 
 CHECKS = "PYRUNTIME_SHADER_CHECKS"
 """Environment variable: '1' keeps bounds checks and loop guards in generated kernels, too."""
+
+_devices: WeakSet[DesktopDevice] = WeakSet()
 
 _LOSS = re.compile(r"\bdevice\W+(is )?lost", re.I)
 """What both implementations say of a lost device."""
@@ -71,6 +74,7 @@ class DesktopDevice:
         usage = implementation.api.BufferUsage
         self._usage = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
         self.target = target_of(implementation, adapter, found, self.gpu_device)
+        _devices.add(self)
 
     def _check(self) -> None:
         """Raises DeviceLost: the device is gone."""
@@ -290,3 +294,14 @@ class DesktopDevice:
 def _check_of_run() -> Callable[[], None]:
     """What ends the run that is under way: its limit of time, or `RunOptions.terminate`."""
     return current().check or (lambda: None)
+
+
+def _forked() -> None:
+    """Drivers do not survive a fork: in the child, devices are lost."""
+    for device in _devices:
+        device.lost = device.lost or "this process was forked from the one that opened it"
+        device.turn = Turn()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from pyruntime.device.desktop.adapters import Adapter, Choice, adapters_of, choose
@@ -19,12 +20,20 @@ _known: dict[Implementation, list[Adapter]] = {}
 """What the first look found."""
 
 
+_process = os.getpid()
+
+
 def _looked_at() -> Iterator[tuple[Implementation, list[Adapter]]]:
     """Implementations with their adapters, the preferred one first, each looked at when it is asked for.
 
     Raises:
         EPFail: none is installed.
     """
+    if _known and _process != os.getpid():
+        raise EPFail(
+            "this process was forked from one that uses the GPU, which its driver does not survive: start processes by "
+            "multiprocessing.get_context('spawn')"
+        )
     none = True
     for implementation in installed():
         none = False

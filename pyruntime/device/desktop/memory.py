@@ -12,6 +12,9 @@ __all__ = ["Arrived", "Readback", "Staging", "pieces"]
 PIECE = 32 << 20
 """Bytes of an upload that are queued at a time: the package copies them to memory that the GPU reads."""
 
+MOST_TOGETHER = 64 << 20
+"""Bytes that are read back through one staging buffer; a larger slice has one of its own."""
+
 MOST_STAGING = 256 << 20
 """Bytes of unused staging buffers that are kept."""
 
@@ -49,7 +52,7 @@ class Arrived:
 
 
 class Staging:
-    """Buffers that the host reads from, by their sizes, which are powers of two."""
+    """Buffers that the host reads from, by their sizes: powers of two, and above `MOST_TOGETHER` whole megabytes."""
 
     def __init__(self, implementation: Implementation, device: GpuObject) -> None:
         self._implementation, self._device = implementation, device
@@ -58,6 +61,8 @@ class Staging:
     def take(self, nbytes: int) -> GpuObject:
         """Return an unmapped buffer of at least `nbytes`."""
         size = max(4096, 1 << (nbytes - 1).bit_length())
+        if size > MOST_TOGETHER:
+            size = -(-nbytes // (1 << 20)) << 20
         found = self._free.get(size)
         if found:
             return found.pop()
@@ -80,36 +85,51 @@ class Staging:
 
 
 class Readback:
-    """What one run gives back: all slices through one staging buffer, which is mapped once."""
+    """What one run gives back: the slices side by side in staging buffers, each of which is mapped once."""
 
     def __init__(self, staging: Staging, reads: Sequence[Read]) -> None:
         self._staging, self._reads = staging, reads
-        self._offsets: list[int] = []
-        self._nbytes = 0
-        for read in reads:
-            self._offsets.append(self._nbytes)
-            self._nbytes += -(-read.source.nbytes // 8) * 8
-        self._buffer: GpuObject = staging.take(self._nbytes) if self._nbytes else None
+        self._groups = _groups([read.source.nbytes for read in reads])
+        self._buffers: list[GpuObject] = []
+        try:
+            for group in self._groups:
+                self._buffers.append(staging.take(sum(group[-1])))
+        except BaseException:
+            self.abandon()
+            raise
 
     def encode(self, encoder: GpuObject, buffers: dict[int, GpuObject]) -> None:
-        """Encode the copies to the staging buffer."""
-        for read, offset in zip(self._reads, self._offsets, strict=True):
-            source = read.source
-            words = (source.nbytes + 3) & ~3
-            encoder.copy_buffer_to_buffer(buffers[source.buffer], source.offset, self._buffer, offset, words)
+        """Encode the copies to the staging buffers."""
+        reads = iter(self._reads)
+        for buffer, group in zip(self._buffers, self._groups, strict=True):
+            for offset, nbytes in group:
+                source = next(reads).source
+                words = (nbytes + 3) & ~3
+                encoder.copy_buffer_to_buffer(buffers[source.buffer], source.offset, buffer, offset, words)
 
     def collect(self, implementation: Implementation, check: Callable[[], None]) -> list[Raw]:
         """Wait for the copies, and return the bytes in the order of the reads."""
-        if self._buffer is None:
-            return [b"" for _ in self._reads]
-        ranges = [(offset, read.source.nbytes) for offset, read in zip(self._offsets, self._reads, strict=True)]
-        made: list[Raw] = [Arrived(data) for data in implementation.read(self._buffer, ranges, check)]
-        self._staging.give(self._buffer)
-        self._buffer = None
+        made: list[Raw] = []
+        for group in self._groups:
+            made += [Arrived(data) for data in implementation.read(self._buffers[0], group, check)]
+            self._staging.give(self._buffers.pop(0))
         return made
 
     def abandon(self) -> None:
-        """Destroy the staging buffer: nothing was submitted, or no caller waits."""
-        if self._buffer is not None:
-            self._buffer.destroy()
-            self._buffer = None
+        """Destroy the staging buffers that were not read."""
+        for buffer in self._buffers:
+            buffer.destroy()
+        self._buffers.clear()
+
+
+def _groups(sizes: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """Slices of these sizes by staging buffer: offset, a multiple of eight, and bytes of each."""
+    groups: list[list[tuple[int, int]]] = []
+    end = MOST_TOGETHER
+    for nbytes in sizes:
+        if end + nbytes > MOST_TOGETHER:
+            groups.append([])
+            end = 0
+        groups[-1].append((end, nbytes))
+        end += -(-nbytes // 8) * 8
+    return groups

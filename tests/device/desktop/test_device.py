@@ -152,6 +152,18 @@ def test_measure__dispatches__have_spans_and_answers(device: DesktopDevice) -> N
     device.free([x, y, *params])
 
 
+def test_submit__more_to_read_than_one_staging_buffer__all_of_it_comes(
+    device: DesktopDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "MOST_TOGETHER", 4096)
+    (buffer,) = do(device.allocate([1 << 16], "test"))
+    data = np.random.default_rng(0).bytes(1 << 16)
+    device.write(Slice(buffer, 0, 1 << 16), data)
+    places = [Slice(buffer, 0, 5), Slice(buffer, 256, 4090), Slice(buffer, 512, 3), Slice(buffer, 0, 1 << 16)]
+    assert read(device, *places) == [data[p.offset : p.offset + p.nbytes] for p in places]
+    device.free([buffer])
+
+
 @pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (48, [48]), (49, [16, 32, 1]), (300, [16, 32, 64, 96, 92])])
 def test_submits__dispatches__first_ones_are_small(count: int, sizes: list[int]) -> None:
     commands: list[Any] = [(None, None, (1, 1, 1))] * count

@@ -271,3 +271,26 @@ def test_processes__session_sent_to_them__runs_there(session: ort.InferenceSessi
         provider, y = processes.submit(_in_process, session, 3).result(timeout=300)
     assert provider == GPU
     close(y, made(2, 3))
+
+
+def _in_fork(results: Any) -> None:
+    said: list[str] = []
+    try:
+        session = ort.InferenceSession(MODEL)
+        said += [session.get_providers()[0], *session.summary()["warnings"]]
+        close(session.run(None, {"x": made(2)})[0], made(2))
+    finally:
+        results.put(said)
+
+
+def test_forked_process__new_sessions__run_on_numpy_and_say_why(session: ort.InferenceSession) -> None:
+    session.run(None, {"x": made(2)})
+    fork = multiprocessing.get_context("fork")
+    results = fork.SimpleQueue()
+    process = fork.Process(target=_in_fork, args=(results,))
+    process.start()
+    provider, warning = results.get()
+    process.join(60)
+    assert provider == "CPUExecutionProvider"
+    assert "forked from one that uses the GPU" in warning
+    close(session.run(None, {"x": made(2)})[0], made(2))

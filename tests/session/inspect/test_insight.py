@@ -265,6 +265,7 @@ def test_memory_plan__weights_that_are_computed_once__sum_is_what_the_device_hol
     with on_device(device):
         session = asyncio.run(pyruntime.InferenceSession.create(model.SerializeToString()))
         asyncio.run(session.run_async(None, {"x": np.zeros((256, 256), np.float32)}))
+    assert session._program is not None
     plan, memory = session._program.roots[0].executable.plan, session.memory_plan
     assert [c.nbytes for c in plan.constants] == [4 * 256 * 256]
     assert memory.weights == 2 * 4 * 256 * 256
