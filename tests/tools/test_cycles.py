@@ -1,4 +1,4 @@
-"""tools/devkit/cycles.py: which modules import each other."""
+"""tools/lint/cycles.py: which modules import each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.devkit.cycles import cycles, imports
+from tools.lint.cycles import cycles, imports
 
 FILES = {
     "a.js": "import { b } from './inner/b.js';\nexport const a = 1;",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.devkit.privates import complaints
+from tools.lint.privates import complaints
 
 
 @pytest.mark.parametrize(

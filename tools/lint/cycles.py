@@ -1,6 +1,6 @@
 """Import cycles among the JavaScript modules of web/: there are to be none.
 
-    python -m tools.devkit.cycles
+    python -m tools.lint.cycles
 
 Static and dynamic imports count; types that are imported in comments do not.
 """

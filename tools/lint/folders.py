@@ -1,4 +1,4 @@
-"""No folder of code or documents has more than 30 files: `python -m tools.devkit.folders`."""
+"""No folder of code or documents has more than 30 files: `python -m tools.lint.folders`."""
 
 from __future__ import annotations
 

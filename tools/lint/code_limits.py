@@ -1,4 +1,4 @@
-"""Limits on the size of functions and files: `python -m tools.devkit.code_limits`.
+"""Limits on the size of functions and files: `python -m tools.lint.code_limits`.
 
 Functions have at most 60 lines and 8 parameters (`self` aside), files at most 400 lines. `infer`, `evaluate`, `expand`
 and `lower` of operators take as many inputs as ONNX's operators have.
@@ -62,7 +62,7 @@ def main() -> int:
             print(f"{place}: {what}")
     unused = EXCEPTIONS.keys() - found.keys()
     for place in sorted(unused):
-        print(f"tools/devkit/code_limits.py: {place} is within the limits; remove its exception")
+        print(f"tools/lint/code_limits.py: {place} is within the limits; remove its exception")
     return 1 if unused or found.keys() - EXCEPTIONS.keys() else 0
 
 

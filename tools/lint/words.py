@@ -1,6 +1,6 @@
-"""Private words: `python -m tools.devkit.words [FOLDER ...]` names each use of a word that the field does not have.
+"""Private words: `python -m tools.lint.words [FOLDER ...]` names each use of a word that the field does not have.
 
-The list is `tools/devkit/words.toml`: a regular expression, and what to write instead. It holds for identifiers, prose
+The list is `tools/lint/words.toml`: a regular expression, and what to write instead. It holds for identifiers, prose
 and file names alike. A line that must have such a word (a name, a quotation) is in its `exceptions`.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["complaints"]
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_suffix(".toml")
 SUFFIXES = {".py", ".js", ".ts", ".wgsl", ".md", ".toml", ".html", ".css", ".ipynb", ".txt"}
-LEFT_OUT = ("CHANGELOG.md", "bench/results/", "docs/decisions/", "models/", "tools/devkit/words.toml")
+LEFT_OUT = ("CHANGELOG.md", "bench/results/", "docs/decisions/", "models/", "tools/lint/words.toml")
 """Records of what was, data, and the list itself."""
 
 

@@ -1,4 +1,4 @@
-"""Where any exception may be caught: `python -m tools.devkit.boundaries` names each other place that catches all.
+"""Where any exception may be caught: `python -m tools.lint.boundaries` names each other place that catches all.
 
 A handler of Exception or BaseException cleans up and ends with a bare `raise`; or it stands at a boundary (a request, a
 call of the host's, a model of a survey), reports what it caught, and says so: `# boundary: ...` on its line.

@@ -1,4 +1,4 @@
-"""Private attributes stay in their module: `python -m tools.devkit.privates` names each that another module reads.
+"""Private attributes stay in their module: `python -m tools.lint.privates` names each that another module reads.
 
 `x._name` is private to the module that defines `_name`: as a function, a class attribute or an attribute of `self`. On
 `self`, `cls` and `super()` it may come from a base class.
