@@ -9,6 +9,7 @@
  */
 
 import { InferenceSession, TextGenerator } from './pyruntime.js';
+import { connection, costOfPython } from './ui/connection.js';
 import { h } from './ui/dom.js';
 import { INPUTS } from './ui/widget/inputs.js';
 import { readLabels } from './ui/widget/labels.js';
@@ -142,9 +143,10 @@ export class PyruntimeModel extends Base {
   /** Wait until it is time to load: now, when it comes into view, or when `load` is called. */
   #await() {
     this.#observer?.disconnect();
-    const loading = this.getAttribute('loading') ?? 'auto';
-    const poster = this.getAttribute('poster');
-    const start = h('button', { type: 'button', part: 'start' }, 'Run the model');
+    const [loading, poster] = [this.getAttribute('loading') ?? 'auto', this.getAttribute('poster')];
+    const { isDear, rate } = connection();
+    const asks = isDear && loading === 'auto' && !this.hasAttribute('plan');
+    const start = h('button', { type: 'button', part: 'start' }, `Run the model${asks ? `; loads Python${costOfPython(rate)}` : ''}`);
     start.addEventListener('click', () => {
       start.disabled = true;
       this.load().then(() => this.#focus(), () => {}); // an error shows itself
@@ -155,7 +157,7 @@ export class PyruntimeModel extends Base {
       start.disabled = true;
     } else if (loading === 'eager') {
       this.load().catch(() => {});
-    } else if (loading === 'lazy' || !this.#hasPoster()) {
+    } else if (loading === 'lazy' || !(this.#hasPoster() || asks)) {
       this.#observer = new IntersectionObserver((seen) => {
         if (seen.some(({ isIntersecting }) => isIntersecting)) this.load().catch(() => {});
       }, { rootMargin: '200px' });

@@ -80,11 +80,12 @@ class Guard:
         route.abort()
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and BLOCKED not in message.text:
+        if message.type in ("error", "warning") and not any(text in message.text for text in ADVICE):
             self.complaints.append(f"{message.type}: {message.text}")
 
 
-BLOCKED = "Service Worker registration blocked by Playwright"
+ADVICE = ("Service Worker registration blocked by Playwright", "was preloaded using link preload but not used within")
+"""Of Playwright; and of browsers to pages whose scripts start later than some seconds, as on a busy machine."""
 
 
 @contextmanager

@@ -55,7 +55,9 @@ def draw(page: Page, strokes: Strokes) -> None:
 def answer(page: Page) -> int:
     """The digit with the longest bar, when the bars have come to rest."""
     expect(page.locator(".bar.best")).to_have_count(1)
+    expect(page.locator("#bars")).to_have_attribute("aria-busy", "false")
     page.wait_for_timeout(250)
+    expect(page.locator("#bars")).to_have_attribute("aria-busy", "false")
     return int(page.locator(".bar.best .bar-digit").inner_text())
 
 

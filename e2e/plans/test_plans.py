@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -305,28 +304,18 @@ def test_weights_in_another_file__plan_that_names_it__runs_without_python_until_
     assert said[0].startswith("pyruntime: the plan is not used, Python plans: ")
 
 
-@pytest.fixture
-def plan_url(site: Path) -> Iterator[str]:
-    """A plan of the digits model, next to it in the site."""
-    file = site / "models" / "digits.plan"
-    file.write_bytes(compile_model(DIGITS))
-    yield "/models/digits.plan"
-    file.unlink()
-
-
-def test_widget__plan__answers_without_python(script: Script, plan_url: str) -> None:
+def test_widget__plan__answers_without_python(script: Script) -> None:
     found = script(
         """
         await import('/src/web/widget.js');
         const element = document.createElement('pyruntime-model');
         element.setAttribute('src', '/models/digits.onnx');
-        element.setAttribute('plan', plan_url);
+        element.setAttribute('plan', '/models/digits.plan');
         document.body.append(element);
         const { probabilities } = await element.run({ image: new Float32Array(256) });
         element.remove();
         return [...probabilities.data];
-        """,
-        plan_url=plan_url,
+        """
     )
     feeds = {"image": np.zeros((1, 1, 16, 16), np.float32)}
     np.testing.assert_allclose(found, onnxruntime.InferenceSession(DIGITS).run(None, feeds)[0].ravel(), RTOL, ATOL)

@@ -95,6 +95,7 @@ export class Digits {
   /** Run the model on the current drawing, and again while it has changed meanwhile; drawings in between are skipped. */
   async #follow() {
     this.busy = true;
+    byId('bars').ariaBusy = 'true';
     try {
       while (this.stale && this.session) {
         this.stale = false;
@@ -117,6 +118,7 @@ export class Digits {
       this.isAnswered();
     } finally {
       this.busy = false;
+      byId('bars').ariaBusy = 'false';
     }
   }
 

@@ -1,0 +1,35 @@
+// @ts-check
+/** What the connection is like, and what starting Python costs on it. */
+
+import { PYTHON_BYTES } from '../sizes.js';
+
+/** Bytes a second below which Python starts when it is needed alone: what it fetches would take half a minute. */
+const SLOW = 400_000;
+
+/**
+ * Bytes a second by which files came that were requested together; null where too few came to say, or from a cache.
+ * @param {PerformanceResourceTiming[]} entries
+ */
+function rateOf(entries) {
+  const sent = entries.filter(({ transferSize }) => transferSize > 0);
+  const bytes = sent.reduce((sum, { transferSize }) => sum + transferSize, 0);
+  if (bytes < 1 << 16) return null;
+  const [begin, end] = [Math.min(...sent.map(({ responseStart }) => responseStart)), Math.max(...sent.map(({ responseEnd }) => responseEnd))];
+  return end > begin ? (1000 * bytes) / (end - begin) : null;
+}
+
+/** Bytes a second, where known, and whether the visitor's connection is slow or metered. */
+export function connection() {
+  const { saveData = false, effectiveType = '', downlink = 0 } = /** @type {any} */ (navigator).connection ?? {};
+  const files = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
+  const measured = rateOf(files.filter(({ initiatorType }) => ['script', 'link'].includes(initiatorType))); // named by the page
+  const rate = measured ?? (downlink * 125_000 || null);
+  return { rate, isDear: saveData || /2g|3g/.test(effectiveType) || (rate !== null && rate < SLOW) };
+}
+
+/** What starting Python fetches, and how long that takes, in words that follow its name. @param {number | null} rate bytes a second */
+export function costOfPython(rate) {
+  if (!PYTHON_BYTES) return '';
+  const seconds = rate ? PYTHON_BYTES / rate : 0;
+  return `, ${(PYTHON_BYTES / 1e6).toFixed(1)} MB${seconds >= 2 ? `, about ${Math.round(seconds)} s` : ''}`;
+}
