@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import gzip
 import hashlib
 import io
 import json
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from playwright.sync_api import Browser, Page
 
 from e2e.harness.browser import Guard, guarded_page
@@ -21,7 +21,7 @@ from e2e.harness.python import BrowserPython
 from tools.devkit.server import Server
 
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/604.1"
-MEMORY = "memory.gz"
+MEMORY = "memory.zst"
 """What Python is restored from."""
 RUN_DIGITS = """
 async () => {
@@ -146,11 +146,12 @@ def test_snapshot__two_starts__draw_different_numbers(browser: Browser, site_url
 
 def broken_memory(site: Path) -> bytes:
     """As long as the snapshot, but of zeros."""
-    return gzip.compress(bytes(json.loads((site / "snapshot" / "manifest.json").read_text())["bytes"]), 1)
+    size = json.loads((site / "snapshot" / "manifest.json").read_text())["bytes"]
+    return zstandard.ZstdCompressor(level=1).compress(bytes(size))
 
 
 def cut_memory(site: Path) -> bytes:
-    return (site / "snapshot" / "memory.gz").read_bytes()[:-1000]
+    return (site / "snapshot" / MEMORY).read_bytes()[:-1000]
 
 
 @pytest.mark.parametrize("damage", [broken_memory, cut_memory])
@@ -163,14 +164,25 @@ def test_snapshot__damaged__python_starts_from_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    damaged = tmp_path / "memory.gz"
+    damaged = tmp_path / MEMORY
     damaged.write_bytes(damage(site))
-    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.gz", damaged)
+    monkeypatch.setitem(site_server.mounts, f"/snapshot/{MEMORY}", damaged)
     messages = messages_of(page)
     page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
     assert has_numpy_wheel(requested)
     assert any("starts without its snapshot" in text for text in messages)
+
+
+def test_snapshot__other_memory_before_python__python_starts_from_nothing(
+    page: Page, site: Path, site_url: str, requested: list[str]
+) -> None:
+    manifest = json.loads((site / "snapshot" / "manifest.json").read_text())
+    manifest["fresh"] ^= 1
+    page.context.route("**/manifest.json", lambda route: route.fulfill(json=manifest))
+    page.goto(site_url + "e2e/blank.html")
+    assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
+    assert has_numpy_wheel(requested)
 
 
 def test_snapshot__function_table_of_another_length__python_starts_from_nothing(

@@ -7,7 +7,7 @@ for the value of an input, what it gave is that node's alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -111,8 +111,7 @@ def exact(value: Any) -> Hashable:
 @lru_cache(maxsize=1024)
 def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]] | None:
     """What gives the fields of a dataclass whose objects are what these hold; None for other types."""
-    made = getattr(kind, "__dataclass_params__", None)
-    if made is None or not made.eq:
+    if not is_dataclass(kind) or kind.__eq__ is object.__eq__:
         return None
     names = [f.name for f in fields(kind)]
     read = attrgetter(*names) if names else lambda _: ()

@@ -20,7 +20,8 @@ required attribute. `present` (which outputs the node names) is filled in by the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import FrozenInstanceError, dataclass, fields
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, dataclass_transform
 
@@ -37,6 +38,8 @@ __all__ = [
     "UNFIT",
     "Op",
     "Unsupported",
+    "Value",
+    "attributes",
     "attributes_of",
     "broadcasts_to",
     "op",
@@ -56,8 +59,47 @@ UNFIT = TypeError, ValueError, LookupError, ArithmeticError, AttributeError, Ass
 """What an operator's own code raises on attributes or inputs that it does not expect, besides OrtError."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Op:
+AnyClass = TypeVar("AnyClass", bound=type)
+
+
+class Value:
+    """An object that is equal to others of its class by its fields, and cannot be changed."""
+
+    attribute_values: ClassVar[Callable[[Any], Any]]
+    """The value of the one field, or those of all in a tuple."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{n}={v!r}' for n, v in attributes_of(self).items())})"
+
+    def __eq__(self, other: object) -> bool:
+        cls = type(self)
+        return type(other) is cls and cls.attribute_values(self) == cls.attribute_values(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self).attribute_values(self))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be assigned: operators do not change")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be deleted: operators do not change")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def attributes(cls: AnyClass) -> AnyClass:
+    """Make the annotations of a class of operators, or of a base of such classes, fields that cannot be assigned.
+
+    Unlike in a dataclass, its methods are those of `Value`: hundreds of classes with five more functions each would
+    be a tenth of what a page fetches.
+    """
+    dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
+    del cls.__setattr__, cls.__delattr__
+    cls.attribute_values = attrgetter(*(f.name for f in fields(cls)))
+    return cls
+
+
+@attributes
+class Op(Value):
     """Base of every operator.
 
     Class attributes:
@@ -172,7 +214,7 @@ registered: dict[tuple[str, str], list[type[Op]]] = {}
 """(domain, op_type) to the classes that implement it, of disjoint opset ranges. Read it through `registry`."""
 
 
-def attributes_of(op: Op) -> dict[str, Any]:
+def attributes_of(op: Any) -> dict[str, Any]:
     """The fields of an operator, for one of a class that adds to its own."""
     return {f.name: getattr(op, f.name) for f in fields(op)}
 
@@ -194,7 +236,7 @@ def op(
     def decorate(cls: OpClass) -> OpClass:
         for before, lacking in earlier.items():
             register(_without(cls, lacking.split(), f"{cls.__name__}{before.start}"), name, before, domain)
-        dataclass(frozen=True, kw_only=True)(cls)
+        attributes(cls)
         return register(cls, name, opsets, domain)
 
     return decorate
@@ -204,7 +246,7 @@ def _without(cls: OpClass, lacking: Sequence[str], name: str) -> OpClass:
     """A frozen dataclass that derives from `cls`, which is none yet, and has its fields but those of `lacking`."""
     own = {n: kind for n, kind in cls.__annotations__.items() if n not in lacking}
     members = {"__module__": cls.__module__, "__doc__": cls.__doc__, "__annotations__": own}
-    return cast(OpClass, dataclass(frozen=True, kw_only=True)(type(name, (cls,), members)))
+    return cast(OpClass, attributes(type(name, (cls,), members)))
 
 
 def register(cls: OpClass, name: str, opsets: range, domain: str = "") -> OpClass:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import wraps
 from textwrap import dedent
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -29,7 +29,7 @@ from pyruntime.kernels import Dispatch, Kernel, Target, elementwise, inp, out
 from pyruntime.kernels.ir.kernel import bindings
 from pyruntime.kernels.wgsl.module import Module
 from pyruntime.kernels.wgsl.params import pack
-from pyruntime.ops.base import Op, Unsupported, registered
+from pyruntime.ops.base import Op, Unsupported, attributes, registered
 from pyruntime.ops.registry import names
 
 __all__ = ["CustomOp", "custom_op", "input_names"]
@@ -39,7 +39,7 @@ _EVERY_OPSET = range(1, 1 << 30)
 CustomClass = TypeVar("CustomClass", bound="type[CustomOp]")
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class CustomOp(Op):
     """Base of operators defined with `custom_op`. Annotated fields are the ONNX attributes.
 
@@ -159,7 +159,7 @@ def custom_op(domain: str, name: str) -> Callable[[CustomClass], CustomClass]:
     def decorate(cls: CustomClass) -> CustomClass:
         if not (isinstance(cls, type) and issubclass(cls, CustomOp)):
             raise InvalidArgument(f"custom_op: expected a class derived from pyruntime.Op, got {cls!r}")
-        dataclass(frozen=True, kw_only=True)(cls)
+        attributes(cls)
         cls.infer = _typed(cls.infer)  # type: ignore[method-assign]
         cls.op_type, cls.domain, cls.opsets = name, domain, _EVERY_OPSET
         registered[domain, name] = [cls]

@@ -110,6 +110,14 @@ JINJA_JS = NpmPackage(
     members=("LICENSE", "dist/index.js"),
 )
 
+# The decoder of Zstandard, for web/snapshot/zstd.js.
+ZSTDDEC = NpmPackage(
+    name="zstddec",
+    version="0.3.4",
+    integrity="sha512-3Y/NMP6MNdp9b0fWhjCUGiybog7RC3EbUSIJLWnfjylOvnbuGykeu4zYUuH4IRLy5xI7NytXTHN3CWQKIN3cSg==",
+    members=("dist/zstddec.mjs", "LICENSE"),
+)
+
 # Looks for what keeps people with a keyboard or a screen reader out (e2e/demo/test_page_access.py).
 AXE = NpmPackage(
     name="axe-core",
@@ -131,7 +139,13 @@ ONNXRUNTIME_WEB = NpmPackage(
     name="onnxruntime-web",
     version="1.30.0",
     integrity="sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ==",
-    members=("package.json", "dist/ort.webgpu.bundle.min.mjs", "dist/*.asyncify.wasm"),
+    members=(
+        "package.json",
+        "dist/ort.webgpu.bundle.min.mjs",
+        "dist/*.asyncify.wasm",
+        "dist/ort.jspi.bundle.min.mjs",
+        "dist/*.jspi.wasm",
+    ),
 )
 
 # For e2e/transformers: its pipelines, run with this project and with onnxruntime-web.

@@ -17,30 +17,35 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import zstandard
 from playwright.sync_api import sync_playwright
 
 from e2e.harness.browser import launch
+from tools.devkit import pins
 from tools.devkit.chromium import ensure_chromium
+from tools.devkit.fetch import npm_package
 from tools.devkit.server import Server
-from tools.snapshot.wheels import Files, bundle, read_bytecode, read_wheel, with_bytecode
+from tools.snapshot.wheels import Files, bundle, read_bytecode, read_wheel, read_zip, with_bytecode
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "models" / "digits.onnx"
 SITE_PACKAGES = "/lib/python3.13/site-packages"
-# `import numpy` loads these, in this order.
+LIBRARY = "/lib/python313.zip/"
+# `import numpy` loads these, in this order; a page loads the second one when it is called (on_demand in warm.py).
 LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
 # Of no use without a compiler or a type checker.
 LEFT_OUT = ("*.pyi", "*.pxd", "*.h", "*.c", "*.ini", "*/tests/*", "numpy/f2py/*", "*.typed")
 
 
-SMALL, FAST = 9, 1
-"""Levels of gzip: for users' sites; in a fifth of the time, a sixth larger."""
+SMALL, FAST = 22, 3
+"""Levels of Zstandard: for users' sites; in a hundredth of the time, a third larger."""
 
 
 @dataclass(frozen=True)
@@ -48,28 +53,31 @@ class Kind:
     """What Python has done when the picture is taken: `warm`, a script, with `files` in its folder.
 
     Packages that talk to JavaScript while they are imported cannot be in the picture. Those of `later` are compiled,
-    and have their bytecode among the snapshot's files.
+    and have their bytecode among the snapshot's files, which come with the memory. `stripped`: functions have no
+    docstrings, and places in code are lines without columns; `libraries`: those of NumPy's that are loaded.
     """
 
     warm: str
     files: tuple[Path, ...] = ()
     later: tuple[str, ...] = ()
+    stripped: bool = False
+    libraries: tuple[str, ...] = LIBRARIES
 
 
 KINDS = {
-    "page": Kind("warm.py", (MODEL, HERE / "typical.py")),
+    "page": Kind("warm.py", (MODEL, HERE / "typical.py"), stripped=True, libraries=LIBRARIES[:1]),
     "kernel": Kind("warm_kernel.py", later=("micropip", "piplite", "pyodide_kernel")),
 }
 
 
-def split_libraries(numpy: Files) -> tuple[list[dict[str, str]], Files]:
-    """The libraries of LIBRARIES as the manifest lists them, and their bytes by the name that the site gives them.
+def split_libraries(numpy: Files, stems: Sequence[str]) -> tuple[list[dict[str, str]], Files]:
+    """The libraries `stems` as the manifest lists them, and their bytes by the name that the site gives them.
 
     Raises:
         SystemExit: this NumPy has other libraries.
     """
     listed, content = [], {}
-    for stem in LIBRARIES:
+    for stem in stems:
         paths = [path for path in numpy if path.startswith(f"{stem}.") and path.endswith(".so")]
         if len(paths) != 1:
             raise SystemExit(f"NumPy's wheel has {paths or 'nothing'} for {stem}.so")
@@ -79,12 +87,12 @@ def split_libraries(numpy: Files) -> tuple[list[dict[str, str]], Files]:
     return listed, content
 
 
-def take(pyodide: Path, folder: Path) -> dict[str, Any]:
-    """What make_worker.js answers; `folder` has its input."""
+def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, Any]:
+    """What make_worker.js answers; `folder` has its input. Files of `mounts` are served by their URLs."""
     web = HERE.parents[1] / "web"
     executable = ensure_chromium(Path(sys.executable))
     with (
-        Server({"/make/": folder, "/pyodide/": pyodide, "/web/": web}) as server,
+        Server({"/make/": folder, "/pyodide/": pyodide, "/web/": web, **mounts}) as server,
         sync_playwright() as playwright,
         launch(playwright, executable) as browser,
     ):
@@ -94,9 +102,23 @@ def take(pyodide: Path, folder: Path) -> dict[str, Any]:
         return answer
 
 
+def with_stripped(stripped: Files, library: Path, folder: Path) -> Files:
+    """Write the standard library with bytecode to `folder`; the files of bytecode below site-packages."""
+    placed = {}
+    shutil.copyfile(library, folder / library.name)
+    with zipfile.ZipFile(folder / library.name, "a") as archive:
+        for name, data in stripped.items():
+            if name.startswith(LIBRARY):
+                archive.writestr(name.removeprefix(LIBRARY) + "c", data)
+            else:
+                parent, _, base = name.removeprefix(f"{SITE_PACKAGES}/").rpartition("/")
+                placed[f"{parent}/__pycache__/{base.removesuffix('.py')}.cpython-313.pyc"] = data
+    return placed
+
+
 def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: int) -> None:
     numpy = read_wheel(next(pyodide.glob("numpy-*.whl")))
-    listed, libraries = split_libraries(numpy)
+    listed, libraries = split_libraries(numpy, kind.libraries)
     placed = {entry["path"].removeprefix(f"{SITE_PACKAGES}/") for entry in listed}
     kept = {name: data for name, data in numpy.items() if not any(fnmatchcase(name, p) for p in LEFT_OUT)}
     # The import system looks for the files of the placed libraries, whose content is not read.
@@ -108,29 +130,59 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
         for file in kind.files:
             shutil.copyfile(file, folder / file.name)
+        shutil.copyfile(pyodide / "python_stdlib.zip", folder / "library.zip")
         (folder / "later.txt").write_text("\n".join(kind.later))
-        wanted = {"libraries": listed, "warm": kind.warm, "files": ["later.txt", *(file.name for file in kind.files)]}
-        (folder / "input.json").write_text(json.dumps(wanted))
+        wanted = {
+            "libraries": listed,
+            "warm": kind.warm,
+            "files": ["later.txt", "library.zip", *(file.name for file in kind.files)],
+            "environment": {"PYTHONNODEBUGRANGES": "1"} if kind.stripped else {},
+            "library": (pyodide / "python_stdlib.zip").stat().st_size,
+        }
         (folder / "packages").write_bytes(bundle(files))
         for library, data in libraries.items():
             (folder / library).write_bytes(data)
-        answer = take(pyodide, folder)
-    compiled = read_bytecode(base64.b64decode(answer["bytecode"]))
-    files |= {name: data for name, data in compiled.items() if name.split("/")[0] in kind.later}
-    write(out / "snapshot", answer, bundle(files), libraries, level)
+        (folder / "input.json").write_text(json.dumps(wanted | {"compile": True}))
+        compiled = run(pyodide, folder, {})
+        archive = base64.b64decode(compiled["stripped"]) if kind.stripped else b""
+        stripped = with_stripped(read_zip(archive) if archive else {}, pyodide / "python_stdlib.zip", folder)
+        (folder / "packages").write_bytes(bundle(files | stripped))
+        (folder / "input.json").write_text(json.dumps(wanted))
+        answer = run(pyodide, folder, {"/pyodide/python_stdlib.zip": folder / "python_stdlib.zip"})
+    bytecode = read_bytecode(base64.b64decode(compiled["bytecode"]))
+    files |= {name: data for name, data in bytecode.items() if name.split("/")[0] in kind.later}
+    # Pyodide reads the names of all packages when it starts.
+    now = {n: data for n, data in files.items() if n.split("/")[0] in kind.later or n.endswith(".dist-info/METADATA")}
+    write(out / "snapshot", answer, now, {n: d for n, d in files.items() if n not in now}, libraries, level)
     for wheel in wheels:
-        with_bytecode(wheel, compiled, out)
+        with_bytecode(wheel, bytecode, out)
 
 
-def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Files, level: int) -> None:
-    """The files of web/snapshot/memory.js. `packages`, a bundle, comes first: it is used while the memory comes."""
+def write(snapshot: Path, answer: dict[str, Any], now: Files, later: Files, libraries: Files, level: int) -> None:
+    """The files of web/snapshot/memory.js: `now` are those whose content comes with the memory."""
     snapshot.mkdir(parents=True, exist_ok=True)
+    packages = bundle(now | later, len(now))
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
-    packed = {"memory.gz": gzip.compress(content, level, mtime=0)}
-    sizes = {"bytes": len(content), "packages": len(packages)}
+    rest = b"".join(later.values())
+    sizes = {"bytes": len(content), "packages": len(packages), "now": len(now), "later": len(rest)}
     (snapshot / "manifest.json").write_text(json.dumps(answer["manifest"] | sizes) + "\n")
+    packed = {"memory.zst": compress(content, level), "packages.zst": compress(rest, level), "zstd.wasm": decoder()}
     for file, data in {**packed, **libraries}.items():
         (snapshot / file).write_bytes(data)
+
+
+def compress(content: bytes, level: int) -> bytes:
+    """Zstandard, with a checksum and matches from anywhere in the content."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        level, window_log=27, enable_ldm=True, write_checksum=True, source_size=len(content)
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(content)
+
+
+def decoder() -> bytes:
+    """The WebAssembly module of the npm package zstddec, whose script holds it as text."""
+    script = (npm_package(pins.ZSTDDEC) / pins.ZSTDDEC.members[0]).read_text()
+    return base64.b64decode(script.partition('const wasm = "')[2].partition('"')[0], validate=True)
 
 
 def main() -> None:

@@ -1,19 +1,50 @@
-"""In Pyodide, after the imports: compile the files of /build/modules.txt that have no bytecode in their folders.
+"""In Pyodide, after the imports: compile what was imported, and the files of /build/modules.txt.
 
-/build/bytecode.zip has the .pyc files by their paths below site-packages. They are unchecked: the files of a wheel are
-unpacked with whatever dates, and source and bytecode always travel together.
+/build/bytecode.zip has the .pyc files of the modules by their paths below site-packages, of those that have none in
+their folders. /build/stripped.zip has the .pyc files of everything that was imported, by the absolute paths of their
+sources, with empty docstrings of functions. Both are unchecked: the files of a wheel are unpacked with whatever dates,
+and source and bytecode always travel together.
 """
 
+import ast
+import marshal
+import sys
 import zipfile
-from importlib.util import cache_from_source
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
-from py_compile import PycInvalidationMode, compile
+from py_compile import PycInvalidationMode
+from py_compile import compile as compile_file
 
 import numpy
+
+UNCHECKED = (1).to_bytes(4, "little")
+# Scripts that only add docstrings to what C defines.
+DOCUMENTING = ("numpy/_core/_add_newdocs.py", "numpy/_core/_add_newdocs_scalars.py")
+
+
+def without_docstrings(source: bytes, path: str) -> bytes:
+    """The .pyc of a module whose functions have empty docstrings; classes keep theirs, which decorators look for."""
+    tree = ast.parse(b"" if path.endswith(DOCUMENTING) else source, path)
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            node.body[0].value.value = ""
+    return (
+        MAGIC_NUMBER + UNCHECKED + source_hash(source) + marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
+    )
+
 
 packages = Path(numpy.__file__).parents[1]
 with zipfile.ZipFile("/build/bytecode.zip", "w") as archive:
     for source in Path("/build/modules.txt").read_text().splitlines():
         if not Path(cache_from_source(source)).exists():
-            made = str(compile(source, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH))
+            made = str(compile_file(source, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH))
             archive.write(made, Path(made).relative_to(packages))
+with zipfile.ZipFile("/build/stripped.zip", "w") as archive:
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None) or ""
+        read = getattr(getattr(module, "__loader__", None), "get_data", None)  # what is frozen has none
+        if read and path.startswith("/lib/") and path.endswith(".py"):
+            archive.writestr(path, without_docstrings(read(path), path))

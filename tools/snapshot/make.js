@@ -12,6 +12,9 @@ globalThis.snapshot = new Promise((resolve, reject) => {
   worker.addEventListener('error', ({ message }) => reject(new Error(message)));
   worker.addEventListener('message', ({ data }) => {
     if (data.error) reject(new Error(data.error));
-    else resolve({ ...data, memory: base64(data.memory), bytecode: base64(data.bytecode) });
+    else {
+      const text = ([name, value]) => [name, value instanceof ArrayBuffer ? base64(value) : value];
+      resolve(Object.fromEntries(Object.entries(data).map(text)));
+    }
   });
 });

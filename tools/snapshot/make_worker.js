@@ -1,5 +1,5 @@
 // Takes the picture: Python as web/snapshot/snapshot.js will start it, with everything imported that sessions need.
-import { placeLibraries, snapshotsFit, unpack } from '../web/snapshot/snapshot.js';
+import { checksum, placeLibraries, snapshotsFit, unpack } from '../web/snapshot/snapshot.js';
 
 const indexURL = new URL('../pyodide/', import.meta.url).href;
 
@@ -14,17 +14,22 @@ async function gzip(blob) {
 /** Bytes that Python's libraries may allocate before Python is restored, beyond what they allocated here. */
 const SPARE = 1 << 20;
 const WASM_PAGE = 1 << 16;
+/** More than is free between what Python has: a block of this size is above all that. */
+const TOP = 1 << 23;
 /** Runs of zeros of this length are left out of the picture. */
 const HOLE = 1 << 14;
 
 /**
  * The picture as web/snapshot/memory.js reads it: what Pyodide says of it, and the memory without long runs of zeros.
  * @param {Uint8Array} snapshot
+ * @param {Uint32Array} fresh the lower part of the memory before Python was started, whose difference to now is taken
  * @returns {{head: number, heap: number, runs: [number, number][], picture: Blob}}
  */
-function withoutZeros(snapshot) {
+function withoutZeros(snapshot, fresh) {
   const head = new Uint32Array(snapshot.buffer, 0, 2)[1];
   const heap = snapshot.subarray(head);
+  const lower = new Uint32Array(snapshot.buffer, head, fresh.length);
+  for (let index = 0; index < fresh.length; index++) lower[index] ^= fresh[index];
   const words = new BigUint64Array(snapshot.buffer, head, heap.length / 8);
   const runs = [];
   for (let start = 0; start < heap.length; start += HOLE) {
@@ -38,65 +43,80 @@ function withoutZeros(snapshot) {
   return { head, heap: heap.length, runs, picture: new Blob([snapshot.subarray(0, head), ...parts]) };
 }
 
-/**
- * Overwrite the memory that Python has freed: what was there compresses badly. `module` is Emscripten's.
- * Blocks beyond `top`, where nothing was yet, are left alone, so that memory does not grow.
- */
+/** Overwrite the memory that Python has freed: what was there compresses badly. @param {any} module Emscripten's */
 function wipe(module) {
-  const top = module._PyMem_RawMalloc(1 << 23);
-  module._PyMem_RawFree(top);
   const blocks = [];
-  for (let size = 1 << 21; size >= 256; size >>= 1) {
-    for (let block = module._PyMem_RawMalloc(size); block; block = module._PyMem_RawMalloc(size)) {
-      blocks.push(block);
-      if (block + size > top) break;
-      module.HEAPU8.fill(0, block, block + size);
-    }
-  }
+  const take = (size) => {
+    const block = module._PyMem_RawMalloc(size);
+    blocks.push(block);
+    module.HEAPU8.fill(0, block, block + size);
+    return block;
+  };
+  const top = take(TOP);
+  for (let size = TOP >> 1; size >= 16; size >>= 1) while (take(size) < top);
   for (const block of blocks) module._PyMem_RawFree(block);
 }
 
-async function make() {
-  if (!snapshotsFit()) throw new Error('this browser has no WebAssembly garbage collection');
-  const { libraries, warm, files } = await (await fetch(new URL('input.json', import.meta.url))).json();
+const input = await (await fetch(new URL('input.json', import.meta.url))).json();
+
+/** Python with the packages, before anything is imported. @param {object} options of `loadPyodide` */
+async function start(options) {
   const bundle = new Uint8Array(await bytes('packages'));
-  const compiled = libraries.map(({ path, file }) => ({ path, module: bytes(file).then(WebAssembly.compile) }));
+  const compiled = input.libraries.map(({ path, file }) => ({ path, module: bytes(file).then(WebAssembly.compile) }));
   const main = WebAssembly.compileStreaming(fetch(`${indexURL}pyodide.asm.wasm`));
-  let low = 0;
-  const placed = await placeLibraries(indexURL, main, compiled, async ({ FS, API, _sbrk }) => {
+  let fresh = new Uint32Array();
+  const placed = await placeLibraries(indexURL, main, compiled, async ({ FS, API, HEAPU8, _sbrk }) => {
     unpack(FS, bundle, API.sitePackages);
-    low = Math.ceil((_sbrk(0) + SPARE) / WASM_PAGE) * WASM_PAGE;
+    const before = HEAPU8.slice().buffer; // sbrk writes
+    const low = Math.ceil((_sbrk(0) + SPARE) / WASM_PAGE) * WASM_PAGE;
+    fresh = new Uint32Array(before, 0, low / 4);
   });
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
-  const pyodide = await loadPyodide({ indexURL, _makeSnapshot: true, stdout: () => {} });
-  const { module } = placed;
+  const pyodide = await loadPyodide({ indexURL, ...options, stdout: () => {} });
   pyodide.FS.mkdirTree('/build');
+  for (const name of input.files) pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
   const run = async (name) => {
     pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
     pyodide.runPython(`import runpy; runpy.run_path("/build/${name}", run_name="__main__"); None`);
   };
-  for (const name of files) {
-    pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
-  }
-  await run(warm);
+  return { pyodide, module: placed.module, fresh, run };
+}
+
+/** Import everything and compile it. */
+async function compileAll() {
+  const { pyodide, run } = await start({});
+  await run(input.warm);
+  await run('bytecode.py');
+  const [bytecode, stripped] = ['bytecode', 'stripped'].map((name) => pyodide.FS.readFile(`/build/${name}.zip`).buffer);
+  return { bytecode, stripped };
+}
+
+/** Take the snapshot. */
+async function take() {
+  const { pyodide, module, fresh, run } = await start({ _makeSnapshot: true, env: input.environment });
+  await run(input.warm);
   wipe(module);
   const handles = Object.entries(module.LDSO.loadedLibsByHandle).filter(([handle]) => handle !== '0');
   // Pyodide wants its list as it was at the beginning; it finds the packages again when it starts.
   for (const name of Object.keys(pyodide.loadedPackages)) delete pyodide.loadedPackages[name];
-  const snapshot = pyodide.makeMemorySnapshot();
-  const { head, heap, runs, picture } = withoutZeros(snapshot);
+  const { head, heap, runs, picture } = withoutZeros(pyodide.makeMemorySnapshot(), fresh);
   const manifest = {
     head,
     heap,
-    low,
+    low: fresh.byteLength,
+    fresh: checksum(fresh),
     runs,
     table: module.wasmTable.length,
-    libraries,
+    libraries: input.libraries,
+    library: input.library,
     handles: handles.map(([handle, { name }]) => [handle, name]),
   };
-  const memory = await gzip(picture);
-  await run('bytecode.py');
-  self.postMessage({ manifest, memory, bytecode: pyodide.FS.readFile('/build/bytecode.zip').buffer });
+  return { manifest, memory: await gzip(picture) };
+}
+
+async function make() {
+  if (!snapshotsFit()) throw new Error('this browser has no WebAssembly garbage collection');
+  self.postMessage(await (input.compile ? compileAll() : take()));
 }
 
 make().catch((error) => self.postMessage({ error: String(error?.stack ?? error) }));

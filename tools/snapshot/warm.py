@@ -7,20 +7,49 @@ import gc
 import importlib
 import pkgutil
 import sys
+import types
+import zipimport
 from pathlib import Path
 
-import pyruntime
-import pyruntime.bridge.requests
-from pyruntime.ir import DType, TensorType
-from pyruntime.kernels.selection import candidates
 
-# Importing them runs a program.
-LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__")
+class OnDemand(types.ModuleType):
+    """A module of NumPy's in C, which is imported when something of it is used."""
+
+    def __getattr__(self, name: str) -> object:
+        import importlib
+        import sys
+
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+sys.modules["numpy.linalg._umath_linalg"] = OnDemand("numpy.linalg._umath_linalg")
+
+import pyruntime  # noqa: E402
+import pyruntime.bridge.requests  # noqa: E402
+from pyruntime.ir import DType, TensorType  # noqa: E402
+from pyruntime.kernels.selection import candidates  # noqa: E402
+
+# Importing the first two runs a program; few pages need the others, which are imported on first use.
+LEFT_OUT = (
+    "pyruntime.cli",
+    "pyruntime.__main__",
+    "pyruntime.backend",
+    "pyruntime.genai",
+    "pyruntime.ops.ml",
+    "pyruntime.ops.text",
+    "pyruntime.ops.training",
+    "pyruntime.session.aot",
+    "pyruntime.session.tuning",
+)
 
 files = [str(module.__file__) for name, module in sorted(sys.modules.items()) if name.startswith("pyruntime")]
 Path("/build/modules.txt").write_text("\n".join(files))
 for module in pkgutil.walk_packages(pyruntime.__path__, "pyruntime."):
-    if module.name not in LEFT_OUT:
+    if not f"{module.name}.".startswith(tuple(f"{name}." for name in LEFT_OUT)):
         importlib.import_module(module.name)
 
 
@@ -32,7 +61,7 @@ def plan(model: bytes) -> None:
     from pyruntime.onnx.reader import read_model
     from pyruntime.session.run.program import Program
 
-    for name in library.shader_names():
+    for name in library._sources():
         library.read(name)
     graph = import_model(read_model(model), {}, None).graph
     program = Program(graph, NullDevice())
@@ -51,4 +80,22 @@ typical.plan_all()
 sys.path.remove("/build")
 candidates.forget()  # chosen for sizes that other models do not have
 del sys.modules["typical"], typical
+
+HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8
+for found in [*gc.get_objects(), *sys.modules.values()]:
+    if isinstance(found, type) and found.__flags__ & (HEAP_TYPE | IMMUTABLE_TYPE) == HEAP_TYPE:
+        if vars(found).get("__doc__"):
+            found.__doc__ = None
+    elif isinstance(found, types.ModuleType):
+        found.__doc__ = None
+del found
+
+# The archive that pages have, without the bytecode that was imported from here.
+LIBRARY = Path("/lib/python313.zip")
+Path("/build/library.zip").replace(LIBRARY)
+importers = [known for known in sys.path_importer_cache.values() if isinstance(known, zipimport.zipimporter)]
+for importer in importers:
+    importer.invalidate_caches()
+for importer in importers:
+    importer._get_files()
 gc.collect()

@@ -18,20 +18,23 @@ DATE = (2020, 2, 2, 0, 0, 0)  # the same files give the same bytes
 
 
 def read_wheel(wheel: Path) -> Files:
-    with zipfile.ZipFile(wheel) as archive:
+    return read_zip(wheel.read_bytes())
+
+
+def read_zip(content: bytes) -> Files:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return {info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()}
 
 
 def read_bytecode(archive: bytes) -> Files:
     """The .pyc files of a ZIP file, as their sources have them: nothing of the process that compiled them."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-        return {name: canonical(opened.read(name)) for name in opened.namelist()}
+    return {name: canonical(data) for name, data in read_zip(archive).items()}
 
 
-def bundle(files: Mapping[str, bytes]) -> bytes:
-    """One line of JSON, `[[path, bytes], ...]`, then the files back to back."""
+def bundle(files: Mapping[str, bytes], now: int | None = None) -> bytes:
+    """One line of JSON, `[[path, bytes], ...]`, then the files back to back, the first `now` of them."""
     head = json.dumps([[path, len(data)] for path, data in files.items()], separators=(",", ":"))
-    return head.encode() + b"\n" + b"".join(files.values())
+    return head.encode() + b"\n" + b"".join(list(files.values())[:now])
 
 
 def source_of(compiled: str) -> str:

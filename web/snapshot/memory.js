@@ -2,18 +2,24 @@
 /**
  * Fetch the memory snapshot that snapshot.js restores Python from.
  *
- * One file holds everything: packages for Python's file system, then the memory's runs of nonzero bytes. These are written
- * directly into the memory that Python will have, except for the lower part: WebAssembly writes there before Python is restored, so
- * that part is written later.
+ * `memory.zst` holds the packages for Python's file system that are needed at once, then the memory's runs of nonzero bytes. These
+ * are written directly into the memory that Python will have, except for the lower part: WebAssembly writes there before Python is
+ * restored, so that part is written later, and the file has its difference to what WebAssembly writes.
  */
+
+import { decompress } from './zstd.js';
 
 /**
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
- * @property {number} bytes of `memory.gz`, unpacked
- * @property {number} packages bytes of a bundle of files
+ * @property {number} bytes of the content of `memory.zst`
+ * @property {number} packages bytes of a bundle of files, the first of that content
+ * @property {number} now how many of the bundle's files have their content in it
+ * @property {number} later bytes of the content of `packages.zst`, files that are fetched when they are read
+ * @property {number} library bytes of Pyodide's `python_stdlib.zip`
  * @property {number} head bytes of Pyodide's description of the snapshot, before those of the memory
  * @property {number} heap bytes of the memory
  * @property {number} low bytes of the memory that may be in use before Python is restored
+ * @property {number} fresh checksum of what these are when the libraries are loaded
  * @property {[number, number][]} runs of the memory that the file has: offset and length
  * @property {number} table entries of the function table when it was taken
  * @property {{path: string, file: string}[]} libraries in the order in which they are loaded
@@ -31,7 +37,7 @@ const MOST_WASM_PAGES = 1 << 16;
 export function snapshotsFit() {
   const { userAgent = '', platform = '', maxTouchPoints = 0 } = globalThis.navigator ?? {};
   const ios = /iPad|iPhone|iPod/.test(userAgent) || (platform === 'MacIntel' && maxTouchPoints > 1);
-  return !ios && typeof DecompressionStream !== 'undefined' && WebAssembly.validate(GC_MODULE);
+  return !ios && WebAssembly.validate(GC_MODULE);
 }
 
 /** @param {string} url @returns {Promise<Response>} */
@@ -54,38 +60,12 @@ export function compile(url) {
 /** Bytes of the snapshot's memory that have come, as they were sent. */
 export const received = { bytes: 0 };
 
-/** Count what passes. */
-function counting() {
-  return new TransformStream({ transform(chunk, controller) {
+/** The bytes of a response, counted as they come. @param {Response} response */
+function counted({ body }) {
+  return new Response(/** @type {ReadableStream<Uint8Array>} */ (body).pipeThrough(new TransformStream({ transform(chunk, controller) {
     received.bytes += chunk.byteLength;
     controller.enqueue(chunk);
-  } });
-}
-
-/**
- * Read a file into `targets`, one after the other, all of which it must fill.
- * @param {Response} response whose body is compressed by gzip
- * @param {Uint8Array[]} targets
- * @param {() => void} first is called when the first one is full
- */
-async function fill({ body, url }, targets, first) {
-  let [index, filled, read] = [0, 0, 0];
-  const reader = /** @type {ReadableStream<any>} */ (body).pipeThrough(counting()).pipeThrough(new DecompressionStream('gzip')).getReader();
-  for (let step = await reader.read(); !step.done; step = await reader.read()) {
-    let block = step.value;
-    read += block.length;
-    while (block.length && index < targets.length) {
-      const target = targets[index];
-      const taken = block.subarray(0, target.length - filled);
-      target.set(taken, filled);
-      filled += taken.length;
-      block = block.subarray(taken.length);
-      if (filled === target.length) [index, filled] = [index + 1, 0];
-      if (index === 1) first();
-    }
-  }
-  const wanted = targets.reduce((sum, { length }) => sum + length, 0);
-  if (read !== wanted) throw new Error(`${url} has ${read} bytes, not ${wanted}`);
+  } }))).arrayBuffer();
 }
 
 /** Requests all files of the memory snapshot. */
@@ -104,8 +84,10 @@ class SnapshotFiles {
       throw new Error(`${folder}manifest.json cannot be read: ${error.message}`);
     });
     this.main = compile(`${indexURL}pyodide.asm.wasm`);
+    this.decoder = compile(`${folder}zstd.wasm`);
+    this.packed = get(`${folder}memory.zst`).then(counted);
     this.memory = this.manifest.then((known) => known && this.#begin(known));
-    for (const promise of [this.script, this.manifest, this.memory]) promise.catch(() => {}); // awaited when they are needed
+    for (const promise of [this.script, this.manifest, this.packed, this.memory]) promise.catch(() => {}); // awaited when they are needed
   }
 
   /** @param {Manifest} known */
@@ -120,18 +102,12 @@ class SnapshotFiles {
       if (below) targets.push(lower.subarray(head + offset, head + offset + below));
       if (below < length) targets.push(new Uint8Array(memory.buffer, offset + below, length - below));
     }
-    let first = () => {};
-    /** @type {Promise<void>} */
-    const arrived = new Promise((resolve) => {
-      first = resolve;
-    });
-    const filled = this.#fill(targets, first);
-    const bundled = Promise.race([arrived, filled]).then(() => bundle);
-    for (const promise of [filled, bundled]) promise.catch(() => {}); // awaited when they are needed
+    const filled = this.#fill(targets, known.bytes);
+    filled.catch(() => {}); // awaited when it is needed
     return {
       memory,
-      /** Files, as `unpack` of snapshot.js takes them. */
-      bundled,
+      /** Files, as `unpack` of snapshot.js takes them; complete when `filled`. */
+      bundle,
       /** Pyodide's description of the snapshot, and the lower part of the memory; complete when `filled`. */
       lower,
       filled,
@@ -140,13 +116,19 @@ class SnapshotFiles {
   }
 
   /**
+   * Write the content of `memory.zst` to `targets`, one after the other.
    * @param {Uint8Array[]} targets
-   * @param {() => void} first
+   * @param {number} size of the content
    */
-  async #fill(targets, first) {
-    // Unpacking keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
-    const [response] = await Promise.all([get(`${this.folder}memory.gz`), this.script]);
-    await fill(response, targets, first);
+  async #fill(targets, size) {
+    // Decompressing keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
+    const [packed, decoder] = await Promise.all([this.packed, this.decoder, this.script]);
+    const content = decompress(decoder, new Uint8Array(packed), size);
+    let offset = 0;
+    for (const target of targets) {
+      target.set(content.subarray(offset, offset + target.length));
+      offset += target.length;
+    }
   }
 }
 

@@ -7,7 +7,9 @@
  * checked: any difference is an error, and runtime.js then starts Python without the snapshot.
  */
 
+import { fetchNow, placeLazily } from './lazy_files.js';
 import { snapshotOf } from './memory.js';
+import { decompress } from './zstd.js';
 
 export { snapshotsFit } from './memory.js';
 
@@ -27,7 +29,7 @@ if "random" in sys.modules:
  * @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries
  * @param {(module: any) => Promise<void>} ready given Emscripten's module, whose file system is there
  * @param {{memory?: WebAssembly.Memory, low?: number}} [into] the memory that Python gets, in which what runs before it is
- *   restored must keep below `low`
+ *   restored must keep below `low`; the standard library is then left out
  * @returns {Promise<{module: any, restore: () => void}>} `module` when Python has it; `restore` undoes the interception
  */
 export async function placeLibraries(indexURL, main, libraries, ready, { memory, low = Infinity } = {}) {
@@ -52,6 +54,7 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
   global.fetch = (/** @type {any} */ source, /** @type {any} */ options) => {
     const url = String(source);
     if (url === `${indexURL}pyodide.asm.wasm`) return Promise.resolve(new Response());
+    if (memory && url === `${indexURL}python_stdlib.zip`) return Promise.resolve(new Response());
     const response = fetch(source, options);
     return url === `${indexURL}python_stdlib.zip` ? archive(url, response).catch((error) => { fail(error); throw error; }) : response;
   };
@@ -81,6 +84,9 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
   return placed;
 }
 
+/** Where Pyodide puts the standard library. */
+const LIBRARY = '/lib/python313.zip';
+
 /** Last bytes of a zip archive that contain its end-of-directory record, with a comment of 1 KB at most. */
 const DIRECTORY_END = 22 + 1024;
 
@@ -103,22 +109,44 @@ async function place(module, libraries) {
 }
 
 /**
- * Write a bundle of files: one line of JSON, `[[path, bytes], ...]`, then the files' bytes back to back.
+ * Write a bundle of files: one line of JSON, `[[path, bytes], ...]`, then the bytes of the first `now` files back to back.
  * @param {any} FS
  * @param {Uint8Array} bundle
  * @param {string} folder
+ * @param {{now: number, read: () => Uint8Array}} [later] `read` gives the bytes of the others when the first one is needed
  */
-export function unpack(FS, bundle, folder) {
+export function unpack(FS, bundle, folder, { now, read } = { now: Infinity, read: () => bundle }) {
   const end = bundle.indexOf(10);
   let offset = end + 1;
   const folders = new Set();
-  for (const [path, size] of JSON.parse(new TextDecoder().decode(bundle.subarray(0, end)))) {
+  for (const [index, [path, size]] of JSON.parse(new TextDecoder().decode(bundle.subarray(0, end))).entries()) {
     const parent = path.slice(0, path.lastIndexOf('/'));
     if (!folders.has(parent)) FS.mkdirTree(`${folder}/${parent}`);
     folders.add(parent);
-    FS.writeFile(`${folder}/${path}`, bundle.subarray(offset, offset + size), { canOwn: true });
+    if (index === now) offset = 0;
+    const begin = offset;
     offset += size;
+    if (index < now || !size) FS.writeFile(`${folder}/${path}`, bundle.subarray(begin, begin + size), { canOwn: true });
+    else placeLazily(FS, `${folder}/${path}`, size, () => read().slice(begin, begin + size));
   }
+}
+
+/** A checksum of memory, by FNV-1a of its words. @param {Uint32Array} words */
+export function checksum(words) {
+  let sum = 0x811c9dc5;
+  for (let index = 0; index < words.length; index++) sum = Math.imul(sum ^ words[index], 0x01000193);
+  return sum >>> 0;
+}
+
+/**
+ * Add what WebAssembly and the libraries have written to the lower part of the memory, which the snapshot has relative to it.
+ * @param {Uint32Array} lower
+ * @param {Uint32Array} fresh
+ * @param {number} expected checksum
+ */
+function complete(lower, fresh, expected) {
+  if (checksum(fresh) !== expected) throw new Error('WebAssembly has begun with other memory than when the snapshot was taken');
+  for (let index = 0; index < lower.length; index++) lower[index] ^= fresh[index];
 }
 
 /**
@@ -135,17 +163,23 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
   pyodideModule.catch(() => {}); // awaited below
   const [known, begun] = await Promise.all([files.manifest, files.memory]);
   if (!known || !begun) return null;
-  const { low, table, handles } = known;
-  const { memory, lower, bundled, filled, libraries } = begun;
-  arriving(bundled);
+  const { head, low, fresh, now, later, library, table, handles } = known;
+  const { memory, lower, bundle, filled, libraries } = begun;
+  arriving(filled);
+  const decoder = await files.decoder;
+  /** @type {Uint8Array | undefined} */
+  let rest;
+  const read = () => (rest ??= decompress(decoder, fetchNow(`${folder}packages.zst`), later));
   const placed = await placeLibraries(indexURL, files.main, libraries, async (module) => {
-    unpack(module.FS, await bundled, module.API.sitePackages);
     await filled;
+    complete(new Uint32Array(lower.buffer, head, low / 4), new Uint32Array(memory.buffer, 0, low / 4), fresh);
+    unpack(module.FS, bundle, module.API.sitePackages, { now, read });
   }, { memory, low });
   try {
     const { loadPyodide } = await pyodideModule;
     const pyodide = await loadPyodide({ ...options, indexURL, _loadSnapshot: lower });
     const { module } = placed;
+    placeLazily(module.FS, LIBRARY, library, () => fetchNow(`${indexURL}python_stdlib.zip`));
     if (module.wasmTable.length !== table) throw new Error(`function table of ${module.wasmTable.length}, not ${table}`);
     for (const [handle, path] of handles) module.LDSO.loadedLibsByHandle[handle] = linked(module, path);
     pyodide.runPython(AFTER_RESTORING);

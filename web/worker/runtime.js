@@ -47,7 +47,7 @@ function requireWebAssembly() {
  */
 function bytesFetched(url) {
   const entries = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
-  const counted = entries.filter(({ name }) => name.startsWith(url) && !name.endsWith('/memory.gz'));
+  const counted = entries.filter(({ name }) => name.startsWith(url) && !name.endsWith('/memory.zst'));
   return counted.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
 }
 

@@ -8,7 +8,6 @@ key is hidden gives 0. Everything is computed in float32 (float64: in float64) a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target
 from pyruntime.ops.attention.lowering import AttentionInputs, Heads, lower_attention
-from pyruntime.ops.base import LATEST, Unsupported, attributes_of, op
+from pyruntime.ops.base import LATEST, Unsupported, attributes, attributes_of, op
 from pyruntime.ops.caches import CacheOp
 from pyruntime.ops.movement.append_rows import AppendsToCaches
 from pyruntime.ops.operands import bound, index_of, types_of
@@ -24,7 +23,7 @@ from pyruntime.ops.operands import bound, index_of, types_of
 __all__ = ["Attention"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Attention(CacheOp):
     """Attributes of opset 23; later versions add to them."""
 

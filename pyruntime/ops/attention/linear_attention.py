@@ -16,7 +16,7 @@ import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, out, params_of, scratch, template
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op
 from pyruntime.ops.operands import bound, named, types_of
 
 COLS = 32
@@ -49,7 +49,7 @@ class States:
         return (self.window, *one) if self.window else one
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class LinearAttentionBase(Op):
     """LinearAttention of ai.onnx and of com.microsoft. `chunk_size` is a hint and changes nothing.
 

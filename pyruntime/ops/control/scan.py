@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from pyruntime.ir import Graph, TensorType, ValueType, known
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, attributes, op
 from pyruntime.ops.control.body import Body, BodyOp, Values, empty_stack, stacked
 from pyruntime.ops.interpreter import current
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Scan(BodyOp):
     """Scan of any version: `body` maps N states and a slice of each of M scan inputs to N states and K outputs."""
 

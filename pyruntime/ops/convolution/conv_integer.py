@@ -10,7 +10,7 @@ Source: ONNX operators ConvInteger (10), QLinearConv (10).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pyruntime.kernels import Dispatch, Operand, Target, constant, out, scratch
 from pyruntime.kernels.convolution.convolution import convolve
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.kernels.windows import Window
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, attributes, op
 from pyruntime.ops.convolution.conv import convolved, convolved_shape, divided
 from pyruntime.ops.convolution.sliding import SlidingOp, volume
 from pyruntime.ops.operands import bound, named
@@ -29,7 +29,7 @@ from pyruntime.ops.quantization.requantize import finished
 BYTES = (DType.INT8, DType.UINT8)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _IntegerConv(SlidingOp):
     """A convolution of 8-bit integers that is exact in int32: the base of ConvInteger and QLinearConv."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels.windows import PADDINGS, Window, as_volume
-from pyruntime.ops.base import Op, Unsupported
+from pyruntime.ops.base import Op, Unsupported, attributes
 
 __all__ = [
     "SlidingOp",
@@ -28,7 +27,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class WindowOp(Op):
     """Attributes of every operator with windows."""
 
@@ -79,7 +78,7 @@ class WindowOp(Op):
             self.fail("windows that fit the padded input", error)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class SlidingOp(WindowOp):
     """Attributes of the operators that can pad by themselves."""
 

@@ -10,14 +10,14 @@ Source: ConvInteger and QLinearConv, which `passes/quantization/weights_channels
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, Value, attributes, op
 from pyruntime.ops.convolution.conv_integer import BYTES, ConvInteger, QLinearConv
 
 __all__ = ["ChannelsLast", "ConvIntegerChannelsLast", "QLinearConvChannelsLast", "channels_last_weights"]
@@ -51,8 +51,8 @@ class ChannelsLast(Op):
         return (gather_map(target, name, out(0, y), [Source("x", inp(0, x))], code, values),)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ChannelsLastWeights:
+@attributes
+class _ChannelsLastWeights(Value):
     """Weights of type [M, K1 .. Kn, C / group rounded up], where the base class expects [M, C / group, K1 .. Kn]."""
 
     channels: int = 0

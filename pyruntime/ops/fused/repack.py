@@ -9,20 +9,18 @@ Source: weights of MatMul or Gemm after DequantizeLinear, which `passes/quantiza
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, attributes, op
 from pyruntime.ops.microsoft.products.packed import pack
 from pyruntime.ops.quantization.parameters import RANGES
 
 __all__ = ["PackRows", "SpreadRows"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Rows(Op):
     """The mapping from element (n, c) of the result to an element of x: the base of both operators."""
 

@@ -6,12 +6,10 @@ LINEAR x·v, POLY (γ x·v + c)^d, RBF exp(-γ |x - v|²), SIGMOID tanh(γ x·v 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, DType, Floats, TensorType
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, attributes, op
 from pyruntime.ops.ml.shared import (
     ALL,
     Labels,
@@ -27,7 +25,7 @@ from pyruntime.ops.ml.shared import (
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _SVM(Op):
     """Shared by both. Without support vectors the coefficients are those of a linear function."""
 

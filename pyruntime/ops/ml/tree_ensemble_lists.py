@@ -6,7 +6,6 @@ Source: ONNX operators ai.onnx.ml.TreeEnsembleClassifier, TreeEnsembleRegressor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, Floats, Ints, Strings, TensorType
 from pyruntime.kernels import Dispatch, Target, out
-from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.base import Op, Unsupported, attributes, op
 from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MODES, Forest, by_owner, indexed, lowered
 from pyruntime.ops.ml.node_places import Places
 from pyruntime.ops.ml.shared import (
@@ -35,7 +34,7 @@ _TENSORS = " ".join(
 """Attributes of double precision, which opsets 1 and 2 lack."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Trees(Op):
     """Shared by both. The node with the first place among those of a tree id is the tree's root.
 

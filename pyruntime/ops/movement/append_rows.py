@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, Unit, for_each, inp, move, out
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, attributes, op
 from pyruntime.ops.caches import CacheOp
 from pyruntime.ops.operands import index_of
 
@@ -28,7 +27,7 @@ def divides_into_words(kind: TensorType, axis: int) -> bool:
     return Unit.widest(kind.dtype, math.prod(kind.shape[axis + 1 :])).is_words
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class AppendsToCaches(CacheOp):
     """Mixin of attentions that append to past_key and past_value [B, H, C, D], with capacity C, in place.
 

@@ -17,7 +17,7 @@ from pyruntime.ir import Array, TensorType, are_open
 from pyruntime.ir.encoding import encode
 from pyruntime.kernels import Dispatch, Operand, Target, Unit, inp, move, out
 from pyruntime.kernels.ir.indexing import contiguous
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, Op, attributes, op
 from pyruntime.ops.operands import named
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -193,7 +193,7 @@ class Pad(_Pad):
         return (pad_copy(target, out(0, self.made(x, sides)), inp(0, x), sides, self.mode, constant),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _PadByAttribute(_Pad):
     """Pads and value are attributes."""
 

@@ -7,21 +7,21 @@ running = given * momentum + batch * (1 - momentum). Source: ONNX operator Batch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.rows.reduce import reduction
-from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, attributes, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
 from pyruntime.ops.reduction.folds import FOLDS
 
 NORMALISED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _BatchNormalization(Op):
     """BatchNormalization of any version. x: [N, C, D1 .. Dn]; scale, b, mean, var: [C]; floats.
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import TensorType
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, attributes, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Hardmax(Decomposed):
     """OneHot of ArgMax, from opset 13 along one axis, before over all dimensions from `axis` on."""
 

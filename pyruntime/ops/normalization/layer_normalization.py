@@ -9,18 +9,16 @@ the variance is that of the centred row, so large means cost no digits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.rows.rows import Norm, normalize_rows, rows_of
-from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, broadcasts_to, op, refuse_float64
 from pyruntime.ops.operands import optional
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Norm(Op):
     """Normalisation over the dimensions from `axis` on."""
 

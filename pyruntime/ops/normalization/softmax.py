@@ -6,14 +6,12 @@ to write.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.rows.rows import Rows, rows_of, softmax_rows
-from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, attributes, op, refuse_float64
 
 __all__ = ["softmax"]
 
@@ -31,7 +29,7 @@ def softmax(x: Array, axis: int, log: bool = False) -> Array:
     return np.asarray(y).astype(x.dtype, copy=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Softmax(Op):
     """Shared by both operators and both shape rules: from opset 13 along one axis, before over all from `axis` on."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
@@ -11,11 +9,11 @@ from pyruntime.kernels import Dispatch, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.ir.epilogue import linear
 from pyruntime.kernels.ir.indexing import broadcast_strides
 from pyruntime.kernels.products.matmul import matmul, product_of
-from pyruntime.ops.base import LATEST, Op, Unsupported, broadcasts_to, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, broadcasts_to, op, refuse_float64
 from pyruntime.ops.operands import optional
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Gemm(Op):
     """a: [M, K] or transposed, b: [K, N] or transposed, c: broadcasts to [M, N] (optional from opset 11)."""
 

@@ -7,17 +7,15 @@ constant or merged with another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.ops.base import LATEST, Op, op
+from pyruntime.ops.base import LATEST, Op, attributes, op
 from pyruntime.ops.elementwise.elementwise import FLOATS, NUMBERS
 from pyruntime.ops.interpreter import current
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Random(Op):
     """An operator that draws random numbers: its generator, and the type of its result."""
 
@@ -48,7 +46,7 @@ class _Drawn(_Random):
         raise NotImplementedError(self.op_type)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _OfShape(_Drawn):
     """Of the shape that an attribute gives."""
 
@@ -73,7 +71,7 @@ class _Like(_Drawn):
         return (np.asarray(self.draw(x.shape)).astype(dtype),)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Normal(_Drawn):
     mean: float = 0.0
     scale: float = 1.0
@@ -82,7 +80,7 @@ class _Normal(_Drawn):
         return np.asarray(self.generator().standard_normal(shape)) * self.scale + self.mean
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Uniform(_Drawn):
     low: float = 0.0
     high: float = 1.0

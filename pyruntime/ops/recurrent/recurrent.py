@@ -18,13 +18,13 @@ import numpy as np
 from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.kernels.recurrent import Layer, recurrent
-from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Value, attributes, op, refuse_float64
 from pyruntime.ops.operands import bound, index_of, named
 from pyruntime.ops.recurrent.gates import Gate, gates
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecurrentAttributes:
+@attributes
+class RecurrentAttributes(Value):
     """Attributes of LSTM, GRU and RNN."""
 
     activation_alpha: tuple[float, ...] | None = None
@@ -35,7 +35,7 @@ class RecurrentAttributes:
     hidden_size: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Recurrent(RecurrentAttributes, Op):
     """A recurrent layer; subclasses say how many gates and which functions it has."""
 
@@ -204,7 +204,7 @@ def reordered(x: Array, order: Array | None) -> Array:
     return x if order is None else np.take_along_axis(x, order[:, :, None], axis=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Lstm(_Recurrent):
     operands = named("x w r", optional="b sequence_lens initial_h initial_c p")
     gate_count = 4
@@ -228,7 +228,7 @@ class _Lstm(_Recurrent):
         return [f(self.limited(zo + po * cell)) * h(cell), cell]
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Gru(_Recurrent):
     gate_count = 3
     defaults = ("Sigmoid", "Tanh")
@@ -250,7 +250,7 @@ class _Gru(_Recurrent):
         return [(1 - z) * candidate + z * hidden]
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Rnn(_Recurrent):
     def step(self, xw: Array, weights: _Weights, functions: tuple[Gate, ...], states: list[Array]) -> list[Array]:
         (f,) = functions

@@ -5,7 +5,7 @@ Of equal elements the first, or with `select_last_index` the last. NaN counts as
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.ir.indexing import MAX_RANK
 from pyruntime.kernels.rows.reduce import Fold, reduction
-from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_float64
 
 _NOTHING = "0xffffffffu"
 
@@ -55,7 +55,7 @@ def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
     return replace(fold, state=DType.UINT64, save=save, restore=f"Best(bitcast<{value}>(x.x), x.y)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _ArgReduce(Op):
     """Shared by both."""
 

@@ -5,17 +5,15 @@ Integers wrap; 16-bit floats run in float32 and are rounded at each element stor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.rows.rows import Scan, rows_of, scan_rows
-from pyruntime.ops.base import LATEST, Op, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, attributes, op, refuse_float64
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Cumulative(Op):
     """`exclusive`: without the element itself. `reverse`: from the last element to the first."""
 

@@ -16,7 +16,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.ir.indexing import MAX_RANK
 from pyruntime.kernels.rows.reduce import reduction
-from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_float64
 from pyruntime.ops.reduction.folds import FOLDS
 
 Axes = tuple[int, ...]
@@ -134,7 +134,7 @@ class Reduce(Op):
         return reduction(target, fold, out(0, y), inp(0, x), self.axes_of(x, axes))
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _AxesAttribute(Reduce):
     axes: tuple[int, ...] | None = None
     keepdims: int = 1
@@ -143,7 +143,7 @@ class _AxesAttribute(Reduce):
         return self._over(x, self.axes, noop=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _AxesInput(Reduce):
     keepdims: int = 1
     noop_with_empty_axes: int = 0

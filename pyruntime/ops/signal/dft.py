@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.fourier import MOST_LENGTH, MOST_RADIX, Rows, phase_error, radices, transform
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op
 
 __all__ = ["as_complex", "fourier_reason", "spectrum"]
 
@@ -51,7 +50,7 @@ def spectrum(signal: Array, n: int, axis: int, *, onesided: bool, inverse: bool,
     return pairs
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _DFT(Op):
     """Shared by both versions; they differ in where the axis comes from.
 

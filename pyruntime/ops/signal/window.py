@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, gather_map, out
-from pyruntime.ops.base import LATEST, Op, Unsupported, op
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Window(Op):
     """y[n] = a_0 + a_1·cos(2πn/P) + a_2·cos(4πn/P), P = size where `periodic`, else size − 1.
 

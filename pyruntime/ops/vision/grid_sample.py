@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, out, params_of, template
-from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_float64
 
 FAR = 1e9
 """Coordinates past this, infinite or NaN, are -100: outside every input that fits memory."""
@@ -37,7 +36,7 @@ def _reflected(v: Array, low: float, high: float) -> Array:
     return np.where((v >= low) & (v <= high), v, inner).astype(v.dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _GridSample(Op):
     """x: [N, C, D1 .. Dr]; grid: [N, O1 .. Or, r], innermost axis first; y: [N, C, O1 .. Or] of x's type."""
 

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, Bound, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
-from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
 
 NO_LEAST = -3.0e38
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _RoiAlign(Op):
     """x: [N, C, H, W]; rois: [R, 4] as x1, y1, x2, y2; batch_indices: int64 [R].
 

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from pyruntime.ir import TensorType
+from pyruntime.ops.base import attributes
 from pyruntime.ops.caches import CacheOp
 
 __all__ = ["GroupQueryForm", "GroupQueryInputs", "GroupQuerySizes"]
@@ -49,7 +50,7 @@ class GroupQuerySizes:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class GroupQueryForm(CacheOp):
     """The operator's attributes, and what follows from them and from the types of its inputs."""
 

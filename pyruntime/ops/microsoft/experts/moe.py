@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, out
 from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.nbits import Experts, can_split, expert_product
 from pyruntime.kernels.products.packed_weights import integers, unpacked_view
-from pyruntime.ops.base import Op, Unsupported, op
+from pyruntime.ops.base import Op, Unsupported, attributes, op
 from pyruntime.ops.microsoft.experts.experts import (
     Activation,
     activate,
@@ -45,7 +44,7 @@ class Layer(NamedTuple, Generic[T]):
     zeros: T | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class MixtureOp(Op):
     """A mixture of experts: the base of MoE and QMoE.
 

@@ -6,17 +6,16 @@ GroupNorm s = x.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from pyruntime.ir import TensorType
-from pyruntime.ops.base import op
+from pyruntime.ops.base import attributes, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
 from pyruntime.ops.operands import named
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _GroupNorm(Decomposed):
     """x: [N, D1 .. Dn, C] or [N, C, D1 .. Dn], float; gamma, beta: [C], floats, of one type that may differ from x's.
 

@@ -10,11 +10,10 @@ belong, or com.microsoft.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pyruntime.ir import DType, TensorType
-from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.base import LATEST, attributes, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
 from pyruntime.ops.operands import named
@@ -23,7 +22,7 @@ _WANTED = (True, True, True)
 """y and both statistics of a SkipNorm."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Simplified(Decomposed):
     """x: floats, scale: broadcasts to x; y has scale's type. inv_std_var: float32, 1 along the normalised axes."""
 
@@ -52,7 +51,7 @@ class SimplifiedLayerNormalizationMs(_Simplified):
     """In com.microsoft."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _SkipNormalization(Decomposed):
     """input: [.., H]; skip: of its shape, or without its first dimension, or with 1 there; gamma, beta, bias: [H].
 

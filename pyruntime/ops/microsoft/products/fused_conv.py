@@ -7,18 +7,17 @@ NhwcFusedConv  FusedConv of x and z: [N, .., C]; w: [M, C / group, K1 .. Kn] as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pyruntime.ir import TensorType
-from pyruntime.ops.base import op
+from pyruntime.ops.base import attributes, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
 from pyruntime.ops.microsoft.products.activation import activate
 from pyruntime.ops.operands import named
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Conv(Decomposed):
     """The attributes of Conv."""
 

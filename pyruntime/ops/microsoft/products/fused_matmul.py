@@ -12,15 +12,13 @@ trans exchanges the last two. A vector stays as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyruntime.ir import TensorType
-from pyruntime.ops.base import op
+from pyruntime.ops.base import attributes, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.products.activation import activate
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _MatMul(Decomposed):
     """a: [..., M, K], b: [..., K, N], floats of one type; leading dimensions broadcast."""
 

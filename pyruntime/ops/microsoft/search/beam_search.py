@@ -5,13 +5,12 @@ Texts are those that onnxruntime's CPU provider finds; what only its other provi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, Graph, TensorType, ValueType
-from pyruntime.ops.base import op
+from pyruntime.ops.base import attributes, op
 from pyruntime.ops.control.body import permit
 from pyruntime.ops.microsoft.search.decoders import Decoder, EncoderDecoder, PromptDecoder, tensor_of
 from pyruntime.ops.microsoft.search.generation import Generation, encoder_mask
@@ -31,7 +30,7 @@ _INPUTS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _BeamSearch(Generation):
     """Beam search, for BeamSearch and WhisperBeamSearch.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from pyruntime.errors import InvalidArgument, OutOfMemory
 from pyruntime.ir import Array, DType, Graph, TensorType, ValueType
+from pyruntime.ops.base import attributes
 from pyruntime.ops.control.body import BodyOp
 from pyruntime.ops.interpreter import current
 from pyruntime.ops.microsoft.search.scoring import Scoring
@@ -17,7 +17,7 @@ from pyruntime.ops.microsoft.search.scoring import Scoring
 __all__ = ["Generation", "encoder_mask"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class Generation(BodyOp):
     """An operator that generates text.
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.ops.base import op
+from pyruntime.ops.base import attributes, op
 from pyruntime.ops.control.body import permit
 from pyruntime.ops.microsoft.search.decoders import PromptDecoder, tensor_of
 from pyruntime.ops.microsoft.search.generation import Generation
@@ -21,7 +21,7 @@ _INPUTS = "input_ids max_length min_length repetition_penalty vocab_mask prefix_
 _MODULUS = 2**31 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _TokenByToken(Generation):
     """Generation of one sequence for each prompt, for GreedySearch and Sampling."""
 

@@ -11,18 +11,17 @@ up to the last eos before the token, with segment ids those before the token's s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.ops.base import Op, op
+from pyruntime.ops.base import Op, attributes, op
 from pyruntime.ops.operands import named
 
 
-@dataclass(frozen=True, kw_only=True)
+@attributes
 class _Mapping(Op):
     """Hashes of n-grams over rows of ids."""
 
