@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from tests import record_times as times
 from tests import selection
 from tests.selection import choose, recorded
-from tools.devkit import times
 from tools.devkit.shell import ROOT
 
 TESTS = [

@@ -74,10 +74,14 @@ def test_javascript_reference__names_every_export(file: str) -> None:
 
 
 def test_expand__a_place__has_comment_and_code_of_its_name(tmp_path: Path) -> None:
-    text = "/** What\n * it is. */\nexport type A =\n  | 'a';\ntype B = A;\nexport type C = B;\n"
+    text = (
+        "/**\n * What\n * it is.\n *\n *     new A();\n */\nexport type A =\n  | 'a';\n"
+        "type B = A;\n/** Else. */\nexport type C = B;\n"
+    )
     (tmp_path / "x.d.ts").write_text(text)
     page = expand("# X\n\n<!-- declarations: x.d.ts C A -->\n", tmp_path)
-    assert "## A\n\nWhat it is.\n\n```ts\nexport type A =\n  | 'a';\n```" in page
+    assert "## C\n\nElse.\n\n```ts\nexport type C = B;\n```" in page
+    assert "## A\n\nWhat it is.\n\n```ts\nnew A();\n```\n\n```ts\nexport type A =\n  | 'a';\n```" in page
     assert page.index("## C") < page.index("## A")
 
 

@@ -56,7 +56,7 @@ def test_verdict__other_than_listed__is_told() -> None:
 
 def test_render__rows__have_a_line_each() -> None:
     text = render([row(), Row(MODEL, {"error": "no"}, {})], {"timm/some": ("export", "for a reason")})
-    assert "| some | new | 18 | agrees |  |  | 3 / 4 |" in text
+    assert "| some | new | 18 | agrees |  |  |" in text
     assert "not exported: for a reason" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 PLACE = re.compile(r"^<!-- declarations: (\S+) (.*) -->$", re.MULTILINE)
@@ -22,8 +23,12 @@ def declarations(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _prose(comment: str) -> str:
-    lines = [re.sub(r"^\s*(/\*\*|\*/|\*)?\s?|\s*\*/$", "", line) for line in comment.splitlines()]
-    return " ".join(" ".join(lines).split())
+    """A comment's paragraphs; indented ones are code."""
+    lines = [re.sub(r"^\s*(/\*\*|\*/|\*)? ?|\s*\*/$", "", line) for line in comment.strip().splitlines()]
+    paragraphs = textwrap.dedent("\n".join(lines)).strip("\n").split("\n\n")
+    return "\n\n".join(
+        f"```ts\n{textwrap.dedent(one)}\n```" if one.startswith("  ") else " ".join(one.split()) for one in paragraphs
+    )
 
 
 def expand(markdown: str, root: Path) -> str:

@@ -40,7 +40,7 @@ that follows. It is then cut where it rounds, each part is fed with onnxruntime'
 - **Also as**: what was made of the file and agrees, too, and its difference: the ORT format (ort), onnxruntime's
   float16 and its dynamic quantisation to 8 bits, which may differ by as much as these change the results.
 - **Open**: whether one plan serves all sizes, or all after the first; empty where there is one size.
-- **Host**: nodes that run on the host. **Dispatches**: of a run on a desktop GPU, and on SwiftShader.
+- **Host**: nodes that run on the host.
 """
 
 TITLES = {"pictures": "Pictures", "sound": "Sound", "text": "Text", "numbers": "Tables, graphs, robots"}
@@ -124,7 +124,7 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
             continue
         parts.append(
             f"### {TITLES[kind]}\n\n| model | package | MB | compared | result | difference | also as | "
-            "open | host | dispatches |\n|---|---|---|---|---|---|---|---|---|---|"
+            "open | host |\n|---|---|---|---|---|---|---|---|---|"
         )
         parts += [_line(row, treated, listed) for row in group]
         parts.append("")
@@ -142,13 +142,12 @@ def _line(row: Row, treated: Sequence[Row], listed: Mapping[str, tuple[str, str]
     also = ", ".join(f"{NAMES[o.case.treatment]} {_difference(o.found)}" for o in made if not o.stage)
     results = [_result(row, listed)]
     results += [f"{NAMES[o.case.treatment]} {_result(o, listed)}" for o in made if o.stage]
-    both = [str(n) for n in (found.get("dispatches"), found.get("browser_dispatches")) if n is not None]
     host = Counter(found.get("host", {}))
     hosted = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in sorted(host.items()))
     megabytes = f"{found['bytes'] / 1e6:.1f}" if "bytes" in found else ""
     name = ", ".join(_packages(row))
     cells = [model.title, f"{name} {model.package.version}", megabytes, _compared(model), "; ".join(results)]
-    cells += [_difference(found), also, _open(row), hosted, " / ".join(both)]
+    cells += [_difference(found), also, _open(row), hosted]
     return "| " + " | ".join(cells) + " |"
 
 

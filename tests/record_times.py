@@ -1,6 +1,6 @@
 """tests/times.json, the processor seconds of each test, recorded by a run with this plugin:
 
-    python -m pytest -p tools.devkit.times FILE_OR_FOLDER ...
+    python -m pytest -p tests.record_times FILE_OR_FOLDER ...
 
 Seconds are of all processors together and of every process that a test started, browsers too, so that another load of
 the machine changes little. Functions that run replace what was recorded of them; those whose file is gone are left out.
