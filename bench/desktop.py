@@ -107,7 +107,8 @@ def measure(engine: str, path: Path, runs: int, dims: Mapping[str, int], outputs
     fed = time.perf_counter()
     values = session.run(None, feeds)
     first = time.perf_counter()
-    np.savez(outputs, **{str(i): np.asarray(v) for i, v in enumerate(values)})
+    arrays: dict[str, Any] = {str(i): np.asarray(v) for i, v in enumerate(values)}
+    np.savez(outputs, **arrays)
     for _ in range(3):
         session.run(None, feeds)
     times = []
