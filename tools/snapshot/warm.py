@@ -14,13 +14,13 @@ import pyruntime.bridge.requests
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels.selection import candidates
 
-# Importing them runs a program.
-LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__")
+# What browsers never use, or runs a program when it is imported.
+LEFT_OUT = ("pyruntime.cli", "pyruntime.__main__", "pyruntime.device.desktop", "pyruntime.session.aot.plan_store")
 
 files = [str(module.__file__) for name, module in sorted(sys.modules.items()) if name.startswith("pyruntime")]
 Path("/build/modules.txt").write_text("\n".join(files))
 for module in pkgutil.walk_packages(pyruntime.__path__, "pyruntime."):
-    if module.name not in LEFT_OUT:
+    if not module.name.startswith(LEFT_OUT):
         importlib.import_module(module.name)
 
 
