@@ -12,7 +12,7 @@ from tests.fuzz.build import MOST_BYTES, Sample, samples
 from tests.fuzz.families import FAMILIES
 from tests.fuzz.oracle import judge
 
-SAMPLES = 10
+SAMPLES = 6
 """Samples of a family."""
 
 

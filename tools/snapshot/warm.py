@@ -38,6 +38,7 @@ LEFT_OUT = (
     "pyruntime.cli",
     "pyruntime.__main__",
     "pyruntime.backend",
+    "pyruntime.device.desktop",
     "pyruntime.genai",
     "pyruntime.ops.ml",
     "pyruntime.ops.text",
