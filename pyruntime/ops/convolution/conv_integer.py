@@ -9,6 +9,7 @@ Source: ONNX operators ConvInteger (10), QLinearConv (10).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -64,20 +65,20 @@ class _IntegerConv(SlidingOp):
         """
         w = self.standard_weights(w)
         window = self.window(x.shape[2:], w.shape[2:])
-        weights = w.astype(np.float64)
+        weights = w.astype(np.float32)
         if w_zero is not None:
             weights -= w_zero.reshape(-1, *(1,) * (w.ndim - 1))
         zero = 0 if x_zero is None else int(x_zero.reshape(()))
         limits = np.iinfo(x.dtype)
         largest = max(limits.max - zero, zero - limits.min)
-        sizes = largest * np.abs(weights).reshape(w.shape[0], -1)
-        parts = _parts(sizes, others, MOST_PARTS if w.shape[1] > 1 else 1)
+        sizes = np.abs(weights).reshape(w.shape[0], -1)
+        parts = _parts(sizes, largest, others, MOST_PARTS if w.shape[1] > 1 else 1)
         wide = np.float32 if parts else np.float64
 
         def read(part: Array) -> Array:
             return np.subtract(part, zero, dtype=wide, casting="unsafe")
 
-        return convolved(x, weights.astype(wide), window, self.group, read, parts or 1)
+        return convolved(x, weights.astype(wide, copy=False), window, self.group, read, parts or 1)
 
     def describe(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
         """Describe the dispatches of y = conv(x - x_zero, w - w_zero) into int32 y; `zeros`: x_zero and w_zero."""
@@ -180,18 +181,26 @@ MOST_PARTS = 8
 """Parts of a sum above which a product of float64 is as fast."""
 
 
-def _parts(sizes: Array, others: int, limit: int) -> int:
-    """How many parts of sums of products that are no larger than these, [M, K], float32 holds; 0 above `limit`.
+def _parts(sizes: Array, largest: int, others: int, limit: int) -> int:
+    """How many parts of sums of products with integers up to `largest` float32 holds; 0 above `limit`.
 
     Args:
+        sizes: magnitudes of weights, whole numbers in float32 [M, K]; their sums are exact where they are small enough.
         others: what a sum of one part is added to in float32.
     """
-    depth = sizes.shape[1]
-    for parts in range(1, min(limit, depth) + 1):
-        most = max((float(sizes[:, some].sum(axis=1).max(initial=0)) for some in divided(depth, parts)), default=0.0)
-        if most + (others if parts == 1 else 0) < 1 << 24:
+    depth, holds = sizes.shape[1], 1 << 24
+    whole = _largest_sum(sizes) * largest
+    if whole + others < holds:
+        return 1
+    for parts in range(max(2, math.ceil(whole / holds)), min(limit, depth) + 1):
+        if all(_largest_sum(sizes[:, some]) * largest < holds for some in divided(depth, parts)):
             return parts
     return 0
+
+
+def _largest_sum(sizes: Array) -> float:
+    """The largest sum of a row."""
+    return float(sizes.sum(axis=1).max(initial=0))
 
 
 def _wrapped(sums: Array) -> Array:

@@ -31,7 +31,7 @@ def stated_type(value: ValueInfo, given: Sequence[tuple[int, ...]], number: int)
     if given:
         shape = given[min(number, len(given) - 1)]
         if not _fits(kind, shape):
-            raise InvalidArgument(f"--shape: input '{value.name}' is {kind}, not {list(shape)}")
+            raise InvalidArgument(f"--shape: input '{value.name}' is {_stated(kind)}, not of shape {list(shape)}")
         return TensorType(kind.dtype, shape)
     if declared is None:
         raise InvalidArgument(f"input '{value.name}' has no declared shape; give --shape {value.name}=...")
@@ -59,12 +59,17 @@ def stated_value(value: ValueInfo, given: Any, shape: tuple[int, ...] | None) ->
     if array.size == 1 and wanted is not None and all(d == 1 or isinstance(d, str) or d is None for d in wanted):
         array = array.reshape((1,) * len(wanted))
     if not _fits(kind, array.shape) or (shape is not None and shape != array.shape):
-        raise InvalidArgument(f"--value: input '{name}' is {kind}, not of shape {list(array.shape)}")
+        raise InvalidArgument(f"--value: input '{name}' is {_stated(kind)}, not of shape {list(array.shape)}")
     if array.size > KNOWN_LIMIT:
         raise InvalidArgument(
             f"--value: input '{name}' has {array.size:,} elements; plans are for values of at most {KNOWN_LIMIT:,}"
         )
     return HostTensor.of(array, kind.dtype)
+
+
+def _stated(kind: DeclaredTensor) -> str:
+    """The type with its declared shape."""
+    return f"{kind} of any shape" if kind.shape is None else f"{kind} of shape [{', '.join(map(str, kind.shape))}]"
 
 
 def _fits(kind: DeclaredTensor, shape: tuple[int, ...]) -> bool:

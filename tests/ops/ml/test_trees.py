@@ -131,6 +131,16 @@ def test_tree_classifier__two_labels_one_voted__as_onnxruntime(transform: str, p
         check("TreeEnsembleClassifier", X, 2, **labels, **trees)
 
 
+def test_tree_classifier__negative_votes_for_one_label_of_three__lose_to_labels_without_votes() -> None:
+    """As in ONNX's reference; onnxruntime leaves these labels out (docs/DIFFERENCES.md)."""
+    trees = forest(1, 1, ["BRANCH_LEQ"])
+    trees |= {"class_treeids": [0, 0], "class_nodeids": [1, 2], "class_ids": [1, 0], "class_weights": [-0.5, 0.3]}
+    x = np.array([[-9, -9, -9, -9], [9, 9, 9, 9]], np.float32)
+    labels, scores = run("TreeEnsembleClassifier", x, 2, classlabels_int64s=[4, 5, 6], **trees)
+    assert labels.tolist() == [4, 4]
+    np.testing.assert_array_equal(scores, np.array([[0, -0.5, 0], [0.3, 0, 0]], np.float32))
+
+
 def listed(model: Any, prefix: str, binary: bool = False) -> dict[str, Any]:
     """A fitted scikit-learn forest as attributes; every leaf votes its value over the number of trees."""
     lists: dict[str, Any] = {f"nodes_{k}": [] for k in ("treeids", "nodeids", "featureids", "modes", "values")}

@@ -26,7 +26,7 @@ from tools.zoo.browser import browser_python
 from tools.zoo.check import Feeds
 from tools.zoo.definitions import CACHE
 from tools.zoo.trained import transfer
-from tools.zoo.trained.check import arguments, in_parts, judged, product, put, recorded, selected
+from tools.zoo.trained.check import arguments, commit, in_parts, judged, product, put, recorded, selected
 from tools.zoo.trained.cut import rounds
 from tools.zoo.trained.packages import FOLDER, Case
 from tools.zoo.trained.table import failures
@@ -52,6 +52,7 @@ os.environ["PYRUNTIME_VERIFY"] = "1"
 import pyruntime as ort
 options = ort.SessionOptions()
 options.add_session_config_entry("pyruntime.disable", "")
+options.limits.run_seconds = limit
 fed = unpacked(io.BytesIO(await (await pyfetch(values)).bytes()))
 session = await ort.InferenceSession.create(model, options)
 made, same, told = [], True, None
@@ -115,7 +116,7 @@ def outcome(in_browser: BrowserPython, case: Case, path: Path, fed: Sequence[Seq
         values = Path(file.name)
         values.write_bytes(packed(fed))
         urls = {"model": f"{served}{path.relative_to(CACHE)}", "values": f"{served}{values.relative_to(CACHE)}"}
-        data = codec.encode({**urls, "back": dict(back)})
+        data = codec.encode({**urls, "back": dict(back), "limit": limit / 1000})
         told = codec.decode(in_browser.page.evaluate(CALL, [source, data, limit]))
         if "error" in told:
             raise BrowserPythonError(told["error"].strip().splitlines()[-1][:800])
@@ -182,7 +183,7 @@ def main() -> int:
                     found = {"browser": str(error)}
                 except Error as error:
                     found, lost = {"browser": str(error).strip().splitlines()[0][:400]}, True
-                put(case, {**found, "browser_product": now}, "", now)
+                put(case, {**found, "browser_product": now, "browser_commit": commit()}, "browser")
                 wrong += bool(found["browser"])
                 state = f"WRONG {found['browser']}" if found["browser"] else f"{found['browser_dispatches']} dispatches"
                 print(f"{case.key}: {state}, {found.get('browser_seconds', '-')} s", flush=True)

@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import os
+import subprocess
 import sys
 import time
 import warnings
@@ -36,7 +37,7 @@ from tools.zoo.trained.recipes import steps_of
 from tools.zoo.trained.transfer import plain
 from tools.zoo.treated import compared, session_of
 
-__all__ = ["check", "in_parts", "judged", "main", "product", "put", "recorded", "wrong_of"]
+__all__ = ["check", "commit", "in_parts", "judged", "main", "product", "put", "recorded", "wrong_of"]
 
 SECONDS, LARGE = 600, 1800
 """For one file, and for a large one."""
@@ -45,6 +46,14 @@ SECONDS, LARGE = 600, 1800
 def product() -> str:
     """What identifies this state of the product."""
     return fingerprint(ROOT / "pyruntime", ROOT / "shaders", ROOT / "web")[:16]
+
+
+def commit() -> str:
+    """The last commit of the product; with a plus sign where files differ from it."""
+    git, folders = ["git", "-C", str(ROOT)], ["--", "pyruntime", "shaders", "web"]
+    last = subprocess.run([*git, "log", "-1", "--format=%h", *folders], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain", *folders], capture_output=True, text=True).stdout
+    return last + ("+" if changed else "")
 
 
 def given(session: Any, runs: Sequence[Sequence[Feeds]]) -> list[list[Feeds]]:
@@ -160,7 +169,7 @@ def in_parts(
 
 def check(case: Case) -> dict[str, Any]:
     """All that is found of a case natively."""
-    result: dict[str, Any] = {"tool": "", "onnxruntime": "", "native": "", "plan": "", "product": product()}
+    result: dict[str, Any] = {"tool": "", "onnxruntime": "", "native": "", "plan": ""}
     runs = [steps_of(case.model, run) for run in range(case.model.runs)]
     try:
         path = case_file(case, [step for run in runs for step in run])
@@ -206,12 +215,10 @@ def check(case: Case) -> dict[str, Any]:
     return result
 
 
-def put(case: Case, found: Mapping[str, Any], others: str, now: str) -> None:
-    """Write what was found, and keep what the other program found of this state; its keys begin with `others`."""
+def put(case: Case, found: Mapping[str, Any], program: str) -> None:
+    """Write what was found, and keep what the other program found; keys of the one in the browser begin so."""
     known = json.loads(case.result.read_text()) if case.result.is_file() else {}
-    if known.get(f"{others}_product" if others else "product") != now:
-        known = {}
-    kept = {key: x for key, x in known.items() if key.startswith("browser") == (others == "browser")}
+    kept = {key: x for key, x in known.items() if key.startswith("browser") != (program == "browser")}
     case.result.write_text(json.dumps({**kept, **found}))
 
 
@@ -269,11 +276,11 @@ def main() -> int:
         case.result.parent.mkdir(parents=True, exist_ok=True)
         found = in_process(
             lambda: check(case),  # noqa: B023
-            lambda error: {"product": now, "native": f"{type(error).__name__}: {error}"[:800]},
-            lambda how: {"product": now, "ended": how},
+            lambda error: {"native": f"{type(error).__name__}: {error}"[:800]},
+            lambda how: {"ended": how},
             LARGE if case.model.large else SECONDS,
         )
-        put(case, found, "browser", now)
+        put(case, {**found, "product": now, "commit": commit()}, "native")
         wrong += bool(wrong_of(found))
         print(f"{case.key}: {line(found)}", flush=True)
     return 1 if wrong else 0

@@ -118,6 +118,7 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     packages = {name for row in shipped for name in _packages(row)}
     parts = [HEADER, f"{agree} of {len(shipped)} files of {len(packages)} packages agree, and "
              f"{sum(not row.stage for row in treated)} of {len(treated)} that were made of them.\n"]  # fmt: skip
+    parts.append(f"Run natively: {_commits(table, 'commit')}. In Chromium: {_commits(table, 'browser_commit')}.\n")
     for kind in KINDS:
         group = [row for row in shipped if row.case.model.kind == kind]
         if not group:
@@ -129,6 +130,12 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
         parts += [_line(row, treated, listed) for row in group]
         parts.append("")
     return "\n".join(parts)
+
+
+def _commits(table: Sequence[Row], key: str) -> str:
+    """How many files ran with the code of which commit."""
+    counts = Counter(str(row.found[key]) for row in table if key in row.found)
+    return ", ".join(f"{n} files at commit {name}" for name, n in counts.most_common()) or "none"
 
 
 def _packages(row: Row) -> list[str]:
