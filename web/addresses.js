@@ -8,6 +8,3 @@ export const WEB = new URL('.', here).href;
 
 /** The site's folder: that of `web/`, `pyodide/` and `integrity.json`. */
 export const SITE = new URL('..', here).href;
-
-/** Whether this is a file of the sources or of the build; false in the output of another bundler, which moves modules without their files. */
-export const isInPlace = /\/web\/(addresses|pyruntime|worker|host|demo)\.js$/.test(new URL(here).pathname);

@@ -21,7 +21,7 @@ from e2e.harness.python import BrowserPython
 from tools.devkit.server import Server
 
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/604.1"
-MEMORY = "memory.gz"
+MEMORY = "memory.bin"
 """What Python is restored from."""
 RUN_DIGITS = """
 async () => {
@@ -150,7 +150,7 @@ def broken_memory(site: Path) -> bytes:
 
 
 def cut_memory(site: Path) -> bytes:
-    return (site / "snapshot" / "memory.gz").read_bytes()[:-1000]
+    return (site / "snapshot" / "memory.bin").read_bytes()[:-1000]
 
 
 @pytest.mark.parametrize("damage", [broken_memory, cut_memory])
@@ -163,9 +163,9 @@ def test_snapshot__damaged__python_starts_from_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    damaged = tmp_path / "memory.gz"
+    damaged = tmp_path / "memory.bin"
     damaged.write_bytes(damage(site))
-    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.gz", damaged)
+    monkeypatch.setitem(site_server.mounts, "/snapshot/memory.bin", damaged)
     messages = messages_of(page)
     page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)

@@ -20,7 +20,7 @@ STAMP = CACHE / "site.stamp"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FORCED = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", *FORCED)
-STATIC = ("index.html", "service-worker.js", "models", "examples", "package.json", "LICENSE", "NOTICE")
+STATIC = ("index.html", "service-worker.js", "models", "examples", "package.json", "README.md", "LICENSE", "NOTICE")
 WEB = ROOT / "web"
 TOOLS = (Path(__file__), Path(__file__).with_name("bundle.py"))
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
@@ -107,11 +107,11 @@ def build_site_alone(python: Path) -> Path:
         else:
             shutil.copyfile(path, staging / path.name)
     shutil.copytree(WEB, staging / "web")
-    bundle(staging / "web")
-    vendored(staging / "web" / "vendor")
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
+    bundle(staging)
+    vendored(staging / "web" / "vendor")
     write_integrity(staging)
     shutil.rmtree(DIST, ignore_errors=True)
     staging.rename(DIST)

@@ -12,7 +12,7 @@ from tools.devkit.chromium import VARIABLE, ensure_chromium
 from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 
 SWITCH = "PYRUNTIME_SNAPSHOT"
-SCRIPTS = (ROOT / "web" / "snapshot" / "snapshot.js", ROOT / "web" / "snapshot" / "memory.js")
+SCRIPTS = tuple(ROOT / "web" / "snapshot" / f"{name}.js" for name in ("snapshot", "memory", "importing"))
 SOURCES = (ROOT / "tools" / "snapshot", *SCRIPTS, ROOT / "models" / "digits.onnx")
 
 
@@ -56,6 +56,6 @@ def do_without(folder: Path, wheels: Sequence[Path]) -> None:
     shutil.rmtree(snapshot, ignore_errors=True)
     snapshot.mkdir()
     (snapshot / "manifest.json").write_text("null\n")
-    (snapshot / "memory.gz").write_bytes(b"")
+    (snapshot / "memory.bin").write_bytes(b"")
     for wheel in wheels:
         shutil.copyfile(wheel, folder / wheel.name)

@@ -126,7 +126,7 @@ def write(snapshot: Path, answer: dict[str, Any], packages: bytes, libraries: Fi
     """The files of web/snapshot/memory.js. `packages`, a bundle, comes first: it is used while the memory comes."""
     snapshot.mkdir(parents=True, exist_ok=True)
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
-    packed = {"memory.gz": gzip.compress(content, level, mtime=0)}
+    packed = {"memory.bin": gzip.compress(content, level, mtime=0)}
     sizes = {"bytes": len(content), "packages": len(packages)}
     (snapshot / "manifest.json").write_text(json.dumps(answer["manifest"] | sizes) + "\n")
     for file, data in {**packed, **libraries}.items():

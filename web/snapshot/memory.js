@@ -7,9 +7,11 @@
  * that part is written later.
  */
 
+import { importUrl } from './importing.js';
+
 /**
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
- * @property {number} bytes of `memory.gz`, unpacked
+ * @property {number} bytes of `memory.bin`, unpacked
  * @property {number} packages bytes of a bundle of files
  * @property {number} head bytes of Pyodide's description of the snapshot, before those of the memory
  * @property {number} heap bytes of the memory
@@ -34,8 +36,27 @@ export function snapshotsFit() {
   return !ios && typeof DecompressionStream !== 'undefined' && WebAssembly.validate(GC_MODULE);
 }
 
-/** @param {string} url @returns {Promise<Response>} */
-async function get(url) {
+/** @type {Record<string, string>} */
+let moved = {};
+
+/** Let `located` find what another bundler has moved. @param {Record<string, string>} files addresses by those in the site */
+export function locateIn(files) {
+  moved = files;
+}
+
+/** Where a file of the site is. @param {string} url in the site */
+export function located(url) {
+  return moved[url] ?? url;
+}
+
+/** The address in the site of what came from `url`. @param {string} url */
+export function siteAddress(url) {
+  return Object.keys(moved).find((path) => moved[path] === url) ?? url;
+}
+
+/** @param {string} path @returns {Promise<Response>} */
+async function get(path) {
+  const url = located(path);
   const response = await fetch(url).catch((error) => { throw new Error(`${url}: ${error.message}`); });
   if (!response.ok || !response.body) throw new Error(`${url}: HTTP status ${response.status}`);
   return response;
@@ -86,7 +107,7 @@ class SnapshotFiles {
   constructor(folder, indexURL) {
     this.folder = folder;
     /** Pyodide's own script, the largest. */
-    this.script = import(`${indexURL}pyodide.asm.js`);
+    this.script = importUrl(located(`${indexURL}pyodide.asm.js`));
     /** Null where the build took none. */
     this.manifest = get(`${folder}manifest.json`).then((response) => (
       /** @type {Promise<Manifest | null>} */ (response.json()))).catch((error) => {
@@ -134,7 +155,7 @@ class SnapshotFiles {
    */
   async #fill(targets, first) {
     // Unpacking keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
-    const [response] = await Promise.all([get(`${this.folder}memory.gz`), this.script]);
+    const [response] = await Promise.all([get(`${this.folder}memory.bin`), this.script]);
     await fill(response, targets, first);
   }
 }
@@ -146,7 +167,8 @@ let prefetched = null;
  * Prefetch the snapshot that `snapshotOf` will return.
  * @param {import('../api/protocol.js').StartArguments} places
  */
-export function prefetchSnapshot({ pyodideUrls: [indexURL], snapshotUrl: folder }) {
+export function prefetchSnapshot({ pyodideUrl: indexURL, snapshotUrl: folder, moved: files }) {
+  locateIn(files);
   prefetched = folder && snapshotsFit() ? { folder, indexURL, files: new SnapshotFiles(folder, indexURL) } : null;
 }
 

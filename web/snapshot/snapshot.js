@@ -7,7 +7,8 @@
  * checked: any difference is an error, and runtime.js then starts Python without the snapshot.
  */
 
-import { snapshotOf } from './memory.js';
+import { importUrl } from './importing.js';
+import { located, snapshotOf } from './memory.js';
 
 export { snapshotsFit } from './memory.js';
 
@@ -31,7 +32,7 @@ if "random" in sys.modules:
  * @returns {Promise<{module: any, restore: () => void}>} `module` when Python has it; `restore` undoes the interception
  */
 export async function placeLibraries(indexURL, main, libraries, ready, { memory, low = Infinity } = {}) {
-  await import(`${indexURL}pyodide.asm.js`);
+  await importUrl(located(`${indexURL}pyodide.asm.js`));
   const global = /** @type {any} */ (globalThis);
   const create = global._createPyodideModule;
   const { instantiateStreaming } = WebAssembly;
@@ -52,7 +53,7 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
   global.fetch = (/** @type {any} */ source, /** @type {any} */ options) => {
     const url = String(source);
     if (url === `${indexURL}pyodide.asm.wasm`) return Promise.resolve(new Response());
-    const response = fetch(source, options);
+    const response = fetch(located(url) === url ? source : located(url), options);
     return url === `${indexURL}python_stdlib.zip` ? archive(url, response).catch((error) => { fail(error); throw error; }) : response;
   };
   WebAssembly.instantiateStreaming = async (_, imports) => {
@@ -131,7 +132,7 @@ export function unpack(FS, bundle, folder) {
  */
 export async function restorePython(folder, indexURL, options, arriving = () => {}) {
   const files = snapshotOf(folder, indexURL);
-  const pyodideModule = import(`${indexURL}pyodide.mjs`);
+  const pyodideModule = importUrl(located(`${indexURL}pyodide.mjs`));
   pyodideModule.catch(() => {}); // awaited below
   const [known, begun] = await Promise.all([files.manifest, files.memory]);
   if (!known || !begun) return null;
