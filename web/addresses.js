@@ -1,13 +1,10 @@
 // @ts-check
 /** Where the site's files are. The build bundles this module into files of this same folder, so the addresses hold there, too. */
 
-const here = import.meta.url;
+const [here] = import.meta.url.split(/[?#]/);
 
-/** The folder of this module. */
-export const WEB = new URL('.', here).href;
+/** The folder of this module. Not by `new URL`: Next.js's bundler would look for the folder. */
+export const WEB = here.slice(0, here.lastIndexOf('/') + 1);
 
 /** The site's folder: that of `web/`, `pyodide/` and `integrity.json`. */
-export const SITE = new URL('..', here).href;
-
-/** Whether this is a file of the sources or of the build; false in the output of another bundler, which moves modules without their files. */
-export const isInPlace = /\/web\/(addresses|pyruntime|worker|host|demo)\.js$/.test(new URL(here).pathname);
+export const SITE = WEB.slice(0, WEB.lastIndexOf('/', WEB.length - 2) + 1);

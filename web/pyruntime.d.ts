@@ -397,19 +397,24 @@ export { TextGenerator } from './text/generator.js';
 
 export interface Env {
   /**
-   * Whether Python is in a worker. Default: yes where workers can be made, and web/ is of the page's own origin (a browser makes no
-   * worker of another one) or `workerUrl` is set; otherwise in the caller's thread.
+   * Where a copy of the package is, the folder of `web/` and `pyodide/`. Default: where this module is, or where the bundler has put
+   * the package's files. This and the following are read when Python starts: for the first session, or by `preload`.
    */
+  baseUrl: string | undefined;
+  /** Whether Python is in a worker. Default: yes where workers can be made; otherwise in the caller's thread. */
   worker: boolean | undefined;
-  /** A script of the page's own origin that imports web/worker.js from wherever it is: a worker for pages elsewhere. */
-  workerUrl: string | undefined;
-  /** Folder of Pyodide. Default: the copy next to web/ where it exists, else Pyodide's CDN, exact version. */
-  pyodideUrl: string | undefined;
-  /** pyruntime's wheel. Default: next to web/. */
-  wheelUrl: string;
   /**
-   * Folder of the memory snapshot that Python starts from. Default: next to web/, where Pyodide and the wheel are the ones
-   * there too; null: start Python from nothing, as happens anyway where the snapshot does not fit the browser.
+   * A script of the page's own origin that imports web/worker.js, for pages of another origin whose policy forbids workers
+   * from blob: addresses.
+   */
+  workerUrl: string | undefined;
+  /** Folder of Pyodide. Default: `pyodide/` of the package. */
+  pyodideUrl: string | undefined;
+  /** pyruntime's wheel. Default: the package's. */
+  wheelUrl: string | undefined;
+  /**
+   * Folder of the memory snapshot that Python starts from. Default: the package's, if Pyodide and the wheel are the package's,
+   * too; null: start Python from nothing, as happens anyway where the snapshot does not fit the browser.
    */
   snapshotUrl: string | null | undefined;
   /**

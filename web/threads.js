@@ -1,5 +1,5 @@
 // @ts-check
-/** The threads that begin with a module of this folder, addressed as other bundlers look for them. */
+/** What is loaded on demand from this folder, addressed as other bundlers look for it: threads, and the libraries of others. */
 
 /** @returns {Worker} the worker that hosts Python */
 export function pythonWorker() {
@@ -14,4 +14,16 @@ export function downloadWorker() {
 /** What hosts Python in the caller's thread. */
 export function pythonHere() {
   return import('./host.js');
+}
+
+/** Hugging Face's tokenizers. @returns {Promise<any>} */
+export function tokenizers() {
+  // @ts-expect-error the build brings it
+  return import('./vendor/tokenizers.js');
+}
+
+/** Hugging Face's chat templates. @returns {Promise<any>} */
+export function jinja() {
+  // @ts-expect-error the build brings it
+  return import('./vendor/jinja.js');
 }

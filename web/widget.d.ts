@@ -67,8 +67,54 @@ export declare class PyruntimeModel extends HTMLElement {
     type: string, listener: EventListenerOrEventListenerObject, options?: boolean | AddEventListenerOptions): void;
 }
 
+/** The attributes of `<pyruntime-model>` in JSX, besides those that every element has. */
+export interface PyruntimeModelAttributes {
+  src?: string;
+  plan?: string;
+  'cache-plan'?: boolean | '';
+  poster?: string;
+  alt?: string;
+  input?: 'draw' | 'image' | 'json' | 'none' | 'text' | 'chat';
+  prompt?: string;
+  dtype?: string;
+  labels?: string;
+  mean?: string;
+  std?: string;
+  loading?: 'auto' | 'eager' | 'lazy';
+  // Attributes, listeners, `ref` and `key` are the framework's, of which nothing is known here.
+  [attribute: string]: any;
+}
+
+interface PyruntimeElements {
+  'pyruntime-model': PyruntimeModelAttributes;
+}
+
 declare global {
   interface HTMLElementTagNameMap {
     'pyruntime-model': PyruntimeModel;
+  }
+  namespace JSX {
+    interface IntrinsicElements extends PyruntimeElements {}
+  }
+}
+
+// @ts-ignore React may not be installed.
+declare module 'react' {
+  namespace JSX {
+    interface IntrinsicElements extends PyruntimeElements {}
+  }
+}
+
+// @ts-ignore Preact may not be installed.
+declare module 'preact' {
+  namespace JSX {
+    interface IntrinsicElements extends PyruntimeElements {}
+  }
+}
+
+// @ts-ignore Solid may not be installed.
+declare module 'solid-js' {
+  namespace JSX {
+    interface IntrinsicElements extends PyruntimeElements {}
   }
 }

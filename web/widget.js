@@ -64,7 +64,10 @@ export class PyruntimeModel extends Base {
 
   connectedCallback() {
     if (!this.#parts) this.#build();
-    if (!this.#session && !this.#loading) this.#await();
+    // After the modules that import this one, which may set `env` and `options`.
+    queueMicrotask(() => {
+      if (this.isConnected && !this.#session && !this.#loading) this.#await();
+    });
   }
 
   disconnectedCallback() {

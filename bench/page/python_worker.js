@@ -9,7 +9,7 @@ const SITE = new URL('../', import.meta.url).href;
 const wheelUrl = `${SITE}${places().wheelUrl.split('/').at(-1)}`;
 
 const ready = (async () => {
-  const pyodide = await startPython({ pyodideUrls: [`${SITE}pyodide/`], wheelUrl, snapshotUrl: `${SITE}snapshot/` }, () => {});
+  const pyodide = await startPython({ ...places(), siteUrl: SITE, pyodideUrl: `${SITE}pyodide/`, wheelUrl, snapshotUrl: `${SITE}snapshot/` }, () => {});
   const source = await (await fetch(new URL('inside.py', import.meta.url))).text();
   pyodide.FS.writeFile('/home/pyodide/bench_inside.py', source);
   return pyodide.pyimport('bench_inside');

@@ -300,12 +300,13 @@ BARE = """<!doctype html>
 </html>"""
 
 
-def test_other_origin__bare_page_with_one_script_tag__runs_without_a_worker(
+def test_other_origin__bare_page_with_one_script_tag__has_a_worker(
     browser: Browser, site: Path, tmp_path: Path
 ) -> None:
     with Server({"/": site}, shared=True) as home:
         policy = (
-            f"default-src 'none'; script-src {home.url} 'wasm-unsafe-eval'; connect-src {home.url}; style-src 'none'"
+            f"default-src 'none'; script-src {home.url} 'wasm-unsafe-eval'; connect-src {home.url}; style-src 'none'; "
+            "worker-src blob:"
         )
         (tmp_path / "index.html").write_text(BARE.format(site=home.url))
         with (
@@ -318,7 +319,26 @@ def test_other_origin__bare_page_with_one_script_tag__runs_without_a_worker(
             widget.locator(".pad").wait_for()
             draw(page, widget, 2)
             expect(widget.locator(".best .name")).to_have_text("2")
-            assert page.workers == []
+            assert [worker.url.startswith(f"blob:{other.url}") for worker in page.workers] == [True, True]
+
+
+def test_other_origin__policy_without_blob_workers__error_names_what_to_allow(
+    browser: Browser, site: Path, tmp_path: Path
+) -> None:
+    with Server({"/": site}, shared=True) as home:
+        policy = (
+            f"default-src 'none'; script-src {home.url} 'wasm-unsafe-eval'; connect-src {home.url}; style-src 'none'"
+        )
+        (tmp_path / "index.html").write_text(BARE.format(site=home.url))
+        with (
+            Server({"/": tmp_path}, policy=policy) as other,
+            guarded_page(browser, "http://127.0.0.1:") as (page, guard),
+        ):
+            guard.allow("favicon|404|Content Security Policy")
+            page.goto(other.url)
+            message = page.locator("pyruntime-model").locator("[part=message]")
+            expect(message).to_contain_text("worker-src, with blob:")
+            expect(message).to_contain_text("env.worker = false")
 
 
 def test_other_origin__with_a_worker_script_of_its_own__has_a_worker(
@@ -343,6 +363,28 @@ def test_other_origin__with_a_worker_script_of_its_own__has_a_worker(
             page.goto(other.url)
             page.locator("pyruntime-model .pad").wait_for()
             assert [worker.url for worker in page.workers] == [f"{other.url}worker.js"]
+
+
+LATE = """
+import {{ env }} from '{site}web/pyruntime.js';
+import '{site}web/widget.js';
+env.worker = false;
+"""
+
+
+def test_settings__in_the_module_that_imports_the_widget__hold_for_elements_of_the_page(
+    browser: Browser, site: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "page.js").write_text(LATE.format(site="/"))
+    (tmp_path / "index.html").write_text(BARE.format(site="/").replace('src="/web/widget.js"', 'src="/own/page.js"'))
+    with (
+        Server({"/": site, "/own/": tmp_path}) as server,
+        guarded_page(browser, server.url) as (page, guard),
+    ):
+        guard.allow("favicon|404")
+        page.goto(f"{server.url}own/index.html")
+        page.locator("pyruntime-model .pad").wait_for()
+        assert page.workers == []
 
 
 @pytest.mark.parametrize("module", ["widget.js", "pyruntime.js", "page.js"])

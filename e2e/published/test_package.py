@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -13,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from e2e.harness.browser import guarded_page
+from e2e.published.bundlers import install, pack, run
 from tools.devkit import fetch, pins
 from tools.devkit.integrity import digest
 from tools.devkit.server import Server
@@ -21,7 +23,8 @@ from tools.devkit.shell import ROOT
 CONSUMER = """
 import ort, { InferenceSession, Tensor, env, type TypedTensor } from 'pyruntime';
 import * as page from 'pyruntime/page';
-import { PyruntimeModel } from 'pyruntime/widget';
+import { PyruntimeModel, type PyruntimeModelAttributes } from 'pyruntime/widget';
+import 'pyruntime/worker';
 
 async function classify(image: Float32Array): Promise<number> {
   env.logLevel = 'error';
@@ -48,12 +51,15 @@ async function classify(image: Float32Array): Promise<number> {
   return data[0] + Number(big) + words.length + events.length + versions.length;
 }
 
+declare const attributes: PyruntimeModelAttributes;
+const source: string | undefined = attributes.src;
+
 function listen(element: PyruntimeModel): void {
   element.addEventListener('result', ({ detail }) => console.log(detail.outputs, detail.ms.toFixed()));
   element.addEventListener('progress', ({ detail }) => console.log(detail.phase, detail.totalProgress));
   document.querySelector('pyruntime-model')?.run({ x: [1, 2] });
 }
-export { classify, listen };
+export { classify, listen, source };
 """
 
 WRONG = """
@@ -63,17 +69,15 @@ InferenceSession.create('x.onnx', { graphOptimizationLevel: 'most' });
 """
 
 
-def npm(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["npm", *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=300)
+MOST_PACKED, MOST_UNPACKED = 37_000_000, 52_000_000
+"""Bytes of the tarball, and of its files."""
 
 
 @pytest.fixture(scope="module")
 def project(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project that has the packed package in its node_modules."""
     folder = tmp_path_factory.mktemp("package")
-    packed = npm("pack", site, "--pack-destination", folder, "--ignore-scripts", cwd=folder)
-    assert packed.returncode == 0, packed.stderr
-    (tarball,) = folder.glob("*.tgz")
+    tarball = pack(site, folder)
     installed = folder / "node_modules" / "pyruntime"
     installed.mkdir(parents=True)
     with tarfile.open(tarball) as archive:
@@ -101,11 +105,41 @@ def test_package__its_files__are_what_a_page_needs_and_no_more(project: Path) ->
         "integrity.json",
         "sbom.cdx.json",
         "package.json",
+        "README.md",
         "LICENSE",
         "NOTICE",
     }
     assert names == wanted
     assert not (package / "web" / "ui" / "app").exists()
+
+
+def test_package__its_size__is_within_the_budget_and_no_file_is_there_twice(project: Path) -> None:
+    (tarball,) = project.glob("*.tgz")
+    files = [path for path in (project / "node_modules" / "pyruntime").rglob("*") if path.is_file()]
+    assert tarball.stat().st_size <= MOST_PACKED
+    assert sum(path.stat().st_size for path in files) <= MOST_UNPACKED
+    large = [digest(path) for path in files if path.stat().st_size > 1000]
+    assert len(set(large)) == len(large)
+
+
+@pytest.mark.parametrize("call", ["InferenceSession.create('x.onnx')", "TextGenerator.create('x/')", "preload()"])
+def test_package__used_in_node__error_says_what_to_use(project: Path, call: str) -> None:
+    script = (
+        "const { InferenceSession, TextGenerator, preload } = await import('pyruntime');"
+        f"await {call}.catch(({{ message }}) => console.log(message));"
+    )
+    done = subprocess.run(
+        ["node", "--input-type=module", "--eval", script], cwd=project, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    assert re.fullmatch(r"pyruntime runs models in browsers\b.*onnxruntime-node.*pyruntime-webgpu.*\n", done.stdout)
+
+
+def test_package__publint_and_attw__find_nothing(project: Path, tmp_path: Path) -> None:
+    (tarball,) = project.glob("*.tgz")
+    install("checks", tmp_path)
+    assert "All good!" in run(tmp_path, "publint", str(tarball))
+    run(tmp_path, "attw", str(tarball), "--profile", "esm-only")
 
 
 @pytest.mark.parametrize("name", ["pyruntime", "pyruntime/page", "pyruntime/widget"])

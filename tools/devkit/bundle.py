@@ -6,6 +6,7 @@ to one folder, where the addresses of `web/addresses.js` hold.
 
 from __future__ import annotations
 
+import json
 import platform
 import subprocess
 import sys
@@ -22,11 +23,17 @@ ENTRIES = (
 """Entry points below web/. Those of the second group import those of the first, which stay separate files: a page has
 one `pyruntime.js`, whatever it imports."""
 
-LOADED_LATER = "host.js"
-"""Imported by entry points of the first group where Python has no worker; it shares no state with them."""
+LOADED_LATER = ("host.js", "vendor/*")
+"""Imported by entry points of the first group on demand; they share no state with them."""
+
+STARTED_FROM = ("pyodide/*", "snapshot/*", "*.whl")
+"""Files of the site that Python starts from. A bundler that takes the package in takes these along."""
 
 REMAINING = ("*.d.ts", "text/generator.d.ts", "ui/app/icon.svg", "ui/app/picture/samples/*.png")
 """What the site has as it is: types, and what pages fetch by address."""
+
+IMPORT = "const importUnresolved=(u)=>import(/* @vite-ignore *//* webpackIgnore: true *//* turbopackIgnore: true */u);"
+"""`importUrl` of web/snapshot/importing.js, which other bundlers leave alone. esbuild drops comments elsewhere."""
 
 OPTIONS = (
     *("--bundle", "--format=esm", "--target=es2022", "--charset=utf8", "--legal-comments=none", "--minify"),
@@ -50,17 +57,28 @@ def executable() -> Path:
     return file
 
 
-def bundle(folder: Path) -> None:
-    """Replace the sources in `folder`, a copy of web/, by what the site has.
+def addresses(site: Path) -> str:
+    """web/files.js with the address of each file that Python starts from, relative to the modules of web/."""
+    paths = sorted(file.relative_to(site).as_posix() for pattern in STARTED_FROM for file in site.glob(pattern))
+    rows = (f"  {json.dumps(path)}: new URL({json.dumps(f'../{path}')}, import.meta.url).href,\n" for path in paths)
+    return f"export const FILES = {{\n{''.join(rows)}}};\n"
+
+
+def bundle(site: Path) -> None:
+    """Replace the sources in web/ of `site`, which has everything else already, by what the site has.
 
     Raises:
         SetupError: esbuild fails or warns.
     """
+    folder = site / "web"
+    (folder / "files.js").write_text(addresses(site))
+    (folder / "snapshot" / "importing.js").write_text("export const importUrl = importUnresolved;\n")
     esbuild, names = executable(), [name for group in ENTRIES for name in group]
     remaining = {file for pattern in REMAINING for file in folder.glob(pattern)}
-    for group, imported in zip(ENTRIES, ((LOADED_LATER,), ENTRIES[0]), strict=True):
+    for group, imported in zip(ENTRIES, (LOADED_LATER, ENTRIES[0]), strict=True):
         command: list[str | Path] = [esbuild, *group, *OPTIONS, "--outdir=.", "--outbase=.", "--allow-overwrite"]
         command += [f"--external:./{name}" for name in imported]
+        command += [f"--banner:js={IMPORT}"] if group is ENTRIES[0] else []
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode or done.stderr:
             raise SetupError(f"esbuild of {', '.join(group)} in web/:\n{done.stderr.strip()}")

@@ -28,8 +28,9 @@ def ensure_pyodide() -> Path:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     on_cdn = fetch_core(FOLDER)
-    script = FOLDER / "pyodide.asm.js"
-    script.write_text(unsigned(script.read_text()))
+    module, script = FOLDER / "pyodide.mjs", FOLDER / "pyodide.asm.js"
+    module.write_text(for_bundlers(module.read_text()))
+    script.write_text(for_bundlers(unsigned(script.read_text())))
     wheel = fetch_numpy(FOLDER, try_cdn=on_cdn)
     trim_lock(FOLDER / LOCK, wheel)
     put_stamp(stamp, value)
@@ -52,6 +53,27 @@ def fetch_core(folder: Path) -> bool:
         shutil.copyfile(package / name, folder / name)
     say(f"Pyodide {pins.PYODIDE_VERSION} from npm package {pins.PYODIDE_NPM.name}")
     return False
+
+
+NODE_ONLY = re.compile(r"""\bimport\("((?:node:)?[\w/]+)"\)""")
+"""Imports of pyodide.mjs and pyodide.asm.js that only Node.js has. Bundlers resolve names that are string literals."""
+SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
+"""Names a file that is not part of the site. Servers of bundlers look for it."""
+
+
+def for_bundlers(script: str) -> str:
+    """Pyodide's script without what servers of bundlers fail to find: modules of Node.js, a source map.
+
+    Raises:
+        SetupError: the script imports no modules of Node.js.
+    """
+    script = SOURCE_MAP.sub("", script)
+    script, count = NODE_ONLY.subn(r"""import(/* @vite-ignore */["\1"].join())""", script)
+    if not count:
+        raise SetupError(
+            "Pyodide's script imports no modules of Node.js: bring NODE_ONLY of tools/devkit/pyodide.py up to date."
+        )
+    return script
 
 
 SIGNED = (

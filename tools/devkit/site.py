@@ -22,7 +22,7 @@ STAMP = CACHE / "site.stamp"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FORCED = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
 PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", *FORCED)
-STATIC = ("index.html", "service-worker.js", "models", "examples", "package.json", "LICENSE", "NOTICE")
+STATIC = ("index.html", "service-worker.js", "models", "examples", "package.json", "README.md", "LICENSE", "NOTICE")
 WEB, MODELS = ROOT / "web", ROOT / "models"
 # The page's models that run without Python, each with options of `pyruntime compile`. Pictures are any piece or tile of
 # web/ui/app/picture/.
@@ -144,12 +144,12 @@ def build_site_alone(python: Path) -> Path:
             shutil.copyfile(path, staging / path.name)
     shutil.copytree(WEB, staging / "web")
     write_sizes(staging / "web" / "sizes.js", runtime, startup / "snapshot")
-    bundle(staging / "web")
-    vendored(staging / "web" / "vendor")
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(plans, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
+    bundle(staging)
+    vendored(staging / "web" / "vendor")
     write_sbom(staging, wheel, PYPROJECT["project"]["version"])
     write_integrity(staging)
     shutil.rmtree(DIST, ignore_errors=True)

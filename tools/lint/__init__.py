@@ -1,1 +1,1 @@
-"""Checks that `python3 dev.py lint` runs, beside those of ruff, mypy, import-linter and tsc."""
+"""Checks that `python3 dev.py lint` runs, in addition to those of ruff, mypy, import-linter and tsc."""

@@ -1,7 +1,7 @@
 // @ts-check
 /** Diagnose why Python does not start: which of its files is missing, or differs from what the build has made. */
 
-import { SITE, isInPlace } from '../addresses.js';
+import { located } from '../snapshot/memory.js';
 
 /** Milliseconds that a worker may say nothing after its files were found to be right. */
 const STOPPED_MS = 20_000;
@@ -10,12 +10,13 @@ const STOPPED_MS = 20_000;
 const IMPORTS = /(?:^|[;}\s])(?:import|export)\b[^;'"()]*?["']([./][^"']+)["']/gm;
 const ON_DEMAND = /(?:^|= ?)import\(["']([./][^"']+)["']\)/gm;
 const JAVASCRIPT = /^(text|application)\/(x-)?(java|ecma)script\b/i;
-const COPY = 'copy it there from pyruntime\'s package or build';
+const COPY = 'copy it there from pyruntime\'s package or build, or set env.baseUrl to the address of a whole copy';
 
 /** @typedef {{url: string, bytes: ArrayBuffer, fault: string}} File `fault`: what is wrong with it, and what to do; '' where nothing is */
 
-/** @param {string} url @returns {Promise<File>} */
-async function read(url) {
+/** @param {string} path @returns {Promise<File>} */
+async function read(path) {
+  const url = located(path);
   const file = (/** @type {string} */ fault, bytes = new ArrayBuffer(0)) => ({ url, bytes, fault });
   let response;
   try {
@@ -57,29 +58,26 @@ async function modules(script) {
 }
 
 /**
- * What Pyodide loads, from the first folder that has its module.
- * @param {string[]} folders
+ * What Pyodide loads.
+ * @param {string} folder
  * @returns {Promise<File[]>}
  */
-async function pyodide(folders) {
-  const [module, ...others] = await Promise.all(folders.map((folder) => read(`${folder}pyodide.mjs`)));
-  const place = module.fault ? others.findIndex(({ fault }) => !fault) + 1 : 0;
-  if (module.fault && !place) return [module];
-  const folder = folders[place];
-  const names = ['pyodide.asm.js', 'pyodide-lock.json', 'pyodide.asm.wasm', 'python_stdlib.zip'];
+async function pyodide(folder) {
+  const names = ['pyodide.mjs', 'pyodide.asm.js', 'pyodide-lock.json', 'pyodide.asm.wasm', 'python_stdlib.zip'];
   const files = await Promise.all(names.map((name) => read(folder + name)));
-  const numpy = await Promise.resolve(new Response(files[1].bytes).json()).then(({ packages }) => packages.numpy.file_name, () => null);
-  return [...place ? [] : [module], ...files, ...numpy ? [await read(folder + numpy)] : []];
+  const numpy = await Promise.resolve(new Response(files[2].bytes).json()).then(({ packages }) => packages.numpy.file_name, () => null);
+  return [...files, ...numpy ? [await read(folder + numpy)] : []];
 }
 
 /**
  * Mark the files that are others than the build's list has.
  * @param {File[]} files
+ * @param {string} site its folder
  */
-async function compare(files) {
-  const list = await fetch(`${SITE}integrity.json`).then((response) => response.json()).catch(() => ({}));
+async function compare(files, site) {
+  const list = await fetch(`${site}integrity.json`).then((response) => response.json()).catch(() => ({}));
   for (const file of files) {
-    const known = file.url.startsWith(SITE) ? list[file.url.slice(SITE.length)] : undefined;
+    const known = file.url.startsWith(site) ? list[file.url.slice(site.length)] : undefined;
     if (!known || !globalThis.crypto?.subtle) continue;
     const hash = new Uint8Array(await crypto.subtle.digest('SHA-384', file.bytes));
     if (`sha384-${btoa(String.fromCharCode(...hash))}` !== known) {
@@ -88,27 +86,33 @@ async function compare(files) {
   }
 }
 
-/**
- * The first of some files that keeps Python from starting: its address, what is wrong with it and what to do; '' where all are right.
- * @param {{script?: string, places?: import('./protocol.js').StartArguments}} what a thread's script; what Python is started from
- */
-export async function faultOf({ script, places }) {
-  const found = await Promise.all([
-    ...script ? [modules(script)] : [], ...places ? [pyodide(places.pyodideUrls), read(places.wheelUrl).then((file) => [file])] : []]);
-  const files = found.flat();
-  if (files.every(({ fault }) => !fault)) await compare(files);
+/** The first of `files` that has a fault: its address, what is wrong with it and what to do; '' where all are right. @param {File[]} files */
+function firstFault(files) {
   const first = files.find(({ fault }) => fault);
   return first ? `${first.url} ${first.fault}` : '';
 }
 
 /**
- * Why a thread has not started: what is wrong with one of its files, else `message`. The files of another bundler's output are unknown.
+ * The first of the files that keeps Python from starting; '' where all are right.
+ * @param {import('./protocol.js').StartArguments} places
+ */
+export async function faultOfPython({ pyodideUrl, wheelUrl, siteUrl, moved }) {
+  const files = [...await pyodide(pyodideUrl), await read(wheelUrl)];
+  if (files.every(({ fault }) => !fault) && !Object.keys(moved).length) await compare(files, siteUrl);
+  return firstFault(files);
+}
+
+/**
+ * Why a thread has not started: what is wrong with one of its files, else `message`.
  * @param {string} script that the thread begins with
+ * @param {string | null} site the site's folder; null where another bundler has moved its files, which are unknown then
  * @param {string} message
  */
-export async function reasonOf(script, message) {
-  if (!isInPlace) return message;
-  const fault = await faultOf({ script }).catch(() => '');
+export async function reasonOf(script, site, message) {
+  if (site === null) return message;
+  const files = await modules(script).catch(() => []);
+  if (files.every(({ fault }) => !fault)) await compare(files, site);
+  const fault = firstFault(files);
   return fault ? `pyruntime does not start: ${fault}` : message;
 }
 
@@ -116,10 +120,11 @@ export async function reasonOf(script, message) {
  * Why a worker does not answer: what is wrong with one of its files, else that it was stopped, which is reported after a while; '' where
  * neither is known.
  * @param {string} script as for `reasonOf`
+ * @param {string | null} site as for `reasonOf`
  */
-export async function faultOfSilent(script) {
-  const fault = await reasonOf(script, '');
-  if (fault || !isInPlace) return fault;
+export async function faultOfSilent(script, site) {
+  const fault = await reasonOf(script, site, '');
+  if (fault || site === null) return fault;
   await new Promise((resolve) => { setTimeout(resolve, STOPPED_MS); });
   return "pyruntime's worker does not begin, though its files are right: the browser has stopped it, as Firefox (153) may do with a worker "
     + 'that another worker makes. Load the page again, or set env.worker = false before the first session, so that Python runs in this thread';

@@ -2,11 +2,14 @@
 /** Settings of the runtime, read when the first session is created. */
 
 import { SITE } from '../addresses.js';
+import { FILES } from '../files.js';
 
 export const version = '0.1.0';
 const pyodideVersion = '0.29.5';
+const WHEEL = `pyruntime_webgpu-${version}-py3-none-any.whl`;
 
-const ownWheel = new URL(`pyruntime_webgpu-${version}-py3-none-any.whl`, SITE).href;
+/** Stands for the site's folder where another bundler has moved its files. */
+const NOWHERE = 'https://pyruntime.invalid/';
 
 /** The GPUDevice that the page wants sessions to compute on. @type {GPUDevice | undefined} */
 let chosen;
@@ -39,9 +42,10 @@ const webgpu = {
 /** @type {import('../pyruntime.js').Env} */
 export const env = {
   worker: undefined,
+  baseUrl: undefined,
   workerUrl: undefined,
   pyodideUrl: undefined,
-  wheelUrl: ownWheel,
+  wheelUrl: undefined,
   snapshotUrl: undefined,
   hostWork: 1 << 19,
   runAhead: true,
@@ -51,34 +55,35 @@ export const env = {
   webgpu,
 };
 
-/**
- * The folders that may hold Pyodide, in the order in which they are tried: the one that `env.pyodideUrl` names and no
- * other, else the copy that `dev.py build` puts next to web/, else Pyodide's CDN at the exact version.
- * @returns {string[]}
- */
-function pyodideUrls() {
-  if (env.pyodideUrl) return [folder(env.pyodideUrl)];
-  const vendored = new URL('pyodide/', SITE).href;
-  return [vendored, `https://cdn.jsdelivr.net/pyodide/v${pyodideVersion}/full/`];
-}
-
 /** @param {string} url */
 function folder(url) {
   return new URL(String(url).replace(/\/?$/, '/'), globalThis.location.href).href;
 }
 
 /**
- * The folder of the memory snapshot: the one that `env.snapshotUrl` names, else the one that `dev.py build` puts next to
- * web/, unless it would be of another Pyodide or another wheel than the settings want.
- * @returns {string | undefined}
+ * The site's folder: the one that `env.baseUrl` names, else the one that all of FILES are in; null where another bundler has moved them.
+ * @returns {string | null}
  */
-function snapshotUrl() {
-  if (env.snapshotUrl) return folder(env.snapshotUrl);
-  const own = env.snapshotUrl === undefined && !env.pyodideUrl && env.wheelUrl === ownWheel;
-  return own ? new URL('snapshot/', SITE).href : undefined;
+export function siteUrl() {
+  if (env.baseUrl !== undefined) return folder(env.baseUrl);
+  const [first] = Object.entries(FILES);
+  const base = first ? first[1].slice(0, -first[0].length) : SITE;
+  return Object.entries(FILES).every(([path, url]) => url === base + path) ? base : null;
 }
 
-/** Where the worker finds what it starts Python from. @returns {import('./protocol.js').StartArguments} */
+/**
+ * Where a thread finds what it starts Python from. The memory snapshot is of the site's own Pyodide and wheel: it is not used with others.
+ * @returns {import('./protocol.js').StartArguments}
+ */
 export function places() {
-  return { pyodideUrls: pyodideUrls(), wheelUrl: env.wheelUrl, snapshotUrl: snapshotUrl() };
+  const found = siteUrl();
+  const site = found ?? NOWHERE;
+  const isOwn = !env.pyodideUrl && !env.wheelUrl && env.snapshotUrl === undefined;
+  return {
+    siteUrl: site,
+    pyodideUrl: env.pyodideUrl ? folder(env.pyodideUrl) : `${site}pyodide/`,
+    wheelUrl: env.wheelUrl ? new URL(env.wheelUrl, globalThis.location.href).href : site + WHEEL,
+    snapshotUrl: env.snapshotUrl ? folder(env.snapshotUrl) : isOwn ? `${site}snapshot/` : undefined,
+    moved: found === null ? Object.fromEntries(Object.entries(FILES).map(([path, url]) => [site + path, url])) : {},
+  };
 }

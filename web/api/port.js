@@ -1,9 +1,8 @@
 // @ts-check
 /** Connect to the thread that runs Python: a worker, or this thread. */
 
-import { WEB } from '../addresses.js';
 import { downloadWorker, pythonHere, pythonWorker } from '../threads.js';
-import { env } from './env.js';
+import { env, siteUrl } from './env.js';
 
 /** Milliseconds after which the files of a worker that has said nothing are looked at: one that is cut off may be silent. */
 const SILENT_MS = 5000;
@@ -22,21 +21,24 @@ const SILENT_MS = 5000;
  * @returns {Port}
  */
 export function openPort(receive, fail) {
-  refuseServiceWorker();
+  requireBrowser();
   return inWorker() ? workerPort(receive, fail) : ownPort(receive, fail);
 }
 
 /**
- * Whether Python gets a worker: that must be of the page's own origin, which a sandboxed page has none of, and a worker that pages share
- * makes none. Elsewhere Python runs in the caller's thread.
+ * Whether Python gets a worker. A sandboxed page can make none, and a worker that pages share makes none: there Python runs in the caller's
+ * thread.
  */
 export function inWorker() {
-  if (env.worker !== undefined) return env.worker;
-  return 'Worker' in globalThis && (env.workerUrl !== undefined || new URL(WEB).origin === globalThis.origin);
+  return env.worker ?? ('Worker' in globalThis && globalThis.origin !== 'null');
 }
 
-/** Throw in a service worker, where nothing of this can run. */
-export function refuseServiceWorker() {
+/** Throw where nothing of this can run: outside of browsers, and in a service worker. */
+export function requireBrowser() {
+  if (!('location' in globalThis)) {
+    throw new Error('pyruntime runs models in browsers, and this is none: in Node.js use onnxruntime-node, in Python the package '
+      + 'pyruntime-webgpu. On a server that renders pages, create sessions in the browser only, as in an effect or an event handler');
+  }
   const scope = /** @type {any} */ (globalThis).ServiceWorkerGlobalScope;
   if (scope && globalThis instanceof scope) {
     throw new Error('pyruntime does not run in a service worker, which cannot import modules on demand: create sessions in a page, or in '
@@ -44,10 +46,26 @@ export function refuseServiceWorker() {
   }
 }
 
+/**
+ * A thread of this build: made by another bundler's address, or by the site's. That must be of the page's origin; a script of another
+ * origin is imported by one that has the page's.
+ * @param {string} name of its script
+ * @param {() => Worker} bundled makes it where the script is next to this module, or where another bundler has put it
+ * @returns {Worker}
+ */
+function makeThread(name, bundled) {
+  const site = siteUrl();
+  if (site === null || (env.baseUrl === undefined && new URL(site).origin === globalThis.origin)) return bundled();
+  const script = `${site}web/${name}`;
+  const isOwn = new URL(script).origin === globalThis.origin;
+  const own = isOwn ? script : URL.createObjectURL(new Blob([`import ${JSON.stringify(script)};`], { type: 'text/javascript' }));
+  return new Worker(own, { type: 'module', name: 'pyruntime' });
+}
+
 /** @returns {Worker} */
 function makeWorker() {
   try {
-    if (!env.workerUrl) return pythonWorker();
+    if (!env.workerUrl) return makeThread('worker.js', pythonWorker);
     return new Worker(new URL(env.workerUrl, globalThis.location.href), { type: 'module', name: 'pyruntime' });
   } catch (error) {
     throw new Error(`no worker can be made here (${/** @type {Error} */ (error).message}): leave env.worker and env.workerUrl undefined, `
@@ -61,20 +79,20 @@ function makeWorker() {
  * @param {string} message
  */
 function reasonOf(script, message) {
-  return import('./diagnosis.js').then(({ reasonOf: diagnosed }) => diagnosed(script, message), () => message); // that is missing, too
+  return import('./diagnosis.js').then(({ reasonOf: diagnosed }) => diagnosed(script, siteUrl(), message), () => message); // that is missing, too
 }
 
 /** @type {typeof openPort} */
 function workerPort(receive, fail) {
   const worker = makeWorker();
-  const script = env.workerUrl ? new URL(env.workerUrl, globalThis.location.href).href : `${WEB}worker.js`;
+  const script = env.workerUrl ? new URL(env.workerUrl, globalThis.location.href).href : `${siteUrl()}web/worker.js`;
   let hasBegun = false;
   const begun = () => {
     hasBegun = true;
     clearTimeout(silent);
   };
   const silent = setTimeout(async () => {
-    const fault = await import('./diagnosis.js').then(({ faultOfSilent }) => faultOfSilent(script), () => '');
+    const fault = await import('./diagnosis.js').then(({ faultOfSilent }) => faultOfSilent(script, siteUrl()), () => '');
     if (fault && !hasBegun) fail(fault);
   }, SILENT_MS);
   /** @type {Worker | undefined} */
@@ -85,8 +103,8 @@ function workerPort(receive, fail) {
     else receive(data);
   });
   worker.addEventListener('error', async ({ message }) => {
-    const said = `pyruntime's worker failed: ${message || 'it could not be loaded; the Content-Security-Policy must allow it (worker-src), '
-      + 'or set env.worker = false before the first session'}`;
+    const said = `pyruntime's worker failed: ${message || 'it could not be loaded; the Content-Security-Policy must allow it '
+      + '(worker-src, with blob: where pyruntime is of another origin), or set env.worker = false before the first session'}`;
     fail(hasBegun ? said : await reasonOf(script, said));
   });
   return {
@@ -108,7 +126,7 @@ function workerPort(receive, fail) {
  */
 export function makeDownloader(port, failed) {
   try {
-    const worker = downloadWorker();
+    const worker = makeThread('downloader.js', downloadWorker);
     worker.addEventListener('error', (event) => {
       event.preventDefault(); // else it is an error of the page, too
       failed(event.message || 'its worker failed');
@@ -132,7 +150,7 @@ function ownPort(receive, fail) {
     module.whenEnded(fail);
   }, () => {});
   host.catch(async (error) => (
-    fail(await reasonOf(`${WEB}host.js`, `pyruntime could not be loaded: ${error.message}`))));
+    fail(await reasonOf(`${siteUrl()}web/host.js`, `pyruntime could not be loaded: ${error.message}`))));
   return {
     sharesBuffers: true,
     send: (message) => {

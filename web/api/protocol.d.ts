@@ -50,11 +50,14 @@ export type WireValue =
   | null;
 
 export interface StartArguments {
-  /** Where Pyodide may be, in the order in which to try. */
-  pyodideUrls: string[];
+  /** The site's folder, which the following are in by default. */
+  siteUrl: string;
+  pyodideUrl: string;
   wheelUrl: string;
-  /** Folder of a memory snapshot taken from the first Pyodide with that wheel; without it Python starts from nothing. */
+  /** Folder of a memory snapshot taken from that Pyodide with that wheel; without it Python starts from nothing. */
   snapshotUrl?: string;
+  /** Where another bundler has put files of the site, by their addresses in it. */
+  moved: Record<string, string>;
 }
 
 export type WireSource = string | Blob | ArrayBuffer;

@@ -6,7 +6,7 @@ import { optionsOf, requireArray, requireText, wrong } from './arguments.js';
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
-import { refuseServiceWorker } from './port.js';
+import { requireBrowser } from './port.js';
 import { toFile, toSource, transferable } from './sources.js';
 import { Tensor, moveTo } from './tensor.js';
 import { fromWire, isMovable, remoteToWire, toStream, toWire, viewOf } from './marshalling.js';
@@ -104,7 +104,7 @@ export class InferenceSession {
     if (names) plain.executionProviders = names;
     const expects = expected(preferredOutputLocation);
     plain.extra = { 'pyruntime.host_work': env.hostWork, ...(expects && { 'pyruntime.expects': expects }), ...plain.extra };
-    refuseServiceWorker();
+    requireBrowser();
     const reading = { signal, onProgress };
     const sources = Promise.all([
       toSource('the model', source, reading), plan && toSource('plan', plan, { signal }),

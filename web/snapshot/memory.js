@@ -7,6 +7,7 @@
  * restored, so that part is written later, and the file has its difference to what WebAssembly writes.
  */
 
+import { importUrl } from './importing.js';
 import { decompress } from './zstd.js';
 
 /**
@@ -40,8 +41,27 @@ export function snapshotsFit() {
   return !ios && WebAssembly.validate(GC_MODULE);
 }
 
-/** @param {string} url @returns {Promise<Response>} */
-async function get(url) {
+/** @type {Record<string, string>} */
+let moved = {};
+
+/** Let `located` find what another bundler has moved. @param {Record<string, string>} files addresses by those in the site */
+export function locateIn(files) {
+  moved = files;
+}
+
+/** Where a file of the site is. @param {string} url in the site */
+export function located(url) {
+  return moved[url] ?? url;
+}
+
+/** The address in the site of what came from `url`. @param {string} url */
+export function siteAddress(url) {
+  return Object.keys(moved).find((path) => moved[path] === url) ?? url;
+}
+
+/** @param {string} path @returns {Promise<Response>} */
+async function get(path) {
+  const url = located(path);
   const response = await fetch(url).catch((error) => { throw new Error(`${url}: ${error.message}`); });
   if (!response.ok || !response.body) throw new Error(`${url}: HTTP status ${response.status}`);
   return response;
@@ -77,7 +97,7 @@ class SnapshotFiles {
   constructor(folder, indexURL) {
     this.folder = folder;
     /** Pyodide's own script, the largest. */
-    this.script = import(`${indexURL}pyodide.asm.js`);
+    this.script = importUrl(located(`${indexURL}pyodide.asm.js`));
     /** Null where the build took none. */
     this.manifest = get(`${folder}manifest.json`).then((response) => (
       /** @type {Promise<Manifest | null>} */ (response.json()))).catch((error) => {
@@ -139,7 +159,8 @@ let prefetched = null;
  * Prefetch the snapshot that `snapshotOf` will return.
  * @param {import('../api/protocol.js').StartArguments} places
  */
-export function prefetchSnapshot({ pyodideUrls: [indexURL], snapshotUrl: folder }) {
+export function prefetchSnapshot({ pyodideUrl: indexURL, snapshotUrl: folder, moved: files }) {
+  locateIn(files);
   prefetched = folder && snapshotsFit() ? { folder, indexURL, files: new SnapshotFiles(folder, indexURL) } : null;
 }
 

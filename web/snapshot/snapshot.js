@@ -7,8 +7,9 @@
  * checked: any difference is an error, and runtime.js then starts Python without the snapshot.
  */
 
+import { importUrl } from './importing.js';
 import { fetchNow, placeLazily } from './lazy_files.js';
-import { snapshotOf } from './memory.js';
+import { located, snapshotOf } from './memory.js';
 import { decompress } from './zstd.js';
 
 export { snapshotsFit } from './memory.js';
@@ -33,7 +34,7 @@ if "random" in sys.modules:
  * @returns {Promise<{module: any, restore: () => void}>} `module` when Python has it; `restore` undoes the interception
  */
 export async function placeLibraries(indexURL, main, libraries, ready, { memory, low = Infinity } = {}) {
-  await import(`${indexURL}pyodide.asm.js`);
+  await importUrl(located(`${indexURL}pyodide.asm.js`));
   const global = /** @type {any} */ (globalThis);
   const create = global._createPyodideModule;
   const { instantiateStreaming } = WebAssembly;
@@ -55,7 +56,7 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
     const url = String(source);
     if (url === `${indexURL}pyodide.asm.wasm`) return Promise.resolve(new Response());
     if (memory && url === `${indexURL}python_stdlib.zip`) return Promise.resolve(new Response());
-    const response = fetch(source, options);
+    const response = fetch(located(url) === url ? source : located(url), options);
     return url === `${indexURL}python_stdlib.zip` ? archive(url, response).catch((error) => { fail(error); throw error; }) : response;
   };
   WebAssembly.instantiateStreaming = async (_, imports) => {
@@ -159,7 +160,7 @@ function complete(lower, fresh, expected) {
  */
 export async function restorePython(folder, indexURL, options, arriving = () => {}) {
   const files = snapshotOf(folder, indexURL);
-  const pyodideModule = import(`${indexURL}pyodide.mjs`);
+  const pyodideModule = importUrl(located(`${indexURL}pyodide.mjs`));
   pyodideModule.catch(() => {}); // awaited below
   const [known, begun] = await Promise.all([files.manifest, files.memory]);
   if (!known || !begun) return null;
@@ -169,7 +170,7 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
   const decoder = await files.decoder;
   /** @type {Uint8Array | undefined} */
   let rest;
-  const read = () => (rest ??= decompress(decoder, fetchNow(`${folder}packages.zst`), later));
+  const read = () => (rest ??= decompress(decoder, fetchNow(located(`${folder}packages.zst`)), later));
   const placed = await placeLibraries(indexURL, files.main, libraries, async (module) => {
     await filled;
     complete(new Uint32Array(lower.buffer, head, low / 4), new Uint32Array(memory.buffer, 0, low / 4), fresh);
@@ -179,7 +180,7 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
     const { loadPyodide } = await pyodideModule;
     const pyodide = await loadPyodide({ ...options, indexURL, _loadSnapshot: lower });
     const { module } = placed;
-    placeLazily(module.FS, LIBRARY, library, () => fetchNow(`${indexURL}python_stdlib.zip`));
+    placeLazily(module.FS, LIBRARY, library, () => fetchNow(located(`${indexURL}python_stdlib.zip`)));
     if (module.wasmTable.length !== table) throw new Error(`function table of ${module.wasmTable.length}, not ${table}`);
     for (const [handle, path] of handles) module.LDSO.loadedLibsByHandle[handle] = linked(module, path);
     pyodide.runPython(AFTER_RESTORING);

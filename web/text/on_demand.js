@@ -1,6 +1,8 @@
 // @ts-check
 /** TextGenerator, whose modules are fetched when the first one is created: most pages generate no text. */
 
+import { requireBrowser } from '../api/port.js';
+
 /** @typedef {typeof import('./generator.js').TextGenerator} Loaded */
 
 /** @type {Loaded | undefined} */
@@ -13,6 +15,7 @@ export class TextGenerator {
    * @returns {Promise<import('./generator.js').TextGenerator>}
    */
   static async create(...given) {
+    requireBrowser();
     loaded = (await import('./generator.js')).TextGenerator;
     return loaded.create(...given);
   }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Encode and decode tokens: tokenizer.json and the chat template, by Hugging Face's JavaScript libraries. */
 
-import { WEB } from '../addresses.js';
+import { jinja, tokenizers } from '../threads.js';
 import { json } from './folder.js';
 
 /** @typedef {import('../pyruntime.js').ChatMessage} ChatMessage */
@@ -11,11 +11,6 @@ import { json } from './folder.js';
 const PARTIAL = '\ufffd';
 /** A character of UTF-8 has at most four bytes; with byte fallback each is a token. */
 const LONGEST = 4;
-
-/** @param {string} name @returns {Promise<any>} */
-function vendored(name) {
-  return import(`${WEB}vendor/${name}`);
-}
 
 /** A token that a configuration names, by itself or in an object. @param {any} token */
 function contentOf(token) {
@@ -34,7 +29,7 @@ export class TextTokenizer {
 
   /** @param {{content: object, config: Record<string, any>}} files @param {Folder} folder */
   static async create({ content, config }, folder) {
-    const { Tokenizer } = await vendored('tokenizers.js');
+    const { Tokenizer } = await tokenizers();
     return new TextTokenizer(new Tokenizer(content, config), config, folder);
   }
 
@@ -90,7 +85,7 @@ export class TextTokenizer {
       ?? await (await this.folder.read('chat_template.jinja', { signal }))?.text()
       ?? (await json(this.folder, 'chat_template.json', signal))?.chat_template;
     if (!text) throw new TypeError('the model has no chat template: it continues a text, so give it a string');
-    const { Template } = await vendored('jinja.js');
+    const { Template } = await jinja();
     return new Template(text);
   }
 }

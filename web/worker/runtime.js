@@ -3,8 +3,9 @@
 
 import * as device from '../gpu/device.js';
 import { fixStack } from './stack.js';
-import { compile, received } from '../snapshot/memory.js';
 import { PYTHON_BYTES } from '../sizes.js';
+import { importUrl } from '../snapshot/importing.js';
+import { compile, locateIn, located, received, siteAddress } from '../snapshot/memory.js';
 import { placeLibraries, restorePython, snapshotsFit } from '../snapshot/snapshot.js';
 import { fetchAll } from '../net/stream.js';
 
@@ -47,26 +48,24 @@ function requireWebAssembly() {
  */
 function bytesFetched(url) {
   const entries = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
-  const counted = entries.filter(({ name }) => name.startsWith(url) && !name.endsWith('/memory.zst'));
+  const counted = entries.map(({ name, encodedBodySize }) => ({ name: siteAddress(name), encodedBodySize }))
+    .filter(({ name }) => name.startsWith(url) && !name.endsWith('/memory.zst'));
   return counted.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
 }
 
 /**
- * Pyodide's module from the first of `urls` that has it.
- * @param {string[]} urls
- * @returns {Promise<{loadPyodide: (options: object) => Promise<any>, indexURL: string}>}
+ * Pyodide's module.
+ * @param {string} indexURL
+ * @returns {Promise<{loadPyodide: (options: object) => Promise<any>}>}
  */
-async function importPyodide(urls) {
-  const failures = [];
-  for (const indexURL of urls) {
-    try {
-      const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
-      return { loadPyodide, indexURL };
-    } catch (error) {
-      failures.push(`${indexURL}: ${/** @type {Error} */ (error).message}`);
-    }
+async function importPyodide(indexURL) {
+  const url = located(`${indexURL}pyodide.mjs`);
+  try {
+    return await importUrl(url);
+  } catch (error) {
+    throw new Error(`${url} cannot be imported (${/** @type {Error} */ (error).message}): set env.baseUrl to the address of a copy of `
+      + "pyruntime's package, before the first session");
   }
-  throw new Error(`Pyodide is in none of these places:\n${failures.join('\n')}`);
 }
 
 /**
@@ -95,7 +94,7 @@ function fetchWheel(report, url) {
   const archive = timed(report, 'wheel', async () => {
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => (
       report({ phase: 'wheel', status: 'progress', loaded, total }));
-    return (await fetchAll(url, { onProgress })).arrayBuffer();
+    return (await fetchAll(located(url), { onProgress })).arrayBuffer();
   });
   archive.catch(() => {}); // awaited after Pyodide was loaded
   return archive;
@@ -109,7 +108,7 @@ const QUIET = { stdout: () => {} };
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
  */
-async function startFromSnapshot({ pyodideUrls: [indexURL], snapshotUrl }, report) {
+async function startFromSnapshot({ pyodideUrl: indexURL, snapshotUrl }, report) {
   if (!snapshotUrl || !snapshotsFit()) return null;
   try {
     return await loadingPyodide(report, [indexURL, snapshotUrl], () => (
@@ -127,10 +126,10 @@ async function startFromSnapshot({ pyodideUrls: [indexURL], snapshotUrl }, repor
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
  */
-async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
+async function startFromNothing({ pyodideUrl: indexURL, wheelUrl }, report) {
   const wheel = fetchWheel(report, wheelUrl);
-  const pyodide = await loadingPyodide(report, pyodideUrls, async () => {
-    const { loadPyodide, indexURL } = await importPyodide(pyodideUrls);
+  const pyodide = await loadingPyodide(report, [indexURL], async () => {
+    const { loadPyodide } = await importPyodide(indexURL);
     const placed = await placeLibraries(indexURL, compile(`${indexURL}pyodide.asm.wasm`), [], async () => {});
     try {
       return await loadPyodide({ ...QUIET, indexURL, packages: ['numpy'] });
@@ -152,6 +151,7 @@ async function startFromNothing({ pyodideUrls, wheelUrl }, report) {
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/gpu/device.js` as the module `pyruntime_device`
  */
 export async function startPython(places, report, ended) {
+  locateIn(places.moved);
   performance.mark('pyruntime: adapter asked'); // device/webgpu/adapter.py waits no longer than a GPU process takes from here
   const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
   adapter.catch(() => {}); // the device asks again, and says what is wrong
@@ -176,8 +176,8 @@ export async function startBridge(places, report, ended) {
     const pyodide = await startPython(places, report, ended);
     return await timed(report, 'import', () => pyodide.pyimport('pyruntime.bridge.requests'));
   } catch (error) {
-    const { faultOf } = await import('../api/diagnosis.js');
-    const fault = await faultOf({ places });
+    const { faultOfPython } = await import('../api/diagnosis.js');
+    const fault = await faultOfPython(places);
     throw fault ? Object.assign(new Error(`Python does not start: ${fault}`), { name: 'Fail' }) : error;
   }
 }

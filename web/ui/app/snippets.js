@@ -1,6 +1,6 @@
 // @ts-check
 import { SITE, WEB } from '../../addresses.js';
-import { env } from '../../pyruntime.js';
+import { places } from '../../api/env.js';
 import { byId, h } from '../dom.js';
 
 const MODEL = new URL('models/digits.onnx', SITE).href;
@@ -10,7 +10,7 @@ const SNIPPETS = [
     title: 'In a notebook',
     about: 'JupyterLite, marimo, any page with Pyodide. Python calls, NumPy arrays, the GPU.',
     code: `import micropip, numpy as np
-await micropip.install("${env.wheelUrl}")
+await micropip.install("${places().wheelUrl}")
 import pyruntime as ort
 
 session = await ort.InferenceSession.create("${MODEL}")
@@ -37,7 +37,7 @@ probabilities, = await session.run_async(None, {"image": image})`,
   {
     title: 'In Python on a desktop',
     about: 'The same code without a browser: every operator also has a NumPy implementation.',
-    code: `# pip install ${env.wheelUrl}
+    code: `# pip install ${places().wheelUrl}
 import numpy as np
 import pyruntime as ort
 

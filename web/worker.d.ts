@@ -1,0 +1,2 @@
+/** The worker that hosts Python: imported by a script that `env.workerUrl` names. It exports nothing. */
+export {};
