@@ -101,7 +101,7 @@ def test_python__model_of_512_megabytes_and_its_device_lost__is_read_again(
         warnings.simplefilter("ignore")
         session = await ort.InferenceSession.create(url)
         first = (await session.run_async(None, {"x": x}))[0]
-        (await device()).device.destroy()
+        (await device()).gpu_device.destroy()
         second = (await session.run_async(None, {"x": x}))[0]
         session.release()
         {"first": first, "second": second}
