@@ -242,9 +242,9 @@ class DesktopDevice:
         """
         self._check()
         recorded = self._recordings[recording]
-        gone = (recorded.buffers | {r.source.buffer for r in reads}) - self._buffers.keys()
-        if gone:
-            raise EngineError(f"the run uses {len(gone)} buffers that were freed; this is a bug of pyruntime")
+        live = self._buffers.keys()
+        if not (recorded.buffers <= live and all(read.source.buffer in live for read in reads)):
+            raise EngineError("the run uses buffers that were freed; this is a bug of pyruntime, please report it")
         with self._reported("the GPU could not run the model"):
             return recorded.ready(self._pipelines, numbers)
 

@@ -31,7 +31,8 @@ class Recording:
     commands: list[Bound]
     groups: list[GpuObject | None]
     buffers: frozenset[int]
-    _pipelines: list[GpuObject] = field(default_factory=list)
+    _ready: list[Ready] = field(default_factory=list)
+    _scaled: list[int] = field(default_factory=list)
 
     @staticmethod
     def of(
@@ -72,12 +73,17 @@ class Recording:
 
     def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> list[Ready]:
         """Return the dispatches of a run with these numbers; their pipelines are compiled."""
-        if len(self._pipelines) < len(self.commands):
-            self._pipelines = [pipelines[c.source] for c in self.commands]
-        return [
-            (pipeline, group, c.grid if not c.scaled else _scaled(c, numbers))
-            for pipeline, group, c in zip(self._pipelines, self.groups, self.commands, strict=True)
-        ]
+        if len(self._ready) < len(self.commands):
+            parts = zip(self.commands, self.groups, strict=True)
+            self._ready = [(pipelines[c.source], group, c.grid) for c, group in parts]
+            self._scaled = [i for i, c in enumerate(self.commands) if c.scaled]
+        if not self._scaled:
+            return self._ready
+        made = list(self._ready)
+        for i in self._scaled:
+            pipeline, group, _ = made[i]
+            made[i] = pipeline, group, _scaled_grid(self.commands[i], numbers)
+        return made
 
 
 def submits_of(commands: Sequence[Ready]) -> Iterator[Sequence[Ready]]:
@@ -96,7 +102,7 @@ def _parts(command: Bound) -> list[Slice]:
     return [*command.storage, *([command.uniform] if command.uniform else [])]
 
 
-def _scaled(command: Bound, numbers: Sequence[int]) -> tuple[int, int, int]:
+def _scaled_grid(command: Bound, numbers: Sequence[int]) -> tuple[int, int, int]:
     x, y, z = (n if s < 0 else numbers[s] for n, s in zip(command.grid, command.scaled, strict=True))
     return x, y, z
 
