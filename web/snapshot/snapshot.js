@@ -7,7 +7,7 @@
  * checked: any difference is an error, and runtime.js then starts Python without the snapshot.
  */
 
-import { fetchNow, placeLazily } from './lazy_files.js';
+import { fetchNow, once, placeLazily } from './lazy_files.js';
 import { snapshotOf } from './memory.js';
 import { decompress } from './zstd.js';
 
@@ -167,9 +167,7 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
   const { memory, lower, bundle, filled, libraries } = begun;
   arriving(filled);
   const decoder = await files.decoder;
-  /** @type {Uint8Array | undefined} */
-  let rest;
-  const read = () => (rest ??= decompress(decoder, fetchNow(`${folder}packages.zst`), later));
+  const read = once(() => decompress(decoder, fetchNow(`${folder}packages.zst`), later));
   const placed = await placeLibraries(indexURL, files.main, libraries, async (module) => {
     await filled;
     complete(new Uint32Array(lower.buffer, head, low / 4), new Uint32Array(memory.buffer, 0, low / 4), fresh);
