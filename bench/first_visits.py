@@ -155,7 +155,7 @@ def main() -> int:
             target.with_suffix(".plan").write_bytes(compile_model(target, shapes))
         peer = Path(os.environ["ONNXRUNTIME_WEB"]) / "dist"
         mounts = {"/": DIST, "/ort/": peer, "/bench/": folder / "pages", "/bench-models/": folder / "models"}
-        measured = {"date": time.strftime("%Y-%m-%d"), "results": list(measure(models, mounts, args))}
+        measured: Json = {"date": time.strftime("%Y-%m-%d"), "results": list(measure(models, mounts, args))}
     print(f"\n{table(measured)}")
     if not args.no_save:
         RESULTS.mkdir(exist_ok=True)

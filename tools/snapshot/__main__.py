@@ -93,7 +93,7 @@ def without_weights(model: Path) -> bytes:
     loaded = onnx.load(model)
     for tensor in loaded.graph.initializer:
         tensor.raw_data = bytes(len(tensor.raw_data))
-    return loaded.SerializeToString()
+    return bytes(loaded.SerializeToString())
 
 
 def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, Any]:
