@@ -275,3 +275,35 @@ def test_wheel__bytecode__is_what_python_runs(python_in_browser: BrowserPython) 
         """
     )
     assert found == [True, True]
+
+
+def test_snapshot__files_of_packages__are_fetched_when_they_are_read(
+    page: Page, site_url: str, requested: list[str]
+) -> None:
+    page.goto(site_url + "e2e/blank.html")
+    page.evaluate(RUN_DIGITS)
+    assert not {"packages.zst", "python_stdlib.zip"} & set(requested)
+
+
+def test_snapshot__rare_modules__are_imported_from_the_files(restored: BrowserPython) -> None:
+    found = restored(
+        """
+        import colorsys, inspect
+        import numpy as np
+        import pyruntime.ops.ml.scaler
+        [inspect.getsource(pyruntime.ops.ml.scaler).count("class Scaler"), colorsys.rgb_to_hsv(1, 0, 0)[2],
+         inspect.getsource(np.linalg.inv).count("def inv")]
+        """
+    )
+    assert found == [1, 1, 1]
+
+
+def test_snapshot__files_missing__reading_them_is_an_error_and_asks_once(
+    page: Page, guard: Guard, site_url: str, requested: list[str]
+) -> None:
+    guard.allow("404|packages.zst")
+    page.context.route("**/packages.zst", lambda route: route.fulfill(status=404))
+    page.goto(site_url + "e2e/python.html?snapshot")
+    answer = page.evaluate("source => runPython(source, '{}')", "open(__import__('pyruntime').__file__).read()")
+    assert "I/O error" in str(answer)
+    assert requested.count("packages.zst") == 1

@@ -59,9 +59,6 @@ UNFIT = TypeError, ValueError, LookupError, ArithmeticError, AttributeError, Ass
 """What an operator's own code raises on attributes or inputs that it does not expect, besides OrtError."""
 
 
-AnyClass = TypeVar("AnyClass", bound=type)
-
-
 class Value:
     """An object that is equal to others of its class by its fields, and cannot be changed."""
 
@@ -85,8 +82,11 @@ class Value:
         raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be deleted: operators do not change")
 
 
+ValueClass = TypeVar("ValueClass", bound=type[Value])
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def attributes(cls: AnyClass) -> AnyClass:
+def attributes(cls: ValueClass) -> ValueClass:
     """Make the annotations of a class of operators, or of a base of such classes, fields that cannot be assigned.
 
     Unlike in a dataclass, its methods are those of `Value`: hundreds of classes with five more functions each would
@@ -94,7 +94,7 @@ def attributes(cls: AnyClass) -> AnyClass:
     """
     dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
     del cls.__setattr__, cls.__delattr__
-    cls.attribute_values = attrgetter(*(f.name for f in fields(cls)))
+    cls.attribute_values = attrgetter(*(f.name for f in fields(cast(Any, cls))))
     return cls
 
 

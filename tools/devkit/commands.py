@@ -132,6 +132,8 @@ def bench(args: Sequence[str], script: str = "run.py") -> int:
     ensure_venv()
     if args[:1] == ["lengths"]:
         script, args = "lengths.py", args[1:]
+    if args[:1] == ["--first-visits"]:
+        script, args = "first_visits.py", args[1:]
     path = ROOT / "bench" / script
     if not path.is_file():
         raise SetupError(f"bench/{script} is missing: this is no complete checkout.")

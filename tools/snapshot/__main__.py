@@ -24,6 +24,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import onnx
 import zstandard
 from playwright.sync_api import sync_playwright
 
@@ -87,6 +88,14 @@ def split_libraries(numpy: Files, stems: Sequence[str]) -> tuple[list[dict[str, 
     return listed, content
 
 
+def without_weights(model: Path) -> bytes:
+    """The model with zeros for weights: some of what planning caches refers to them."""
+    loaded = onnx.load(model)
+    for tensor in loaded.graph.initializer:
+        tensor.raw_data = bytes(len(tensor.raw_data))
+    return bytes(loaded.SerializeToString())
+
+
 def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, Any]:
     """What make_worker.js answers; `folder` has its input. Files of `mounts` are served by their URLs."""
     web = HERE.parents[1] / "web"
@@ -130,6 +139,7 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
         for file in kind.files:
             shutil.copyfile(file, folder / file.name)
+        (folder / MODEL.name).write_bytes(without_weights(MODEL))
         shutil.copyfile(pyodide / "python_stdlib.zip", folder / "library.zip")
         (folder / "later.txt").write_text("\n".join(kind.later))
         wanted = {

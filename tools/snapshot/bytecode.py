@@ -26,14 +26,12 @@ def without_docstrings(source: bytes, path: str) -> bytes:
     """The .pyc of a module whose functions have empty docstrings; classes keep theirs, which decorators look for."""
     tree = ast.parse(b"" if path.endswith(DOCUMENTING) else source, path)
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            and ast.get_docstring(node, clean=False) is not None
-        ):
-            node.body[0].value.value = ""
-    return (
-        MAGIC_NUMBER + UNCHECKED + source_hash(source) + marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
-    )
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            match node.body[0]:
+                case ast.Expr(value=ast.Constant(value=str()) as docstring):
+                    docstring.value = ""
+    code = marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
+    return MAGIC_NUMBER + UNCHECKED + source_hash(source) + code
 
 
 packages = Path(numpy.__file__).parents[1]

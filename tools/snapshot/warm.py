@@ -98,5 +98,5 @@ importers = [known for known in sys.path_importer_cache.values() if isinstance(k
 for importer in importers:
     importer.invalidate_caches()
 for importer in importers:
-    importer._get_files()
+    importer._get_files()  # type: ignore[attr-defined]
 gc.collect()

@@ -18,6 +18,27 @@ export function fetchNow(url) {
 }
 
 /**
+ * A function that calls `make` at its first call; later calls give the same result, or throw the same error.
+ * @template T
+ * @param {() => T} make
+ */
+export function once(make) {
+  /** @type {{value: T} | {error: unknown} | undefined} */
+  let made;
+  return () => {
+    if (!made) {
+      try {
+        made = { value: make() };
+      } catch (error) {
+        made = { error };
+      }
+    }
+    if ('error' in made) throw made.error;
+    return made.value;
+  };
+}
+
+/**
  * Make a file of `size` bytes. Python sees it as any other: where it cannot be fetched, reading it fails with an OSError.
  * @param {any} FS
  * @param {string} path

@@ -8,7 +8,7 @@
  */
 
 import { importUrl } from './importing.js';
-import { fetchNow, placeLazily } from './lazy_files.js';
+import { fetchNow, once, placeLazily } from './lazy_files.js';
 import { located, snapshotOf } from './memory.js';
 import { decompress } from './zstd.js';
 
@@ -168,9 +168,7 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
   const { memory, lower, bundle, filled, libraries } = begun;
   arriving(filled);
   const decoder = await files.decoder;
-  /** @type {Uint8Array | undefined} */
-  let rest;
-  const read = () => (rest ??= decompress(decoder, fetchNow(located(`${folder}packages.zst`)), later));
+  const read = once(() => decompress(decoder, fetchNow(located(`${folder}packages.zst`)), later));
   const placed = await placeLibraries(indexURL, files.main, libraries, async (module) => {
     await filled;
     complete(new Uint32Array(lower.buffer, head, low / 4), new Uint32Array(memory.buffer, 0, low / 4), fresh);
