@@ -118,6 +118,7 @@ def test_second_visit__first_answer__is_there_before_python_is_asked_for__offlin
             guard.allow("Failed to load resource|script's update|ERR_EMPTY_RESPONSE")
         open_page(page, server.url)
         expect(page.locator("#storage-text")).to_contain_text(KEPT)
+        expect(page.locator("#python-state")).to_contain_text("Python is ready")
         times = page.evaluate("times")
         assert times["said"] == []
         assert 0 < times["answer"] < times["python"]

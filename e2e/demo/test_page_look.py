@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Locator, Page, expect
 
 from e2e.demo.test_page_picture import differ, png, shown, some_picture
-from e2e.harness.page import drop, small_model
+from e2e.harness.page import drop, open_page, small_model
 
 
 def opened(page: Page, name: str, content: bytes) -> Locator:
@@ -186,11 +186,12 @@ def test_compare__gpu_and_cpu__run_by_turns_and_agree(ready_page: Page) -> None:
     assert re.search(r"Results differ by at most (0|\d\.?\d*e-\d+)\.", report.locator(".measure").inner_text())
 
 
-def test_run__cancelled__ends_and_can_be_repeated(ready_page: Page) -> None:
-    report = opened(ready_page, "sqrt.onnx", small_model("Sqrt"))
-    ready_page.evaluate(
+def test_run__cancelled__ends_and_can_be_repeated(page: Page, site_url: str) -> None:
+    open_page(page, f"{site_url}src/")
+    report = opened(page, "sqrt.onnx", small_model("Sqrt"))
+    page.evaluate(
         """async () => {
-            const { prototype } = (await import('./web/pyruntime.js')).InferenceSession;
+            const { prototype } = (await import('/src/web/pyruntime.js')).InferenceSession;
             const { run } = prototype;
             prototype.run = async function (...rest) {
                 await new Promise((resolve) => { setTimeout(resolve, 1000); });
@@ -204,6 +205,6 @@ def test_run__cancelled__ends_and_can_be_repeated(ready_page: Page) -> None:
         report.get_by_role("button", name="Cancel", exact=True).click()
         expect(report.locator(".report-times")).to_have_text("Cancelled.")
     finally:
-        ready_page.evaluate("runAtOnce()")
+        page.evaluate("runAtOnce()")
     expect(report.get_by_role("button", name="Cancel", exact=True)).to_be_hidden()
     expect(run(report)).to_contain_text("float32 [1, 4]")

@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from e2e.harness.page import drop
+from e2e.harness.page import drop, open_page
 
 MODEL = Path(__file__).parents[2] / "models" / "enlarge3.onnx"
 SCALE = 3
@@ -131,9 +131,12 @@ def test_split__by_keyboard_and_pointer__moves_the_line(picture: Page) -> None:
     )
 
 
-def test_picture__model_takes_long__browsers_picture_stands_alone_meanwhile(picture: Page) -> None:
+def test_picture__model_takes_long__browsers_picture_stands_alone_meanwhile(page: Page, site_url: str) -> None:
+    open_page(page, f"{site_url}src/")  # its modules can be reached
+    page.locator("#stage").scroll_into_view_if_needed()
+    expect(page.locator("#stage")).to_have_attribute("data-state", "ready")
     script = """async () => {
-        const { Enlarger } = await import('./src/web/ui/app/picture/enlarger.js');
+        const { Enlarger } = await import('/src/web/ui/app/picture/enlarger.js');
         const { enlarge } = Enlarger.prototype;
         Enlarger.prototype.enlarge = async function (pixels) {
             await new Promise((resolve) => { globalThis.goOn = resolve; });
@@ -141,13 +144,13 @@ def test_picture__model_takes_long__browsers_picture_stands_alone_meanwhile(pict
             return enlarge.call(this, pixels);
         };
     }"""
-    picture.evaluate(script)
-    drop(picture, "other.png", png(some_picture(seed=3)), "image/png")
-    expect(picture.locator("#stage")).to_have_attribute("data-state", "working")
-    expect(picture.locator("#after")).to_be_hidden()
-    picture.evaluate("goOn()")
-    expect(picture.locator("#stage")).to_have_attribute("data-state", "ready")
-    assert differ(shown(picture.locator("#after")), expected(some_picture(seed=3))) <= 1
+    page.evaluate(script)
+    drop(page, "other.png", png(some_picture(seed=3)), "image/png")
+    expect(page.locator("#stage")).to_have_attribute("data-state", "working")
+    expect(page.locator("#after")).to_be_hidden()
+    page.evaluate("goOn()")
+    expect(page.locator("#stage")).to_have_attribute("data-state", "ready")
+    assert differ(shown(page.locator("#after")), expected(some_picture(seed=3))) <= 1
 
 
 def test_picture__pasted__is_enlarged(picture: Page) -> None:

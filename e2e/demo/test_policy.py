@@ -68,7 +68,7 @@ def test_policy__of_the_page_and_its_worker__is_the_promised_one_without_isolati
 
     page.on("response", note)
     page.goto(site_url)
-    page.wait_for_load_state("networkidle")
+    expect(page.locator("#python-state")).to_contain_text("Python is ready")
     assert page.evaluate("crossOriginIsolated") is False
     documents = [url for url in headers if url == site_url or url.endswith("worker.js")]
     assert len(documents) == 2, list(headers)

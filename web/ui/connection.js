@@ -6,16 +6,20 @@ import { PYTHON_BYTES } from '../sizes.js';
 /** Bytes a second below which Python starts when it is needed alone: what it fetches would take half a minute. */
 const SLOW = 400_000;
 
+/** Bytes of a file that says how fast the connection is: shorter ones come in one piece. */
+const LONG = 1 << 16;
+
 /**
- * Bytes a second by which files came that were requested together; null where too few came to say, or from a cache.
- * @param {PerformanceResourceTiming[]} entries
+ * Bytes a second by which files came, the fastest of them or all together; null where none was long enough, or from a network.
+ * @param {PerformanceResourceTiming[]} entries of files that were requested together
  */
 function rateOf(entries) {
-  const sent = entries.filter(({ transferSize }) => transferSize > 0);
-  const bytes = sent.reduce((sum, { transferSize }) => sum + transferSize, 0);
-  if (bytes < 1 << 16) return null;
+  const sent = entries.filter(({ transferSize }) => transferSize > LONG);
+  if (!sent.length) return null;
+  const rates = sent.map(({ transferSize, responseStart, responseEnd }) => transferSize / (responseEnd - responseStart));
   const [begin, end] = [Math.min(...sent.map(({ responseStart }) => responseStart)), Math.max(...sent.map(({ responseEnd }) => responseEnd))];
-  return end > begin ? (1000 * bytes) / (end - begin) : null;
+  const together = sent.reduce((sum, { transferSize }) => sum + transferSize, 0) / (end - begin);
+  return 1000 * Math.max(together, ...rates);
 }
 
 /** Bytes a second, where known, and whether the visitor's connection is slow or metered. */

@@ -87,7 +87,7 @@ showSnippets();
 const digits = startDigits();
 const storage = startInspector(startPicture(digits));
 digits.then(async () => {
-  await whenPython(() => storage.start());
+  await whenPython(storage);
   await storage.start();
 });
 showAdapter().catch(() => read('adapter', 'unknown'));

@@ -11,13 +11,13 @@ const REST_MS = 300;
 
 /**
  * Start Python when the page rests, or, on a slow or metered connection, when something needs it. Resolve when it is ready.
- * @param {() => Promise<void>} onWaiting is called where it waits to be needed
+ * @param {import('./storage.js').Storage} storage keeps the page meanwhile, and says whether Python is kept: then it costs nothing
  */
-export async function whenPython(onWaiting) {
+export async function whenPython(storage) {
   const place = byId('python-state');
   const { isDear, rate } = connection();
   const say = (/** @type {(string | HTMLElement)[]} */ ...parts) => place.replaceChildren(...parts);
-  if (isDear) {
+  if (isDear && !await storage.hasPython()) {
     const start = h('button', { type: 'button', class: 'quiet small' }, 'Load it now');
     const needed = new Promise((resolve) => {
       start.addEventListener('click', resolve);
@@ -29,7 +29,7 @@ export async function whenPython(onWaiting) {
       });
     });
     say(`To load for text and your own models, when you need it: Python${costOfPython(rate)}. `, start);
-    await onWaiting();
+    await storage.start();
     await needed;
   } else {
     say(`Next, for text and your own models: Python${costOfPython(rate)}.`);

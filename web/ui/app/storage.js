@@ -35,6 +35,11 @@ export class Storage {
     });
   }
 
+  /** Whether an earlier visit has kept Python. */
+  async hasPython() {
+    return (await siteUsage()).hasPython;
+  }
+
   /** Keep what this page has fetched, Python's files too where it has started. */
   async start() {
     if (models.isKeeping()) await this.#keepSite();
