@@ -7,7 +7,7 @@
         ├── InvalidArgument          a wrong input: dtype, rank, shape, name, option
         │   ├── BadValue             an argument with a value that the API does not take (also a ValueError)
         │   ├── MissingInput         a required input is not in the feed (also a ValueError, as in onnxruntime)
-        │   ├── BindingError         an OrtValue, an IOBinding, an entry of options (also a RuntimeError, as in onnxruntime)
+        │   ├── BindingError         an OrtValue, IOBinding or entry of options (also a RuntimeError, as in onnxruntime)
         │   └── WrongType            an argument of another Python type than expected (also a TypeError)
         ├── NoSuchFile               the model's path or URL does not exist
         ├── NoModel                  a session without a model

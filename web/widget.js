@@ -388,9 +388,7 @@ for (const name of PyruntimeModel.observedAttributes) {
   Object.defineProperty(PyruntimeModel.prototype, name, {
     configurable: true,
     enumerable: true,
-    get() {
-      return this.getAttribute(name) ?? '';
-    },
+    get() { return this.getAttribute(name) ?? ''; },
     set(value) {
       if (value === null || value === undefined) this.removeAttribute(name);
       else this.setAttribute(name, value);
@@ -398,6 +396,4 @@ for (const name of PyruntimeModel.observedAttributes) {
   });
 }
 
-if (globalThis.customElements && !customElements.get('pyruntime-model')) {
-  customElements.define('pyruntime-model', PyruntimeModel);
-}
+if (globalThis.customElements && !customElements.get('pyruntime-model')) customElements.define('pyruntime-model', PyruntimeModel);
