@@ -306,7 +306,7 @@ def test_other_origin__bare_page_with_one_script_tag__has_a_worker(
     with Server({"/": site}, shared=True) as home:
         policy = (
             f"default-src 'none'; script-src {home.url} 'wasm-unsafe-eval'; connect-src {home.url}; style-src 'none'; "
-            "worker-src blob:"
+            f"worker-src blob: {home.url}"
         )
         (tmp_path / "index.html").write_text(BARE.format(site=home.url))
         with (
@@ -337,7 +337,7 @@ def test_other_origin__policy_without_blob_workers__error_names_what_to_allow(
             guard.allow("favicon|404|Content Security Policy")
             page.goto(other.url)
             message = page.locator("pyruntime-model").locator("[part=message]")
-            expect(message).to_contain_text("worker-src, with blob:")
+            expect(message).to_contain_text("worker-src, with blob: and pyruntime's origin")
             expect(message).to_contain_text("env.worker = false")
 
 

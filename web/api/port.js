@@ -104,7 +104,7 @@ function workerPort(receive, fail) {
   });
   worker.addEventListener('error', async ({ message }) => {
     const said = `pyruntime's worker failed: ${message || 'it could not be loaded; the Content-Security-Policy must allow it '
-      + '(worker-src, with blob: where pyruntime is of another origin), or set env.worker = false before the first session'}`;
+      + '(worker-src, with blob: and pyruntime\'s origin where that is another one), or set env.worker = false before the first session'}`;
     fail(hasBegun ? said : await reasonOf(script, said));
   });
   return {
@@ -126,7 +126,8 @@ function workerPort(receive, fail) {
  */
 export function makeDownloader(port, failed) {
   try {
-    const worker = makeThread('downloader.js', downloadWorker);
+    // env.workerUrl is for policies without blob: addresses.
+    const worker = env.workerUrl ? downloadWorker() : makeThread('downloader.js', downloadWorker);
     worker.addEventListener('error', (event) => {
       event.preventDefault(); // else it is an error of the page, too
       failed(event.message || 'its worker failed');
