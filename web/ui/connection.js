@@ -22,13 +22,13 @@ function rateOf(entries) {
   return 1000 * Math.max(together, ...rates);
 }
 
-/** Bytes a second, where known, and whether the visitor's connection is slow or metered. */
+/** Bytes a second, where known, and whether the visitor's connection is slow or metered: browsers' `downlink` is a guess, good for words alone. */
 export function connection() {
   const { saveData = false, effectiveType = '', downlink = 0 } = /** @type {any} */ (navigator).connection ?? {};
   const files = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
   const measured = rateOf(files.filter(({ initiatorType }) => ['script', 'link'].includes(initiatorType))); // named by the page
   const rate = measured ?? (downlink * 125_000 || null);
-  return { rate, isDear: saveData || /2g|3g/.test(effectiveType) || (rate !== null && rate < SLOW) };
+  return { rate, isDear: saveData || /2g|3g/.test(effectiveType) || (measured !== null && measured < SLOW) };
 }
 
 /** What starting Python fetches, and how long that takes, in words that follow its name. @param {number | null} rate bytes a second */
