@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,12 +14,18 @@ from playwright.sync_api import Browser, Page
 from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page
 from tools.devkit.server import Server
+from tools.devkit.snapshot import SWITCH
 
 MOST_REQUESTS = {"plan": 6, "page": 6, "python": 14}
 """Everything that is requested, page and model included."""
 
-MOST_BYTES = {"plan": 70_000, "page": 110_000}
-"""With a plan, without the model: what the site serves, compressed by gzip, as static hosts send it."""
+MOST_BYTES = {"plan": 70_000, "page": 110_000, "python": 11_400_000}
+"""Without the model: what the site serves, as static hosts send it, which compress `ENCODED` by gzip."""
+
+ENCODED = (".js", ".mjs", ".css", ".wasm", ".json", ".html", ".plan")
+
+FAST = 2_300_000
+"""Bytes that the fast encoding of the snapshot adds, which PYRUNTIME_SNAPSHOT=quick asks for."""
 
 RUN = """async (plan) => {
     const { InferenceSession, Tensor } = await import('/web/pyruntime.js');
@@ -42,7 +49,8 @@ globalThis.answered = new Promise((resolve) => {
 def sent(site: Path, paths: list[str]) -> dict[str, int]:
     """Bytes of files of the site, without the model."""
     files = {path: site / path[1:] for path in paths if not path.endswith(".onnx")}
-    return {path: len(gzip.compress(file.read_bytes())) for path, file in files.items() if file.is_file()}
+    content = {path: file.read_bytes() for path, file in files.items() if file.is_file()}
+    return {path: len(gzip.compress(data) if path.endswith(ENCODED) else data) for path, data in content.items()}
 
 
 class Visit:
@@ -82,8 +90,13 @@ def test_first_visit__demo_page__answers_within_the_budget_and_without_python(vi
     assert [path for path in before if visit.asked.count(path) != 1 and not path.endswith("icon.svg")] == []
 
 
-def test_first_visit__python__is_within_the_budget(visit: Visit) -> None:
+def test_first_visit__python__is_within_the_budget(visit: Visit, site: Path) -> None:
     visit.page.goto(f"{visit.url}e2e/blank.html")
     assert visit.page.evaluate(RUN, "") == 10
     asked = [path for path in visit.asked if path != "/favicon.ico"]
     assert len(asked) <= MOST_REQUESTS["python"], asked
+    switch = os.environ.get(SWITCH)
+    sizes = sent(site, asked)
+    assert sum(sizes.values()) <= MOST_BYTES["python"] + (FAST if switch == "quick" else 0), sizes
+    data = [path for path in asked if not path.endswith((".js", ".mjs"))]  # page and worker share modules
+    assert len(data) == len(set(data)), "a file was requested twice"

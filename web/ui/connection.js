@@ -22,7 +22,7 @@ function rateOf(entries) {
   return 1000 * Math.max(together, ...rates);
 }
 
-/** Bytes a second, where known, and whether the visitor's connection is slow or metered: browsers' `downlink` is a guess, good for words alone. */
+/** Bytes a second, where known, and whether the visitor's connection is slow or metered: browsers' `downlink` is an estimate, good for words alone. */
 export function connection() {
   const { saveData = false, effectiveType = '', downlink = 0 } = /** @type {any} */ (navigator).connection ?? {};
   const files = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
