@@ -1,4 +1,4 @@
-"""A static server after a slow connection: one token bucket for all that it sends, and a delay before each answer."""
+"""A static server that sends as over a slow connection: one token bucket for all, and a delay before each answer."""
 
 from __future__ import annotations
 
