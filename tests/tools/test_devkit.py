@@ -146,9 +146,9 @@ def test_unsigned__script_of_another_release__raises() -> None:
 
 
 def test_for_bundlers__modules_of_node_and_a_source_map__are_not_found_by_name() -> None:
-    script = 'await import("node:fs/promises"),await import("ws");a.pyimport("sys");import(url)\n//# sourceMappingURL=a.map\n'
+    script = 'await import("node:fs/promises");import("ws");a.pyimport("sys");import(url)\n//# sourceMappingURL=a.map\n'
     assert for_bundlers(script) == (
-        'await import(/* @vite-ignore */["node:fs/promises"].join()),await import(/* @vite-ignore */["ws"].join());'
+        'await import(/* @vite-ignore */["node:fs/promises"].join());import(/* @vite-ignore */["ws"].join());'
         'a.pyimport("sys");import(url)\n\n'
     )
 
