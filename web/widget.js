@@ -64,8 +64,7 @@ export class PyruntimeModel extends Base {
 
   connectedCallback() {
     if (!this.#parts) this.#build();
-    // After the modules that import this one, which may set `env` and `options`.
-    queueMicrotask(() => {
+    queueMicrotask(() => { // the module that imports this one may set `env`
       if (this.isConnected && !this.#session && !this.#loading) this.#await();
     });
   }

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from tools.devkit import pins
+from tools.devkit.bundle import addresses
 from tools.devkit.commands import chosen_tests
 from tools.devkit.fetch import HashMismatch, download, extract
-from tools.devkit.pyodide import recompress, record_digest, trim_lock, unsigned
+from tools.devkit.pyodide import for_bundlers, recompress, record_digest, trim_lock, unsigned
 from tools.devkit.server import Server
 from tools.devkit.shell import ROOT, SetupError, fingerprint, put_stamp, sha256, stamped
 from tools.devkit.site import CONTENT_SECURITY_POLICY
@@ -142,6 +143,28 @@ def test_unsigned__addresses_of_pyodides_script__are_unsigned() -> None:
 def test_unsigned__script_of_another_release__raises() -> None:
     with pytest.raises(SetupError, match="SIGNED"):
         unsigned(SIGNED.replace("HEAP8.slice", "HEAP8.copy"))
+
+
+def test_for_bundlers__modules_of_node_and_a_source_map__are_not_found_by_name() -> None:
+    script = 'await import("node:fs/promises");import("ws");a.pyimport("sys");import(url)\n//# sourceMappingURL=a.map\n'
+    assert for_bundlers(script) == (
+        'await import(/* @vite-ignore */["node:fs/promises"].join());import(/* @vite-ignore */["ws"].join());'
+        'a.pyimport("sys");import(url)\n\n'
+    )
+
+
+def test_for_bundlers__script_of_another_release__raises() -> None:
+    with pytest.raises(SetupError, match="NODE_ONLY"):
+        for_bundlers("import(url)")
+
+
+def test_addresses__of_a_site__has_each_file_that_python_starts_from(tmp_path: Path) -> None:
+    for name in ("pyodide/pyodide.mjs", "snapshot/memory.bin", "pyruntime-1.whl", "models/digits.onnx", "index.html"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    rows = [line.split('"')[1::2] for line in addresses(tmp_path).splitlines() if "new URL" in line]
+    files = ["pyodide/pyodide.mjs", "pyruntime-1.whl", "snapshot/memory.bin"]
+    assert rows == [[name, f"../{name}"] for name in files]
 
 
 def test_fingerprint__content_name_or_order_changes__changes(tmp_path: Path) -> None:

@@ -86,7 +86,10 @@ async function compare(files, site) {
   }
 }
 
-/** The first of `files` that has a fault: its address, what is wrong with it and what to do; '' where all are right. @param {File[]} files */
+/**
+ * The first of `files` that has a fault: its address, what is wrong with it and what to do; '' where all are right.
+ * @param {File[]} files
+ */
 function firstFault(files) {
   const first = files.find(({ fault }) => fault);
   return first ? `${first.url} ${first.fault}` : '';

@@ -79,7 +79,8 @@ function makeWorker() {
  * @param {string} message
  */
 function reasonOf(script, message) {
-  return import('./diagnosis.js').then(({ reasonOf: diagnosed }) => diagnosed(script, siteUrl(), message), () => message); // that is missing, too
+  return import('./diagnosis.js').then(
+    ({ reasonOf: diagnosed }) => diagnosed(script, siteUrl(), message), () => message); // that is missing, too
 }
 
 /** @type {typeof openPort} */
