@@ -202,14 +202,14 @@ def test_caches__fed_again_while_runs_are_ahead__are_as_they_were(script: Script
       texts.push({{ past: next(results), length, ids: [likeliest(results.logits)] }});
       [{{ past, ids }}] = texts.slice(-1);
     }}
-    const rows = [];
+    const kept = [];
     for (const at of [11, 5]) {{
       const keys = await texts[at].past['past_key_values.1.key'].getData();
-      rows.push([...new Uint32Array(keys.buffer)]);
+      kept.push([...new Uint32Array(keys.buffer)]);
     }}
     const branch = await step(texts[5].past, [9], texts[5].length + 1);
     const straight = await step(texts[11].past, texts[11].ids, texts[11].length + 1);
-    const made = [rows, bits(branch.logits), bits(straight.logits)];
+    const made = [kept, bits(branch.logits), bits(straight.logits)];
     for (const {{ past: caches }} of texts) for (const cache of Object.values(caches)) cache.dispose();
     for (const results of [branch, straight]) for (const cache of Object.values(next(results))) cache.dispose();
     await end();
