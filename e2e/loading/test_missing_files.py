@@ -33,7 +33,7 @@ NEEDED = {
     "web/worker.js",
     "pyodide/pyodide.mjs",
     "pyodide/pyodide.asm.js",
-} | {f"pyodide/{name}" for name in ("pyodide.asm.wasm", "pyodide-lock.json", "python_stdlib.zip")}
+} | {f"pyodide/{name}" for name in ("pyodide.asm.wasm", "pyodide-lock.json")}
 PAGE = b"<!doctype html><title>app</title><div id=root></div>"
 
 VISIT = """

@@ -166,7 +166,7 @@ def test_snapshot__damaged__python_starts_from_nothing(
 ) -> None:
     damaged = tmp_path / MEMORY
     damaged.write_bytes(damage(site))
-    monkeypatch.setitem(site_server.mounts, f"/snapshot/{MEMORY}", damaged)
+    monkeypatch.setitem(site_server.mounts, f"/src/snapshot/{MEMORY}", damaged)
     messages = messages_of(page)
     page.goto(site_server.url + "e2e/blank.html")
     assert page.evaluate(RUN_DIGITS) == pytest.approx(1, abs=1e-4)
