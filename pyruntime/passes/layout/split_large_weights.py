@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.kernels import Target
@@ -39,6 +39,10 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
         return None
     limit = min(target.limits.binding_bytes, target.limits.buffer_bytes)
     return split(_Splitter(graph, node, limit))
+
+
+_Inputs: TypeAlias = Callable[[int, int, list[Node]], Sequence[str]]
+"""Gives the inputs of a node for the rows `first` to `end` of a weight, and adds what makes them to the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,24 @@ class _Splitter:
         """`nodes`, and the Concat of `results` that makes what the node makes."""
         return [*nodes, Node(newest("Concat", axis=axis), tuple(results), self.node.outputs, self.node.name)]
 
+    def along(self, axis: int, weight: _Weight, inputs: _Inputs, op: Callable[[int], Any] | None = None) -> list[Node]:
+        """The node once for each part of a weight, and the Concat of the results along `axis`.
+
+        Args:
+            inputs: of the part with these rows. op: the operator of a part of so many rows; None: the node's.
+        """
+        nodes: list[Node] = []
+        results = [
+            self.made(
+                self.op if op is None else op(end - first),
+                inputs(first, end, nodes),
+                self.value(axis, end - first),
+                nodes,
+            )
+            for first, end in weight.parts
+        ]
+        return self.concatenated(results, axis, nodes)
+
     def added(self, results: Sequence[str], nodes: list[Node]) -> list[Node]:
         """`nodes`, and the sum of `results`, which is what the node makes."""
         total = results[0]
@@ -229,12 +251,7 @@ def _rows_of_left(s: _Splitter, weight: _Weight, b: str) -> list[Node] | None:
     if s.op.op_type != "MatMul" or weight.turned or s.graph.tensor(s.node.inputs[0]).rank != 2:
         return None
     axis = s.graph.tensor(s.node.outputs[0]).rank - min(2, s.graph.tensor(b).rank)
-    nodes: list[Node] = []
-    results = [
-        s.made(s.op, (s.part(weight, first, end, nodes), b), s.value(axis, end - first), nodes)
-        for first, end in weight.parts
-    ]
-    return s.concatenated(results, axis, nodes)
+    return s.along(axis, weight, lambda first, end, nodes: (s.part(weight, first, end, nodes), b))
 
 
 def _shares_of_k(s: _Splitter, weight: _Weight, axis: int) -> list[Node]:
@@ -275,13 +292,12 @@ def _stacks(s: _Splitter, weight: _Weight) -> list[Node] | None:
     if a.rank > b.rank or weight.turned:
         return None
     apart = a.rank == b.rank and a.shape[0] == b.shape[0]
-    nodes: list[Node] = []
-    results: list[str] = []
-    for first, end in weight.parts:
+
+    def inputs(first: int, end: int, nodes: list[Node]) -> Sequence[str]:
         left = s.sliced(s.node.inputs[0], 0, first, end, nodes) if apart else s.node.inputs[0]
-        inputs = (left, s.part(weight, first, end, nodes))
-        results.append(s.made(s.op, inputs, s.value(0, end - first), nodes))
-    return s.concatenated(results, 0, nodes)
+        return left, s.part(weight, first, end, nodes)
+
+    return s.along(0, weight, inputs)
 
 
 def _gemm(s: _Splitter) -> list[Node] | None:
@@ -291,14 +307,12 @@ def _gemm(s: _Splitter) -> list[Node] | None:
     if bool(s.op.transB) == weight.turned:
         return _shares_of_k(s, weight, 0 if s.op.transA else 1)
     n = s.graph.tensor(s.node.outputs[0]).shape[1]
-    op = replace(s.op, transB=1)
-    nodes: list[Node] = []
-    results: list[str] = []
-    for first, end in weight.parts:
+
+    def inputs(first: int, end: int, nodes: list[Node]) -> Sequence[str]:
         added = [_shared(s, c, n, first, end, nodes) for c in s.node.inputs[2:]]
-        inputs = (s.node.inputs[0], s.part(weight, first, end, nodes), *added)
-        results.append(s.made(op, inputs, s.value(1, end - first), nodes))
-    return s.concatenated(results, 1, nodes)
+        return s.node.inputs[0], s.part(weight, first, end, nodes), *added
+
+    return s.along(1, weight, inputs, lambda rows: replace(s.op, transB=1))
 
 
 def _shared(s: _Splitter, name: str, n: int, first: int, end: int, nodes: list[Node]) -> str:
@@ -313,13 +327,12 @@ def _conv(s: _Splitter) -> list[Node] | None:
     weight = s.weight(s.node.inputs[1])
     if weight is None or s.op.group != 1:
         return None
-    nodes: list[Node] = []
-    results: list[str] = []
-    for first, end in weight.parts:
+
+    def inputs(first: int, end: int, nodes: list[Node]) -> Sequence[str]:
         bias = [s.sliced(b, 0, first, end, nodes) if b else "" for b in s.node.inputs[2:]]
-        inputs = (s.node.inputs[0], s.part(weight, first, end, nodes), *bias)
-        results.append(s.made(s.op, inputs, s.value(1, end - first), nodes))
-    return s.concatenated(results, 1, nodes)
+        return s.node.inputs[0], s.part(weight, first, end, nodes), *bias
+
+    return s.along(1, weight, inputs)
 
 
 def _matmul_packed(s: _Splitter) -> list[Node] | None:
@@ -331,14 +344,12 @@ def _matmul_packed(s: _Splitter) -> list[Node] | None:
     if s.graph.tensor(b).shape[0] != s.op.N or any(s.graph.tensor(n).size * 8 % s.op.N for n in rows):
         return None
     axis = s.graph.tensor(s.node.outputs[0]).rank - 1
-    nodes: list[Node] = []
-    results: list[str] = []
-    for first, end in weight.parts:
+
+    def inputs(first: int, end: int, nodes: list[Node]) -> Sequence[str]:
         sides = [s.rows(n, s.op.N, first, end) if n else "" for n in (b, scales, zeros)]
-        added = s.sliced(bias, 0, first, end, nodes) if bias else ""
-        op = replace(s.op, N=end - first)
-        results.append(s.made(op, (a, *sides, groups, added), s.value(axis, end - first), nodes))
-    return s.concatenated(results, axis, nodes)
+        return a, *sides, groups, s.sliced(bias, 0, first, end, nodes) if bias else ""
+
+    return s.along(axis, weight, inputs, lambda rows: replace(s.op, N=rows))
 
 
 _SPLITS: dict[tuple[str, str], Callable[[_Splitter], list[Node] | None]] = {

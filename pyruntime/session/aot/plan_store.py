@@ -7,7 +7,6 @@ follow from. Only whole runs on the GPU with fixed sizes are stored. What cannot
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -57,8 +56,8 @@ class PlanStore:
 
     @staticmethod
     def of(graph: Graph, model: str, source: ByteSource, options: Hashable) -> PlanStore | None:
-        """Return the store for a model; None where nothing is stored, or operators are users' own code."""
-        if not os.environ.get(cache.VARIABLE) or any(getattr(node.op, "is_custom", False) for node in graph.nodes):
+        """Return the store for a model; None where operators are users' own code."""
+        if any(getattr(node.op, "is_custom", False) for node in graph.nodes):
             return None
         return PlanStore(graph, model, source, options)
 
