@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -300,45 +301,46 @@ BARE = """<!doctype html>
 </html>"""
 
 
+@contextmanager
+def bare_page(browser: Browser, site: Path, folder: Path, workers: str, allowed: str) -> Iterator[tuple[Page, str]]:
+    """A page with the widget, of another origin than the site, and its address.
+
+    Args:
+        workers: what its policy says of workers, with {site}. allowed: messages of the browser.
+    """
+    with Server({"/": site}, shared=True) as home:
+        policy = (
+            f"default-src 'none'; script-src {home.url} 'wasm-unsafe-eval'; connect-src {home.url}; style-src 'none'"
+            + workers.format(site=home.url)
+        )
+        (folder / "index.html").write_text(BARE.format(site=home.url))
+        with (
+            Server({"/": folder}, policy=policy) as other,
+            guarded_page(browser, "http://127.0.0.1:") as (page, guard),
+        ):
+            guard.allow(allowed)
+            page.goto(other.url)
+            yield page, other.url
+
+
 def test_other_origin__bare_page_with_one_script_tag__has_a_worker(
     browser: Browser, site: Path, tmp_path: Path
 ) -> None:
-    with Server({"/": site}, shared=True) as home:
-        policy = (
-            f"default-src 'none'; script-src {home.url} 'wasm-unsafe-eval'; connect-src {home.url}; style-src 'none'; "
-            f"worker-src blob: {home.url}"
-        )
-        (tmp_path / "index.html").write_text(BARE.format(site=home.url))
-        with (
-            Server({"/": tmp_path}, policy=policy) as other,
-            guarded_page(browser, "http://127.0.0.1:") as (page, guard),
-        ):
-            guard.allow("favicon|404")
-            page.goto(other.url)
-            widget = page.locator("pyruntime-model")
-            widget.locator(".pad").wait_for()
-            draw(page, widget, 2)
-            expect(widget.locator(".best .name")).to_have_text("2")
-            assert [worker.url.startswith(f"blob:{other.url}") for worker in page.workers] == [True, True]
+    with bare_page(browser, site, tmp_path, "; worker-src blob: {site}", "favicon|404") as (page, url):
+        widget = page.locator("pyruntime-model")
+        widget.locator(".pad").wait_for()
+        draw(page, widget, 2)
+        expect(widget.locator(".best .name")).to_have_text("2")
+        assert [worker.url.startswith(f"blob:{url}") for worker in page.workers] == [True, True]
 
 
 def test_other_origin__policy_without_blob_workers__error_names_what_to_allow(
     browser: Browser, site: Path, tmp_path: Path
 ) -> None:
-    with Server({"/": site}, shared=True) as home:
-        policy = (
-            f"default-src 'none'; script-src {home.url} 'wasm-unsafe-eval'; connect-src {home.url}; style-src 'none'"
-        )
-        (tmp_path / "index.html").write_text(BARE.format(site=home.url))
-        with (
-            Server({"/": tmp_path}, policy=policy) as other,
-            guarded_page(browser, "http://127.0.0.1:") as (page, guard),
-        ):
-            guard.allow("favicon|404|Content Security Policy")
-            page.goto(other.url)
-            message = page.locator("pyruntime-model").locator("[part=message]")
-            expect(message).to_contain_text("worker-src, with blob: and pyruntime's origin")
-            expect(message).to_contain_text("env.worker = false")
+    with bare_page(browser, site, tmp_path, "", "favicon|404|Content Security Policy") as (page, _):
+        message = page.locator("pyruntime-model").locator("[part=message]")
+        expect(message).to_contain_text("worker-src, with blob: and pyruntime's origin")
+        expect(message).to_contain_text("env.worker = false")
 
 
 def test_other_origin__with_a_worker_script_of_its_own__has_a_worker(
