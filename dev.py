@@ -31,7 +31,9 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     test = subparsers.add_parser("test", help="the core tests (10 minutes on two cores); or what pytest is given")
     length = test.add_mutually_exclusive_group()
     length.add_argument("--all", action="store_const", const="all", dest="chosen", help="every test")
-    length.add_argument("--ci", action="store_const", const="ci", dest="chosen", help="as many as should fit in 45 minutes")
+    length.add_argument(
+        "--ci", action="store_const", const="ci", dest="chosen", help="as many as should fit in 45 minutes"
+    )
     part = test.add_mutually_exclusive_group()
     part.add_argument("--native", action="store_true", help="only tests/, without a browser")
     part.add_argument("--browser", action="store_true", help="only e2e/, in headless Chromium")
