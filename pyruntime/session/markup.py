@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 
-__all__ = ["bar", "bytes_text", "counted", "details", "highlight", "page", "table", "text_table"]
+__all__ = ["bar", "bytes_text", "counted", "details", "escape", "highlight", "page", "table", "text_table"]
 
 _STYLE = """<style>
 .pyrt{--ink:#1f2328;--dim:#59636e;--line:#d1d9e0;--bar:#0969da;--host:#bc4c00;--key:#8250df;--num:#0550ae;--com:#59636e;
@@ -42,6 +41,13 @@ _TOKENS = re.compile(
     r"default|override|alias|true|false)\b)|(?P<t>\b(?:[fiu]32|f16|bool|atomic|array|vec[234]\w?|mat[234]x[234]\w?|ptr)\b)|"
     r"(?P<d>\b(?:0x[\da-fA-F]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?)[fhiu]?\b)"
 )
+
+
+def escape(text: str) -> str:
+    """The text with HTML's special characters as references."""
+    from html import escape as escape_html  # brings HTML's 2,231 named characters, which pages have no use for
+
+    return escape_html(text)
 
 
 def page(*parts: str) -> str:

@@ -5,7 +5,6 @@
 
 import gc
 import importlib
-import pkgutil
 import sys
 import types
 import zipimport
@@ -40,18 +39,28 @@ LEFT_OUT = (
     "pyruntime.backend",
     "pyruntime.device.desktop",
     "pyruntime.genai",
+    "pyruntime.generate",
+    "pyruntime.onnx.importer.gradient",
+    "pyruntime.ops.microsoft.experts",
+    "pyruntime.ops.microsoft.search",
+    "pyruntime.ops.microsoft.states",
+    "pyruntime.ops.microsoft.tokenizer",
     "pyruntime.ops.ml",
+    "pyruntime.ops.random",
+    "pyruntime.ops.sequences",
+    "pyruntime.ops.signal",
     "pyruntime.ops.text",
     "pyruntime.ops.training",
-    "pyruntime.session.aot",
-    "pyruntime.session.tuning",
+    "pyruntime.session.tuning.tuning",
 )
 
 files = [str(module.__file__) for name, module in sorted(sys.modules.items()) if name.startswith("pyruntime")]
 Path("/build/modules.txt").write_text("\n".join(files))
-for module in pkgutil.walk_packages(pyruntime.__path__, "pyruntime."):
-    if not f"{module.name}.".startswith(tuple(f"{name}." for name in LEFT_OUT)):
-        importlib.import_module(module.name)
+root = Path(pyruntime.__path__[0])
+for file in sorted(root.rglob("*.py")):  # pkgutil.walk_packages imports each package, those that are left out, too
+    name = ".".join(("pyruntime", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+    if not f"{name}.".startswith(tuple(f"{left}." for left in LEFT_OUT)):
+        importlib.import_module(name)
 
 
 def plan(model: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import quote
 
 import js
 from pyodide.ffi import JsException
@@ -43,5 +42,5 @@ async def store(info: AdapterInfo, known: Knowledge) -> None:
 def _address(info: AdapterInfo) -> str:
     software = ("software",) if info.is_fallback else ()
     parts = (*info.names.values(), *software)
-    name = "/".join(quote(part or "-", safe="") for part in parts)
+    name = "/".join(js.encodeURIComponent(part or "-") for part in parts)
     return str(js.URL.new(f"/.pyruntime-devices/{name}", js.location.href).href)

@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote
 
 from pyruntime.errors import Fail, InvalidProtobuf, NoSuchFile
 from pyruntime.onnx.formats.source import ByteSource, MemorySource, Span, map_descriptor, open_descriptor
@@ -161,5 +160,7 @@ def relative_address(location: str) -> str:
     Raises:
         Fail: it is no relative path inside the model's folder.
     """
+    from urllib.parse import quote  # few models have external data, and pages fetch what is imported before
+
     _refuse_escape(location)
     return "/".join(quote(part, safe="") for part in location.split("/"))

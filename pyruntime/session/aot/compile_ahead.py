@@ -7,7 +7,6 @@ import json
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -205,6 +204,8 @@ def _rounds(
 
 def _prepared(program: Program, wanted: _Round, names: list[str]) -> Stage:
     """The stage for these runs."""
+    from concurrent.futures import ThreadPoolExecutor  # pages import this module, and use other parts of it
+
     try:
         with ThreadPoolExecutor(1) as thread:  # this one may have a loop that runs
             work = thread.submit(

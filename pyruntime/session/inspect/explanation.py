@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from pyruntime.compiler.plan import Assignment, Plan
 from pyruntime.kernels import Target
 from pyruntime.kernels.selection.candidates import Choice
 from pyruntime.session.inspect.memory_plan import MemoryPlan
-from pyruntime.session.markup import counted, details, highlight, page, table, text_table
+from pyruntime.session.markup import counted, details, escape, highlight, page, table, text_table
 
 __all__ = ["DynamicDimension", "Explanation", "KernelUse", "choices_of", "kernels_of"]
 

@@ -6,8 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyruntime.errors import Fail, InvalidArgument
 from pyruntime.kernels.selection.measurements import Knowledge
@@ -17,11 +16,13 @@ from pyruntime.session.inspect.explanation import Explanation, choices_of, kerne
 from pyruntime.session.inspect.memory_plan import MemoryPlan
 from pyruntime.session.inspect.profile import Profile
 from pyruntime.session.inspect.report import assignments, dynamic_dimensions, stages_of
-from pyruntime.session.markup import bytes_text, page, table
+from pyruntime.session.markup import bytes_text, escape, page, table
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.tuning.calibration import calibrate
 from pyruntime.session.tuning.ceilings import ceilings
-from pyruntime.session.tuning.tuning import Tuning, measure_candidates, winners_of
+
+if TYPE_CHECKING:
+    from pyruntime.session.tuning.tuning import Tuning
 
 __all__ = ["AssignedNode", "AssignedSubgraph", "Insight"]
 
@@ -155,6 +156,8 @@ class Insight(Session):
 
     async def tune_async(self, progress: Callable[[int, int], None] | None = None) -> Tuning:
         """Awaitable `tune`."""
+        from pyruntime.session.tuning.tuning import Tuning, measure_candidates, winners_of  # few pages tune
+
         self._check_released()
         if self._program is None:
             raise InvalidArgument(f"tune measures kernels on a GPU; this session runs on {CPU}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from pyruntime.compiler.memory import MemoryReport, Storage
-from pyruntime.session.markup import bytes_text, details, page, table, text_table
+from pyruntime.session.markup import bytes_text, details, escape, page, table, text_table
 
 __all__ = ["MemoryPlan"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from html import escape
-from statistics import median
 from typing import Any
 
+import numpy as np
+
 from pyruntime.ir import TensorType
-from pyruntime.session.markup import bar, page, table, text_table
+from pyruntime.session.markup import bar, escape, page, table, text_table
 from pyruntime.session.run.profiling import Timing
 from pyruntime.session.tuning.ceilings import Ceilings
 
@@ -69,7 +69,7 @@ class Profile:
         rows = [_row(*key, found, runs, ceilings) for key, found in grouped.items()]
         clocks = {t.clock for timings in measured for t in timings if t.kernel}
         clock = "gpu" if clocks == {"gpu"} else "host"
-        return Profile(tuple(sorted(rows, key=lambda r: -r.ms)), runs, 1000 * median(wall), clock, ceilings)
+        return Profile(tuple(sorted(rows, key=lambda r: -r.ms)), runs, 1000 * float(np.median(wall)), clock, ceilings)
 
     @property
     def total_ms(self) -> float:
