@@ -27,6 +27,7 @@ from playwright.sync_api import Playwright, sync_playwright
 
 from bench import cases
 from bench.folder import write_pages
+from bench.report import FIRST_VISITORS, first_visits
 from bench.slow_server import Network, SlowServer
 from e2e.harness.browser import FLAGS
 from pyruntime.session.aot.compile_ahead import compile_model
@@ -39,12 +40,6 @@ NETWORKS = (
     Network("200 Mbit/s, 15 ms", 200, 15),
 )
 LOCALHOST = "localhost"
-ENGINES = {
-    "ours": "pyruntime, Python plans",
-    "compiled": "pyruntime, compiled plan",
-    "peer": "onnxruntime-web, webgpu bundle",
-    "jspi": "onnxruntime-web, JSPI bundle",
-}
 RESULTS = Path(__file__).parent / "results" / "first_visits"
 LIMIT_MS = 300_000
 CHANNELS = (3, 32, 64, 128, 256, 512, 512)
@@ -94,7 +89,7 @@ def visit(playwright: Playwright, server: SlowServer, url: str, flags: Sequence[
 
 def measure(models: Sequence[cases.Case], mounts: dict[str, Path], args: argparse.Namespace) -> Iterator[Json]:
     with SlowServer(mounts, None) as server, sync_playwright() as playwright:
-        for engine in ENGINES:  # what compresses the files, and the machine's own caches
+        for engine in FIRST_VISITORS:  # what compresses the files, and the machine's own caches
             visit(playwright, server, page_url(server, engine, models[0]), args.flag)
     for network in (*NETWORKS, None):
         name = network.name if network else LOCALHOST
@@ -102,9 +97,9 @@ def measure(models: Sequence[cases.Case], mounts: dict[str, Path], args: argpars
             continue
         with SlowServer(mounts, network) as server, sync_playwright() as playwright:
             for case in models:
-                taken: dict[str, list[Json]] = {engine: [] for engine in ENGINES}
+                taken: dict[str, list[Json]] = {engine: [] for engine in FIRST_VISITORS}
                 for number in range(args.visits):
-                    for engine in list(ENGINES)[:: -1 if number % 2 else 1]:
+                    for engine in list(FIRST_VISITORS)[:: -1 if number % 2 else 1]:
                         url = page_url(server, engine, case)
                         taken[engine].append(visit(playwright, server, url, args.flag))
                 for engine, visits in taken.items():
@@ -112,24 +107,11 @@ def measure(models: Sequence[cases.Case], mounts: dict[str, Path], args: argpars
                     gap = float(np.max(np.abs(np.subtract(visits[0]["output"], taken["peer"][0]["output"]))))
                     row = {"model": case.name, "network": name, "engine": engine, "ms": ms, "difference": gap}
                     row |= {key: visits[0][key] for key in ("bytes", "requests")}
-                    print(f"{name:18} {case.name:13} {ENGINES[engine]:32} {statistics.median(ms):7.0f} ms", flush=True)
+                    print(
+                        f"{name:18} {case.name:13} {FIRST_VISITORS[engine]:32} {statistics.median(ms):7.0f} ms",
+                        flush=True,
+                    )
                     yield row
-
-
-def table(measured: Json) -> str:
-    """Markdown: a row for each engine and model, a column for each network."""
-    rows, networks = measured["results"], list(dict.fromkeys(row["network"] for row in measured["results"]))
-    lines = [
-        f"| model | engine | MB | requests | {' | '.join(networks)} |",
-        f"|---|---|--:|--:|{'--:|' * len(networks)}",
-    ]
-    for model in dict.fromkeys(row["model"] for row in rows):
-        for engine, title in ENGINES.items():
-            own = {row["network"]: row for row in rows if (row["model"], row["engine"]) == (model, engine)}
-            first = own[networks[0]]
-            times = " | ".join(f"{statistics.median(own[network]['ms']):,.0f}" for network in networks)
-            lines.append(f"| {model} | {title} | {first['bytes'] / 1e6:.2f} | {first['requests']} | {times} |")
-    return "\n".join(lines)
 
 
 def main() -> int:
@@ -156,7 +138,7 @@ def main() -> int:
         peer = Path(os.environ["ONNXRUNTIME_WEB"]) / "dist"
         mounts = {"/": DIST, "/ort/": peer, "/bench/": folder / "pages", "/bench-models/": folder / "models"}
         measured: Json = {"date": time.strftime("%Y-%m-%d"), "results": list(measure(models, mounts, args))}
-    print(f"\n{table(measured)}")
+    print(f"\n{first_visits(measured['results'])}")
     if not args.no_save:
         RESULTS.mkdir(exist_ok=True)
         target = RESULTS / f"{measured['date']}{f'-{args.name}' if args.name else ''}.json"

@@ -22,6 +22,14 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 DOCS = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- results: written by `python bench/report.py --docs` -->", "<!-- end of results -->"
+BEGIN_VISITS = BEGIN.replace("results:", "first visits:")
+
+FIRST_VISITORS = {
+    "ours": "pyruntime, Python plans",
+    "compiled": "pyruntime, compiled plan",
+    "peer": "onnxruntime-web, webgpu bundle",
+    "jspi": "onnxruntime-web, JSPI bundle",
+}
 
 Json = dict[str, Any]
 LOADING = (("create, ms", "create_ms"), ("first run", "first_ms"), ("both", "ready_ms"))
@@ -167,13 +175,33 @@ def overview(measured: Json, stem: str) -> list[str]:
     return [link, browser_of(measured), str(len(results)), digits(geometric_mean(medians)), least, *means]
 
 
+def first_visits(rows: Sequence[Json]) -> str:
+    """Markdown: a row for each engine and model, a column for each network."""
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    lines = [
+        f"| model | engine | MB | requests | {' | '.join(networks)} |",
+        f"|---|---|--:|--:|{'--:|' * len(networks)}",
+    ]
+    for model in dict.fromkeys(row["model"] for row in rows):
+        for engine, title in FIRST_VISITORS.items():
+            own = {row["network"]: row for row in rows if (row["model"], row["engine"]) == (model, engine)}
+            times = " | ".join(f"{statistics.median(own[n]['ms']):,.0f}" if n in own else "–" for n in networks)
+            first = next(iter(own.values()))
+            lines.append(f"| {model} | {title} | {first['bytes'] / 1e6:.2f} | {first['requests']} | {times} |")
+    return "\n".join(lines)
+
+
 def write_docs() -> None:
-    """A line about every result in docs/performance.md, the newest first."""
+    """In docs/performance.md: a line about every result, the newest first, and the newest table of first visits."""
     rows = [["result", "browser", "models", "median run", "least", "create and first run", "GPU peak"]]
     rows += [overview(json.loads(path.read_text()), path.stem) for path in sorted(RESULTS.glob("*.json"), reverse=True)]
-    before, _, rest = DOCS.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCS.write_text("\n\n".join([before.rstrip(), BEGIN, grid(rows), END]) + after)
+    visits = max((RESULTS / "first_visits").glob("*.json"))
+    text = DOCS.read_text()
+    for begin, table in ((BEGIN, grid(rows)), (BEGIN_VISITS, first_visits(json.loads(visits.read_text())["results"]))):
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(END)
+        text = "\n\n".join([before.rstrip(), begin, table, END]) + after
+    DOCS.write_text(text)
 
 
 def main() -> None:

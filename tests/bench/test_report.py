@@ -97,13 +97,19 @@ def test_docs__two_results__are_written_between_the_marks(tmp_path: Path, monkey
     later = copy.deepcopy(measured()) | {"date": "2026-02-02T00:00:00Z"}
     for result in (measured(), later):
         report.save(result, tmp_path / "results")
+    visit = {"model": "digits", "network": "10 Mbit/s", "bytes": 250_000, "requests": 7}
+    rows = [visit | {"engine": engine, "ms": [3.0, 1.0, 2.0 + n]} for n, engine in enumerate(report.FIRST_VISITORS)]
+    (tmp_path / "results" / "first_visits").mkdir()
+    (tmp_path / "results" / "first_visits" / "2026-02-02.json").write_text(json.dumps({"results": rows}))
     page = tmp_path / "performance.md"
-    page.write_text(f"# Before\n\n{report.BEGIN}\n\nold\n\n{report.END}\n\n## After\n")
+    marks = (report.BEGIN, report.BEGIN_VISITS)
+    page.write_text("\n\n".join(["# Before", *(f"{begin}\n\nold\n\n{report.END}" for begin in marks), "## After\n"]))
     monkeypatch.setattr(report, "DOCS", page)
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
     report.write_docs()
     text = page.read_text()
     assert text.startswith("# Before\n") and text.endswith("\n## After\n") and "old" not in text
     assert text.index("2026-02-02") < text.index("2026-01-02")
+    assert "| digits | pyruntime, compiled plan | 0.25 | 7 | 3 |" in text
     report.write_docs()
     assert page.read_text() == text
