@@ -30,6 +30,9 @@ PLANS = {
     "digits": (),
     "enlarge3": ("--shape", "picture=1,3,72,96", "--shape", "picture=1,3,192,192"),
 }
+FETCHED_LATER = "packages.zst"
+"""The snapshot's file that comes with the first read of a package's file, as Python's standard library does."""
+
 TOOLS = (Path(__file__), Path(__file__).with_name("bundle.py"))
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
 CONTENT_SECURITY_POLICY = (
@@ -108,8 +111,8 @@ def compiled_models(python: Path) -> Path:
 
 def write_sizes(module: Path, runtime: Path, snapshot: Path) -> None:
     """Replace web/sizes.js: what starting Python fetches is known here, and no server says it before it has sent it."""
-    names = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
-    files = [*(runtime / name for name in names), *(path for path in snapshot.iterdir() if path.name != ".stamp")]
+    names = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "pyodide-lock.json")
+    files = [*(runtime / name for name in names), *(path for path in snapshot.iterdir() if path.name != FETCHED_LATER)]
     size = sum(min(len(data), len(gzip.compress(data))) for data in (path.read_bytes() for path in files))
     module.write_text(f"export const PYTHON_BYTES = {size};\n")
 
@@ -139,7 +142,7 @@ def build_site_alone(python: Path) -> Path:
     staging.mkdir(parents=True)
     for path in present:
         if path.is_dir():
-            shutil.copytree(path, staging / path.name)
+            shutil.copytree(path, staging / path.name, ignore=shutil.ignore_patterns("*.py"))
         else:
             shutil.copyfile(path, staging / path.name)
     shutil.copytree(WEB, staging / "web")
