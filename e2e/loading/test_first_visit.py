@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from e2e.conftest import mounts
 from e2e.harness.browser import guarded_page
@@ -51,6 +52,9 @@ def sent(site: Path, paths: list[str]) -> dict[str, int]:
     files = {path: site / path[1:] for path in paths if not path.endswith(".onnx")}
     content = {path: file.read_bytes() for path, file in files.items() if file.is_file()}
     return {path: len(gzip.compress(data) if path.endswith(ENCODED) else data) for path, data in content.items()}
+
+
+SAVE_DATA = """Object.defineProperty(navigator, 'connection', {value: {saveData: true, effectiveType: '4g'}});"""
 
 
 class Visit:
@@ -100,3 +104,19 @@ def test_first_visit__python__is_within_the_budget(visit: Visit, site: Path) -> 
     assert sum(sizes.values()) <= MOST_BYTES["python"] + (FAST if switch == "quick" else 0), sizes
     data = [path for path in asked if not path.endswith((".js", ".mjs"))]  # page and worker share modules
     assert len(data) == len(set(data)), "a file was requested twice"
+
+
+def test_first_visit__visitor_saves_data__python_waits_and_its_bytes_are_told(visit: Visit, site: Path) -> None:
+    visit.page.add_init_script(NOTE_ANSWER + SAVE_DATA)
+    visit.page.goto(visit.url)
+    visit.page.evaluate("answered")
+    state = visit.page.locator("#python-state")
+    expect(state).to_contain_text("To load for text and your own models, when you need it")
+    told = re.search(r"Python, ([\d.]+) MB", state.inner_text())
+    assert told, state.inner_text()
+    start = len(visit.asked)
+    assert not [path for path in visit.asked if path.startswith(("/pyodide", "/snapshot"))]
+    state.get_by_role("button", name="Load it now").click()
+    expect(state).to_have_text("Python is ready, for text and your own models.")
+    fetched = sent(site, [path for path in visit.asked[start:] if path.startswith(("/pyodide", "/snapshot"))])
+    assert float(told[1]) == pytest.approx(sum(fetched.values()) / 1e6, rel=0.02), fetched

@@ -29,7 +29,7 @@ export async function whenPython(storage) {
       });
     });
     say(`To load for text and your own models, when you need it: Python${costOfPython(rate)}. `, start);
-    await storage.start();
+    storage.start(); // not awaited: where a service worker cannot be installed, it is never ready
     await needed;
   } else {
     say(`Next, for text and your own models: Python${costOfPython(rate)}.`);
