@@ -120,3 +120,18 @@ def test_first_visit__visitor_saves_data__python_waits_and_its_bytes_are_told(vi
     expect(state).to_have_text("Python is ready, for text and your own models.")
     fetched = sent(site, [path for path in visit.asked[start:] if path.startswith(("/pyodide", "/snapshot"))])
     assert float(told[1]) == pytest.approx(sum(fetched.values()) / 1e6, rel=0.02), fetched
+
+
+def test_page__everything_is_used__asks_for_no_file_of_packages(visit: Visit) -> None:
+    visit.page.goto(visit.url)
+    expect(visit.page.locator("#python-state")).to_have_text("Python is ready, for text and your own models.")
+    visit.page.locator("#try-digits").click()
+    report = visit.page.get_by_role("article", name="Report on digits.onnx")
+    for name in ("Profile", "Measure GPU and CPU"):
+        report.get_by_role("button", name=name).click()
+        expect(report.get_by_role("button", name=name)).to_be_enabled()
+    expect(report.get_by_role("region", name="Profile")).to_be_visible()
+    visit.page.locator("#write-go").click()
+    expect(visit.page.locator("#write-facts")).to_contain_text("tokens a second")
+    later = ("/snapshot/packages.zst", "/pyodide/python_stdlib.zip")
+    assert [path for path in visit.asked if path in later] == []

@@ -61,6 +61,8 @@ for file in sorted(root.rglob("*.py")):  # pkgutil.walk_packages imports each pa
     name = ".".join(("pyruntime", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
     if not f"{name}.".startswith(tuple(f"{left}." for left in LEFT_OUT)):
         importlib.import_module(name)
+for name in ("facts", "sampling"):  # what JavaScript that writes text asks Python for
+    importlib.import_module(f"pyruntime.generate.{name}")
 
 
 def plan(model: bytes) -> None:
