@@ -187,9 +187,9 @@ class Compiler:
         if request.before is None and typed.boundary is None and not self._sanitize:
             graph.free = tuple(n for n in typed.stay if n in request.free)
         passes = PASSES if self._optimize else [one for one in PASSES if one.always]
+        optimize(graph, self.target, passes, self._observe)
         with planning("rewriting the bodies of loops"):
             rewrite_bodies(graph, self.target, passes)
-        optimize(graph, self.target, passes, self._observe)
         left = {s.output for s in graph.states.values()}
         typed.stay = [n for n in typed.stay if n not in left]
 
