@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from pyruntime.compiler.bodies import lower_bodies
 from pyruntime.compiler.emission import Emitter
 from pyruntime.compiler.lowering import Lowerings
 from pyruntime.compiler.memory import MemoryReport, Storage, lower_bound, pack, round_up
@@ -39,6 +40,9 @@ def build_plan(
         lowerings: those of the stage's other plans for this device.
     """
     prefetch = Prefetch(graph, resident_outputs, target.allows("read_only_constants"), ask)
+    lowerings = lowerings or Lowerings(target, graph.sizes is None)
+    with planning("lowering the bodies of loops"):
+        lower_bodies(graph, target, lowerings)
     with planning("placing nodes"):
         running, idle = place(graph, target, prefetch, lowerings)
     with planning("ordering nodes"):

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from pyruntime.compiler.bodies import rewrite_bodies
 from pyruntime.compiler.bounds import bounds_of
 from pyruntime.compiler.build import build_plan
 from pyruntime.compiler.constants import identities, part, split_static
@@ -187,6 +188,8 @@ class Compiler:
             graph.free = tuple(n for n in typed.stay if n in request.free)
         passes = PASSES if self._optimize else [one for one in PASSES if one.always]
         optimize(graph, self.target, passes, self._observe)
+        with planning("rewriting the bodies of loops"):
+            rewrite_bodies(graph, self.target, passes)
         left = {s.output for s in graph.states.values()}
         typed.stay = [n for n in typed.stay if n not in left]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from pyruntime.compiler.lifetimes import Step
 from pyruntime.compiler.memory import ALIGNMENT, Storage, round_up
@@ -20,6 +20,7 @@ from pyruntime.compiler.plan import (
     Transfer,
     Unread,
 )
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.ir import (
     Constant,
     Dim,
@@ -34,6 +35,7 @@ from pyruntime.ir import (
     is_dim,
     upper,
 )
+from pyruntime.kernels.ir.dispatch import Repetition
 
 __all__ = ["Emitter"]
 
@@ -82,7 +84,20 @@ class Emitter:
             [self._command(s) for s in steps],
             [self.transfer(n) for n in downloads],
             [self._numbers(n) for n in made],
+            list(self._repeated(steps)),
         )
+
+    def _repeated(self, steps: Sequence[Step]) -> Iterator[Repeated]:
+        """The loops of these steps, by their first command."""
+        members: dict[tuple[int, tuple[Repetition, ...]], list[int]] = {}
+        for at, step in enumerate(steps):
+            loops = step.dispatch.loops
+            for depth in range(len(loops)):
+                members.setdefault((step.node, loops[: depth + 1]), []).append(at)
+        for (_, loops), commands in members.items():
+            times = loops[-1].times
+            scaled = self._expression(times) if is_dim(times) else -1
+            yield Repeated(commands[0], len(commands), hint(times), scaled)
 
     def _numbers(self, name: str) -> Numbers:
         """Value `name`, which follows from dynamic dimensions."""

@@ -54,6 +54,10 @@ class Lifetimes:
             self._first[root] = min(time, self._first.get(root, time))
             self._last[root] = max(time, self._last.get(root, time))
 
+    def begin(self, name: str) -> int:
+        """When the storage of `name` was first needed; before all steps where it is not in the arena."""
+        return self._first.get(self.root(name), -1)
+
     def use(self, name: str, time: int) -> None:
         """`name` must be kept until `time`."""
         root = self.root(name)

@@ -19,6 +19,7 @@ from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.selection.candidates import Choices, Kernels, Noted
 from pyruntime.kernels.wgsl.module import CUSTOM
 from pyruntime.ops.base import Op
+from pyruntime.ops.fused.repeat import Repeat
 
 __all__ = ["Lowered", "Lowerings"]
 
@@ -84,7 +85,9 @@ class Lowerings:
 
     def _lower(self, op: Op, types: Sequence[TensorType | None], times: int) -> Lowered:
         choices = Choices(self._kernels, op.title, times)
-        dispatches = legalize(self.target, op.lower(for_node(self.target, choices=choices), *types))
+        dispatches = op.lower(for_node(self.target, choices=choices), *types)
+        if not isinstance(op, Repeat):  # whose nodes' dispatches are legal
+            dispatches = legalize(self.target, dispatches)
         if op.is_custom:
             dispatches = tuple(replace(d, kernel=_marked(d.kernel)) for d in dispatches)
         made = tuple(d for d in dispatches if not d.is_empty)

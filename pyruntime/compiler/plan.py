@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pyruntime.compiler.memory import MemoryReport
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Constant, Expression, HostTensor, Node, TensorType, ValueType, check_integers, evaluate
 from pyruntime.kernels.ir.fallback import without_fallback
@@ -255,12 +256,17 @@ class Bounded:
 
 @dataclass(slots=True)
 class GpuSegment:
-    """Uploads, dispatches in one pass and one submit, downloads; `numbers` are uploads that follow from sizes."""
+    """Uploads, dispatches in one pass, downloads; `numbers` are uploads that follow from sizes.
+
+    Attributes:
+        repeated: commands that run several times; see `order_of`.
+    """
 
     uploads: list[Transfer] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     downloads: list[Transfer] = field(default_factory=list)
     numbers: list[Numbers] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from pyruntime.ir import Constant, DType, RawSource, TensorType
 __all__ = ["BLOCK", "FORMAT", "ExternalFile", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
 
 MAGIC = b"pyrtplan"
-FORMAT = 8
+FORMAT = 9
 """Version of the format: another one is not read."""
 
 BLOCK = 4 << 20

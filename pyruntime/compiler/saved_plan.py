@@ -23,6 +23,7 @@ from pyruntime.compiler.plan import (
     Transfer,
     Unread,
 )
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Constant, DType, RawSource, TensorType
 
@@ -139,6 +140,7 @@ class Sections:
                 for n in segment.numbers
             ],
             "commands": list(map(_command, segment.commands)),
+            "repeated": [[r.first, r.count, r.times, r.scaled] for r in segment.repeated],
             "sizes": list(plan.sizes),
             "expressions": plan.expressions,
             "patches": [[p.offset, p.kind, p.expression] for p in plan.patches],
@@ -208,7 +210,8 @@ def read_segment(data: Mapping[str, _Json]) -> GpuSegment:
         Numbers(read_transfer(n["transfer"]), tuple(n["elements"]), tuple(n["expressions"])) for n in data["numbers"]
     ]
     uploads, downloads = (list(map(read_transfer, data[name])) for name in ("uploads", "downloads"))
-    return GpuSegment(uploads, list(map(_read_command, data["commands"])), downloads, numbers)
+    repeated = [Repeated(*loop) for loop in data["repeated"]]
+    return GpuSegment(uploads, list(map(_read_command, data["commands"])), downloads, numbers, repeated)
 
 
 def _read_region(data: Sequence[int]) -> Region:

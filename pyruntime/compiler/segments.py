@@ -10,6 +10,7 @@ from pyruntime.compiler.placement import Placed
 from pyruntime.compiler.plan import Assignment, HostStep
 from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType, upper
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
+from pyruntime.kernels.ir.dispatch import Repetition
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.caches import overwritten
 
@@ -177,9 +178,12 @@ class Segmentation:
         node = len(self.assignments) - 1
         for output, given in self._overwritten(placed.node).items():
             self._alias(given, output)
+        open_loops: list[tuple[Repetition, int]] = []
         for dispatch in placed.dispatches:
+            self._enter(open_loops, dispatch.loops)
             values = [self._value(placed, o, node) for o in dispatch.operands]
             self._dispatch(dispatch, values, node)
+        self._enter(open_loops, ())
         for name in placed.node.outputs:
             if not name or name in self.external:
                 continue
@@ -188,6 +192,25 @@ class Segmentation:
             if name in host_wants:
                 self._to_host(name)
         self._on_gpu.update(n for n in placed.node.outputs if n)
+
+    def _enter(self, inside: list[tuple[Repetition, int]], loops: Sequence[Repetition]) -> None:
+        """Leave the loops of `inside`, each with the time of its begin, that are none of `loops`, and enter the others.
+
+        What was made before a loop, and is used in it, is kept until all its iterations are done.
+        """
+        common = 0
+        while common < min(len(inside), len(loops)) and inside[common][0] is loops[common]:
+            common += 1
+        while len(inside) > common:
+            _, begin = inside.pop()
+            steps = (step for step in self._segment().steps if step.time >= begin)
+            for name in {name for step in steps for name in step.values}:
+                if self.lifetimes.begin(name) < begin:
+                    self.lifetimes.use(name, self.time)
+            self.time += 1
+        for loop in loops[common:]:
+            self.time += 1
+            inside.append((loop, self.time))
 
     @staticmethod
     def _overwritten(node: Node) -> dict[str, str]:
@@ -245,6 +268,7 @@ class Segmentation:
                 flat = replace(kind, shape=(kind.size,), source=None)
                 y, x = Operand(Role.OUTPUT, 0, flat), Operand(Role.INPUT, 0, flat)
                 copy = strided_copy(self.target, "copy", y, x, 0, (1,))
+                copy = replace(copy, loops=dispatch.loops)
                 self._dispatch(copy, [values[i], name], node)
                 values = [*values[:i], name, *values[i + 1 :]]
                 roots[i] = name

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.compiler.filled import coordinates
+from pyruntime.compiler.loops import repeated
 from pyruntime.errors import InvalidGraph, OrtError
 from pyruntime.ir import (
     NUMBERS_ALONE,
@@ -162,6 +163,9 @@ class Typing:
         """The nodes that `node` stands for; None where it is to be inferred itself."""
         if node.op.op_type == "If" and node.op.domain == "":
             return self._branch(node)
+        loop = repeated(self, node)
+        if loop is not None:
+            return loop
         decomposed = self._written_as(node)
         if decomposed is not None:
             return self._decomposed(node, decomposed)
@@ -240,7 +244,7 @@ class Typing:
             )
         prefix = f"{node.name or node.outputs[0]}/{'then' if taken else 'else'}/"
         inner = body.renamed(dict(zip(op.captures(), node.inputs[1:], strict=True)), prefix)
-        self._add_constants(inner.constants)
+        self.add_constants(inner.constants)
         identity = op_class("Identity", "", LATEST)
         ends = [
             Node(identity(), (value.name,), (name,), f"{prefix}{name}")
@@ -248,6 +252,18 @@ class Typing:
             if name
         ]
         return [*inner.nodes, *ends]
+
+    def within(self, inputs: Mapping[str, ValueType]) -> Typing:
+        """Types of a body, with `inputs` besides what is known here; `adopt` takes them over."""
+        types = {name: replace(kind, name=name) for name, kind in inputs.items()}
+        return Typing({**self.types, **types}, set(self.static), self.guards, self.sizes)
+
+    def adopt(self, inner: Typing, nodes: Iterable[Node]) -> None:
+        """Take over the types of a body, and these of its nodes."""
+        self.types.update(inner.types)
+        self.static.update(inner.static)
+        self.constants.update(inner.constants)
+        self.done += nodes
 
     def _written_as(self, node: Node) -> Decomposed | None:
         op = node.op
@@ -265,7 +281,7 @@ class Typing:
             if any(node.outputs[outputs:]):
                 raise InvalidGraph(f"{op.op_type} has {outputs} outputs; the node names {len(node.outputs)}")
             nodes, constants = op.in_place_of(node, inputs)
-        self._add_constants(constants)
+        self.add_constants(constants)
         return nodes
 
     def _note_fill(self, node: Node, op: Any) -> None:
@@ -278,10 +294,11 @@ class Typing:
         kind = self.types[node.inputs[0]]
         assert isinstance(kind, TensorType)
         nodes, constants = coordinates(node, self._filled[node.inputs[0]], kind.rank)
-        self._add_constants(constants)
+        self.add_constants(constants)
         return nodes
 
-    def _add_constants(self, constants: Mapping[str, Constant]) -> None:
+    def add_constants(self, constants: Mapping[str, Constant]) -> None:
+        """Add values that are constants."""
         for name, constant in constants.items():
             self.types[name] = replace(constant.type, source=constant.numpy, name=name)
             self.static.add(name)

@@ -7,7 +7,7 @@ Memory is followed command by command: which value each byte of arenas, weights 
   bytes of elements of the same width; every operand that reads there has to be listed;
 - writes no weights, no tensor that stays on the GPU but the value it is to hold, and no byte twice;
 - takes a value in the size that others took it in: another size is another tensor;
-- stays within what it binds, and binds what is there;
+- stays within what it binds, and binds what is there, in the second iteration of a loop as in the first;
 - binds as `read` only constants and tensors that no command writes, and then all constants so: they share buffers.
 """
 
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from pyruntime.compiler.memory import round_up
 from pyruntime.compiler.plan import Command, HostStep, Plan, Region, Space
+from pyruntime.compiler.repeated import order_of
 from pyruntime.errors import Defect
 from pyruntime.kernels.wgsl.module import Module
 
@@ -54,10 +55,11 @@ def complaints(plan: Plan) -> Iterator[str]:
             memory.write(transfer.name, transfer.region, transfer.most)
         for made in step.numbers:
             memory.write(made.transfer.name, made.transfer.region, made.transfer.most)
-        for command in step.commands:
-            where = f"command {number}, {command.kernel} of '{plan.assignments[command.node].name}'"
+        for at in order_of(len(step.commands), step.repeated, lambda _: 2):
+            command = step.commands[at]
+            where = f"command {number + at}, {command.kernel} of '{plan.assignments[command.node].name}'"
             yield from (f"{where}: {text}" for text in _command(command, memory))
-            number += 1
+        number += len(step.commands)
         for transfer in step.downloads:
             lost = memory.missing(transfer.name, transfer.region, transfer.most)
             if lost:

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.blocking import Turn
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
 
-__all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Measured", "Raw", "Read", "Slice", "Slot", "Write"]
+__all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Measured", "Raw", "Read", "Repeated", "Slice", "Slot", "Write"]
 
 Raw: TypeAlias = bytes | memoryview | RawSource
 """Bytes on the host; a RawSource may lie outside Python's memory and then goes to the GPU from there."""
@@ -92,7 +93,7 @@ class Measured:
 
     Attributes:
         answers: as `Device.submit` gives them.
-        spans: (begin, duration) of each dispatch in nanoseconds, from the begin of the first.
+        spans: (begin, duration) of each dispatch in nanoseconds, from the begin of the first, in the order they ran.
         clock: 'gpu' where the GPU's own timestamps were used, 'host' for wall time of one submit a dispatch.
     """
 
@@ -193,8 +194,12 @@ class Device(Protocol):
         """Wait until all pipelines are compiled, so that no fallback kernel runs any more (`kernels.ir.fallback`)."""
         ...
 
-    def record(self, commands: Sequence[Bound]) -> int:
-        """Record a command list that `submit` replays; one with slots is for `bind`."""
+    def record(self, commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
+        """Record a command list that `submit` replays; one with slots is for `bind`.
+
+        Args:
+            repeated: commands that run several times; `scaled` counts a run's numbers.
+        """
         ...
 
     def bind(self, recording: int, buffers: Sequence[int]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
+from pyruntime.compiler.repeated import Repeated, order_of
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
@@ -32,6 +33,7 @@ class NullDevice:
         self.calls: list[tuple[str, object]] = []
         self.replays = 0
         self.recordings: dict[int, list[Bound]] = {}
+        self.repeated: dict[int, list[Repeated]] = {}
         self._numbers = count(1)
         self._compiled: set[str] = set()
 
@@ -74,14 +76,14 @@ class NullDevice:
     async def wait_for_pipelines(self) -> None:
         pass
 
-    def record(self, commands: Sequence[Bound]) -> int:
+    def record(self, commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
         for command in commands:
             for part in command.storage:
                 if not isinstance(part, Slot):
                     self._inside(part)
             _one_way(command)
         number = next(self._numbers)
-        self.recordings[number] = list(commands)
+        self.recordings[number], self.repeated[number] = list(commands), list(repeated)
         return number
 
     def bind(self, recording: int, buffers: Sequence[int]) -> int:
@@ -95,7 +97,7 @@ class NullDevice:
         for command in made:
             _one_way(command)
         number = next(self._numbers)
-        self.recordings[number] = made
+        self.recordings[number], self.repeated[number] = made, self.repeated[recording]
         return number
 
     async def submit(
@@ -110,10 +112,12 @@ class NullDevice:
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
     ) -> Measured:
         answers = await self.submit(recording, writes, reads, numbers)
-        return Measured(answers, [(0, 0)] * len(self.recordings[recording]), "host")
+        order = order_of(len(self.recordings[recording]), self.repeated[recording], lambda r: r.trips(numbers))
+        return Measured(answers, [(0, 0)] * len(order), "host")
 
     def drop(self, recording: int) -> None:
         self.recordings.pop(recording, None)
+        self.repeated.pop(recording, None)
 
     def close(self) -> None:
         self.ledger.live.clear()

@@ -212,6 +212,7 @@ DECLARED: dict[str, dict[str, str]] = {
         "fused.prepared_heads": "PreparedHeads PreparedHeadsInPlace",
         "fused.quantization_steps": "Dequantize Quantize",
         "fused.repack": "PackRows SpreadRows",
+        "fused.repeat": "Repeat",
         "fused.rolled_transpose": "RolledTranspose",
         "fused.rotary": "FusedRotary",
         "fused.rows_of_part": "PartIndex PartRows",

@@ -31,6 +31,7 @@ from pyruntime.passes.fusion import (
     fuse_elementwise,
     fuse_epilogue,
     fuse_group_norm,
+    fuse_linear_attention,
     fuse_norms,
     fuse_product_norm,
     fuse_rotary,
@@ -61,6 +62,8 @@ from pyruntime.passes.quantization import (
 __all__ = ["PASSES", "PassRun", "optimize"]
 
 PASSES: tuple[Pass, ...] = (
+    dead_code.run,
+    fuse_linear_attention.run,
     dead_code.run,
     unmerge_transpose.run,
     simplify_shapes.run,

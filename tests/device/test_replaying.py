@@ -19,6 +19,7 @@ def test_written__commands_of_shared_buffers__counts_each_once() -> None:
             [1, [4, 1, 1], [0, -1, -1], [1, 256, 8, -3, 0, 64]],
         ],
         "order": None,
+        "repeated": [],
     }
 
 
@@ -30,4 +31,4 @@ def test_written__same_command_again__is_one_row_and_an_order() -> None:
 
 def test_written__nothing__is_an_empty_recording() -> None:
     made = written([])
-    assert (made.buffers, made.sources, json.loads(made.text)) == ([], [], {"rows": [], "order": None})
+    assert (made.buffers, made.sources, json.loads(made.text)) == ([], [], {"rows": [], "order": None, "repeated": []})

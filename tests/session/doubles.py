@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import Bound, Measured, Raw, Read, Slice, Write
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import DeviceLost, EngineError, OutOfMemory
@@ -63,9 +64,9 @@ class FaultyDevice(NullDevice):
         self._step("compile")
         await super().compile(sources)
 
-    def record(self, commands: Sequence[Bound]) -> int:
+    def record(self, commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
         self._step("record")
-        return super().record(commands)
+        return super().record(commands, repeated)
 
     def bind(self, recording: int, buffers: Sequence[int]) -> int:
         self._step("bind")

@@ -1,6 +1,8 @@
 // @ts-check
 /** Encode the compute passes of a recording into command buffers; those of the next run are encoded during the current one. */
 
+import { ordered } from './repeated.js';
+
 /**
  * @typedef {import('./recording.js').Command} Command
  *
@@ -54,7 +56,7 @@ export function encode(encoder, commands, numbers, descriptor) {
   pass.end();
 }
 
-/** The commands of each submit. @param {Command[]} commands */
+/** The commands of each submit. @param {Command[]} commands in the order in which they run */
 export function submitsOf(commands) {
   const parts = [];
   let count = commands.length > WHOLE ? FIRST : WHOLE;
@@ -79,7 +81,7 @@ export function passOf(device, commands, numbers) {
  * The passes of a run, where they were pre-encoded.
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count
- * @returns {GPUCommandBuffer[] | undefined} as many as `submitsOf` has parts
+ * @returns {GPUCommandBuffer[] | undefined} as many as `submitsOf` has parts of them
  */
 export function takePreEncoded(commands, numbers) {
   const found = same(commands, numbers);
@@ -103,7 +105,7 @@ export function preEncode(device, commands, numbers) {
   if (!found || found.passes) return;
   device.pushErrorScope('validation');
   try {
-    found.passes = submitsOf(commands).map((part) => passOf(device, part, numbers));
+    found.passes = submitsOf(ordered(commands, numbers)).map((part) => passOf(device, part, numbers));
   } catch {
     // `found` is as it was
   } finally {

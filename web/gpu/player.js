@@ -4,6 +4,7 @@
 import { encode, preEncode, passOf, submitsOf, takePreEncoded } from './encoding.js';
 import { LARGE } from '../net/pieces.js';
 import { copyAll, Readback, resultMemory } from './readback.js';
+import { ordered } from './repeated.js';
 import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
 import { attend } from './waiting.js';
 
@@ -89,7 +90,7 @@ function queue(device, commands, writes, reads, numbers) {
     const { queued, uploaded } = uploadWith(device, writes);
     try {
       const encoded = takePreEncoded(commands, numbers);
-      submitsOf(commands).forEach((part, i, parts) => {
+      submitsOf(ordered(commands, numbers)).forEach((part, i, parts) => {
         queued.push(encoded?.[i] ?? passOf(device, part, numbers));
         if (i < parts.length - 1) device.queue.submit(queued.splice(0));
       });
@@ -115,7 +116,7 @@ export function enqueue(device, recordings, copies) {
     const encoder = device.createCommandEncoder();
     for (const { commands, numbers, before = [] } of recordings) {
       copyAll(encoder, before);
-      if (commands.length) encode(encoder, commands, numbers);
+      if (commands.length) encode(encoder, ordered(commands, numbers), numbers);
     }
     copyAll(encoder, copies);
     device.queue.submit([encoder.finish()]);

@@ -5,6 +5,7 @@
  * longer than creating it.
  */
 
+import { repeat, repeatedOf } from './repeated.js';
 import { told } from './staging.js';
 
 /**
@@ -149,14 +150,14 @@ export function commandOf(device, pipeline, parts, grid, scaled) {
 /**
  * The commands that Python has written down.
  * @param {GPUDevice} device
- * @param {string} text JSON: `rows`, and in which `order` they come where some come several times
+ * @param {string} text JSON: `rows`, in which `order` they come where some come several times, and which are `repeated`
  * @param {(GPUComputePipeline | Begun)[]} pipelines
  * @param {GPUBuffer[]} buffers
  * @returns {(Command | Open)[]}
  */
 function commandsOf(device, text, pipelines, buffers) {
-  /** @type {{rows: Row[], order: number[] | null}} */
-  const { rows, order } = JSON.parse(text);
+  /** @type {{rows: Row[], order: number[] | null, repeated: import('./repeated.js').Repeated[]}} */
+  const { rows, order, repeated } = JSON.parse(text);
   const commands = rows.map(([pipeline, grid, scaled, numbers]) => {
     /** @type {Part[]} */
     const parts = [];
@@ -166,7 +167,7 @@ function commandsOf(device, text, pipelines, buffers) {
     }
     return commandOf(device, pipelines[pipeline], parts, grid, scaled);
   });
-  return order ? order.map((i) => commands[i]) : commands;
+  return repeat(order ? order.map((i) => commands[i]) : commands, repeated);
 }
 
 /**
@@ -204,7 +205,7 @@ function checked(device, make) {
  * @returns {Command[]}
  */
 export function filled(device, commands, bufferOf) {
-  return commands.map((command) => {
+  const made = commands.map((command) => {
     if ('group' in command) return command;
     const { pipeline, layout, entries, grid, scaled } = command;
     const parts = entries.map((part) => {
@@ -214,6 +215,7 @@ export function filled(device, commands, bufferOf) {
     });
     return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
   });
+  return repeat(made, repeatedOf(commands));
 }
 
 /**

@@ -5,6 +5,7 @@
  */
 
 import { encode } from './encoding.js';
+import { ordered } from './repeated.js';
 import { caught, guarded } from './staging.js';
 import { attend } from './waiting.js';
 
@@ -16,12 +17,13 @@ const MOST = 2048;
 /**
  * Run each command in a separate pass.
  * @param {GPUDevice} device
- * @param {Command[]} commands
+ * @param {Command[]} recorded
  * @param {number[]} numbers what the grids count
  * @param {boolean} byQueries the device has 'timestamp-query'
  * @returns {Promise<Float64Array>} begin and duration of each in nanoseconds, from the begin of the first
  */
-export async function timed(device, commands, numbers, byQueries) {
+export async function timed(device, recorded, numbers, byQueries) {
+  const commands = ordered(recorded, numbers);
   if (!byQueries) return Float64Array.from(await bySubmits(device, commands, numbers));
   /** @type {bigint[]} */
   const ticks = [];

@@ -42,6 +42,7 @@ export { Refused };
  * @property {import('./resident.js').SavedKept[]} kept
  * @property {{transfer: Transfer, elements: number[], expressions: number[]}[]} numbers
  * @property {SavedCommand[]} commands
+ * @property {import('../gpu/repeated.js').Repeated[]} repeated
  * @property {import('../gpu/sizes.js').Expression[]} expressions
  * @property {[number, 'u32' | 'i32' | 'f32', number][]} patches
  * @property {[name: string, op_type: string, domain: string, placement: 'gpu' | 'host' | 'none', reason: string, kernels: string[]][]} nodes
@@ -74,7 +75,7 @@ export { Refused };
  * @property {SavedConstant[]} constants
  */
 
-const FORMAT = 8;
+const FORMAT = 9;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 
@@ -161,10 +162,26 @@ function checkPlan(header, plan, sizes, sections, limits) {
     }
   });
   check.list(plan.commands, 'commands', (c) => checkCommand(header, plan, c, limits.maxComputeWorkgroupsPerDimension));
+  checkRepeated(plan);
   check.list(plan.patches, 'patches', (patch) => {
     check.integer(patch?.[0], plan.params[1] - 4, 'a patch');
     check.integer(patch[2], plan.expressions.length - 1, 'a patch');
     if (!['u32', 'i32', 'f32'].includes(patch[1])) refuse('it is damaged: a patch');
+  });
+}
+
+/** Validate loops: they lie one within the other, or one after the other. @param {any} plan */
+function checkRepeated({ repeated, commands, expressions }) {
+  const ends = [commands.length];
+  let before = 0;
+  check.list(repeated, 'loops', (loop) => {
+    check.list(loop, 'a loop', (n) => check.integer(n, 2 ** 20, 'a loop', -1), 4);
+    const [first, count, times, scaled] = loop;
+    while (ends.length > 1 && first >= ends[ends.length - 1]) ends.pop();
+    const fits = first >= before && count > 0 && first + count <= ends[ends.length - 1];
+    if (loop.length !== 4 || !fits || times < 0 || scaled >= expressions.length) refuse('it is damaged: a loop');
+    ends.push(first + count);
+    before = first;
   });
 }
 

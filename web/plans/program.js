@@ -7,6 +7,7 @@ import { bufferOf } from '../gpu/buffers.js';
 import { compileWithFallback } from '../gpu/fallback.js';
 import { play } from '../gpu/player.js';
 import { commandOf } from '../gpu/recording.js';
+import { ordered, repeat } from '../gpu/repeated.js';
 import { caught, guarded } from '../gpu/staging.js';
 import { mostWorkgroups } from './plan.js';
 import { uploadConstants } from './weights.js';
@@ -192,7 +193,7 @@ export class Program {
         const [, , , buffer, start] = this.plan.header.constants[plan.constants[index][0]];
         return { buffer: this.#weights[buffer], offset: start + offset, size };
       };
-      const commands = plan.commands.map(({ regions, params: own, grid, scaled }, i) => {
+      const made = plan.commands.map(({ regions, params: own, grid, scaled }, i) => {
         const parts = regions.map((region) => {
           const part = place(region);
           return { slot: part.buffer ? -1 : region[1], ...part };
@@ -200,7 +201,7 @@ export class Program {
         if (params && own) parts.push({ slot: -1, buffer: params, offset: own[0], size: own[1] });
         return commandOf(this.device, pipelines[i], parts, grid, scaled);
       });
-      return { commands, place, params, raw, external, arenas };
+      return { commands: repeat(made, plan.repeated), place, params, raw, external, arenas };
     });
   }
 
@@ -211,7 +212,7 @@ export class Program {
       for (let left = TOGETHER; end < plans.length && (end === first || size(plans[end]) <= left); end += 1) left -= size(plans[end]);
       const some = plans.slice(first, end);
       const bound = await Promise.all(some.map((plan) => this.#bind(plan, {})));
-      const commands = bound.flatMap((one) => /** @type {import('../gpu/recording.js').Command[]} */ (one.commands));
+      const commands = bound.flatMap((one) => ordered(/** @type {import('../gpu/recording.js').Command[]} */ (one.commands), []));
       await play(this.device, commands, [], [], []);
       for (const [i, { params, arenas, external }] of bound.entries()) {
         for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import count
 from weakref import WeakSet
 
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.blocking import Turn, let_others
 from pyruntime.device.desktop.adapters import Adapter
@@ -195,12 +196,12 @@ class DesktopDevice:
     async def wait_for_pipelines(self) -> None:
         """Do nothing: there are no fallback kernels here."""
 
-    def record(self, commands: Sequence[Bound]) -> int:
+    def record(self, commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
         """See `Device.record`."""
         with self.turn:
             self._check()
             with self._reported("the GPU could not bind the model's buffers"):
-                made = Recording.of(self.gpu_device, self._pipelines, self._buffers, list(commands))
+                made = Recording.of(self.gpu_device, self._pipelines, self._buffers, list(commands), repeated)
             return self._recorded(made)
 
     def bind(self, recording: int, buffers: Sequence[int]) -> int:

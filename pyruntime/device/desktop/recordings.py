@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyruntime.compiler.repeated import Repeated, order_of
 from pyruntime.device.base import Bound, Slice, Slot
 from pyruntime.device.desktop.implementations import GpuObject
 from pyruntime.device.desktop.pipelines import Pipelines
@@ -26,17 +27,23 @@ class Recording:
     Attributes:
         buffers: numbers of all buffers that are bound, slots excepted.
         groups: the bind group of each command; None for those with slots.
+        repeated: commands that run several times.
     """
 
     commands: list[Bound]
     groups: list[GpuObject | None]
     buffers: frozenset[int]
+    repeated: Sequence[Repeated] = ()
     _ready: list[Ready] = field(default_factory=list)
     _scaled: list[int] = field(default_factory=list)
 
     @staticmethod
     def of(
-        device: GpuObject, pipelines: Pipelines, buffers: Mapping[int, GpuObject], commands: list[Bound]
+        device: GpuObject,
+        pipelines: Pipelines,
+        buffers: Mapping[int, GpuObject],
+        commands: list[Bound],
+        repeated: Sequence[Repeated] = (),
     ) -> Recording:
         """Record commands. Raises the package's exceptions: a bind group is refused."""
         known: dict[int, GpuObject | None] = {}
@@ -49,7 +56,7 @@ class Recording:
                 is_open = any(isinstance(p, Slot) for p in parts)
                 known[id(command)] = None if is_open else _group(device, pipelines, buffers, command, parts)
             groups.append(known[id(command)])
-        return Recording(commands, groups, frozenset(used))
+        return Recording(commands, groups, frozenset(used), repeated)
 
     def bound(
         self, device: GpuObject, pipelines: Pipelines, buffers: Mapping[int, GpuObject], given: Sequence[int]
@@ -69,7 +76,7 @@ class Recording:
                 used.update(p.buffer for p in parts)
                 group = _group(device, pipelines, buffers, command, parts)
             groups.append(group)
-        return Recording(self.commands, groups, frozenset(used))
+        return Recording(self.commands, groups, frozenset(used), self.repeated)
 
     def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> list[Ready]:
         """Return the dispatches of a run with these numbers; their pipelines are compiled."""
@@ -77,13 +84,13 @@ class Recording:
             parts = zip(self.commands, self.groups, strict=True)
             self._ready = [(pipelines[c.source], group, c.grid) for c, group in parts]
             self._scaled = [i for i, c in enumerate(self.commands) if c.scaled]
-        if not self._scaled:
-            return self._ready
-        made = list(self._ready)
+        made = list(self._ready) if self._scaled else self._ready
         for i in self._scaled:
             pipeline, group, _ = made[i]
             made[i] = pipeline, group, _scaled_grid(self.commands[i], numbers)
-        return made
+        if not self.repeated:
+            return made
+        return [made[i] for i in order_of(len(made), self.repeated, lambda r: r.trips(numbers))]
 
 
 def submits_of(commands: Sequence[Ready]) -> Iterator[Sequence[Ready]]:

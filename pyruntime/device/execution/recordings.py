@@ -38,7 +38,9 @@ class Recordings:
             external = self._memory.external({})
             for n, step in enumerate(self._plan.steps):
                 if isinstance(step, GpuSegment):
-                    self._open[n] = self._device.record([self._memory.bind(c, external) for c in step.commands])
+                    self._open[n] = self._device.record(
+                        [self._memory.bind(c, external) for c in step.commands], step.repeated
+                    )
         return self._open
 
     def of(self, bound: Mapping[str, int]) -> Recorded:

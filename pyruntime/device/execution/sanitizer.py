@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequence
 
 from pyruntime.compiler.plan import Command, GpuSegment, Plan
+from pyruntime.compiler.repeated import order_of
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
 from pyruntime.device.execution.executable import Executable, Replay
 from pyruntime.device.execution.plan_memory import Compute
@@ -101,11 +102,12 @@ class _ComparedRuns(PlanRuns):
         here, there = recorded.external, self._alone.recordings.of({}).external
         writes = [*self.writes(step, values, here, sized), *self._alone.runs.writes(twin, values, there, sized)]
         await self._submit([], writes, [], sized)
-        for place, pair in enumerate(zip(step.commands, twin.commands, strict=True)):
-            await self._compare(place, *pair, here, there, sized)
+        order = order_of(len(step.commands), step.repeated, lambda r: r.trips(sized.numbers))
+        for place in order:
+            await self._compare(place, step.commands[place], twin.commands[place], here, there, sized)
         answers = await self._submit([], [], self.reads(step, here, sized), sized)
         arrived(step, answers, values, sized)
-        return Measured(answers, [(0, 0)] * len(step.commands), "host") if measure else None
+        return Measured(answers, [(0, 0)] * len(order), "host") if measure else None
 
     async def _compare(
         self, place: int, command: Command, twin: Command, here: list[int], there: list[int], sized: Sized

@@ -14,7 +14,7 @@ from typing import Any
 import js
 from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_sync, to_js
 
-from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
+from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Repeated, Slice, Write
 from pyruntime.device.execution.executable import Replay
 from pyruntime.device.webgpu.adapter import find_adapter
 from pyruntime.device.webgpu.foreign import copy_foreign
@@ -294,11 +294,11 @@ class WebGpuDevice:
         """See `Device.wait_for_pipelines`."""
         await self._web.whenOptimized(self.gpu_device)
 
-    def record(self, commands: Sequence[Bound]) -> int:
+    def record(self, commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
         """See `Device.record`."""
         self._check()
         try:
-            made = self._web.record(self.gpu_device, *self._written(commands))
+            made = self._web.record(self.gpu_device, *self._written(commands, repeated))
         except JsException as error:
             raise EngineError(f"the GPU could not bind the model's buffers: {error.message}") from None
         return self._recorded(made, [made.refused])
@@ -317,9 +317,9 @@ class WebGpuDevice:
         self._recordings[number], self._unchecked[number] = made.commands, unchecked
         return number
 
-    def _written(self, commands: Sequence[Bound]) -> tuple[str, JsObject, JsObject]:
+    def _written(self, commands: Sequence[Bound], repeated: Sequence[Repeated]) -> tuple[str, JsObject, JsObject]:
         """What web/gpu/recording.js makes commands of: a text, the pipelines and the buffers that it counts."""
-        made = written(commands)
+        made = written(commands, repeated)
         pipelines = to_js([self._pipelines[source] for source in made.sources])
         return made.text, pipelines, self._js_buffers(made.buffers)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyruntime.compiler.plan import Kept, RunRows, Transfer
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import Bound, Slice, Slot
 from pyruntime.device.execution.executable import Replay
 from pyruntime.ir import TensorType
@@ -27,7 +28,7 @@ class Written:
     sources: list[str]
 
 
-def written(commands: Sequence[Bound]) -> Written:
+def written(commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> Written:
     """Write the commands of a recording; equal objects are written once."""
     buffers, sources = dict[int, int](), dict[str, int]()
     distinct: dict[int, Bound] = {}
@@ -42,7 +43,8 @@ def written(commands: Sequence[Bound]) -> Written:
         rows.append((pipeline, c.grid, c.scaled, parts))
     places = {key: i for i, key in enumerate(distinct)}
     again = [places[id(c)] for c in order] if len(distinct) < len(commands) else None
-    return Written(_json({"rows": rows, "order": again}), list(buffers), list(sources))
+    loops = [(r.first, r.count, r.times, r.scaled) for r in repeated]
+    return Written(_json({"rows": rows, "order": again, "repeated": loops}), list(buffers), list(sources))
 
 
 def described(replay: Replay, sizes: dict[str, Any] | None) -> Written:

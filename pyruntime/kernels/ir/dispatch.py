@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyruntime.ir import Constant, DType, TensorType
 
 if TYPE_CHECKING:
     from pyruntime.kernels.ir.kernel import Kernel
 
-__all__ = ["Dispatch", "Operand", "Partials", "Role", "constant", "inp", "numbered", "out", "scratch"]
+__all__ = ["Dispatch", "Operand", "Partials", "Repetition", "Role", "constant", "inp", "numbered", "out", "scratch"]
 
 
 class Role(Enum):
@@ -102,6 +102,17 @@ class Partials:
         return self.parts.type.shape[0]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Repetition:
+    """What consecutive dispatches have in common that run `times` times, one sequence after the other.
+
+    Attributes:
+        times: an int or a Dim.
+    """
+
+    times: Any
+
+
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 """(read, written): positions of operands."""
 
@@ -120,6 +131,7 @@ class Dispatch:
             there. Memory that a dispatch reads through another operand too is shared only where all of them are listed.
         flops: floating-point operations, for profiles; 0 where they were not counted.
         partials: what the kernel reduces, where its result is that and nothing else.
+        loops: what it is repeated by, the outermost first.
     """
 
     kernel: Kernel
@@ -129,6 +141,7 @@ class Dispatch:
     inplace: Pairs = ()
     flops: int = 0
     partials: Partials | None = field(default=None, compare=False)
+    loops: tuple[Repetition, ...] = ()
 
     @property
     def reads(self) -> tuple[Operand, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.compiler.plan import Assignment, GpuSegment, HostStep, Plan
+from pyruntime.compiler.repeated import order_of
 from pyruntime.device.base import Measured
 from pyruntime.ir import Node, TensorType, ValueType, evaluate, expression, is_dim
 from pyruntime.session.environment import CPU, WEBGPU
@@ -64,12 +65,19 @@ class Recorder:
             self._segment(plan, step, began, measured, sizes)
 
     def _segment(self, plan: Plan, step: GpuSegment, began: float, measured: Measured, sizes: Sequence[int]) -> None:
-        for command, (begin, duration) in zip(step.commands, measured.spans, strict=True):
+        numbers = plan.numbers(sizes) if plan.sizes else ()
+        order = order_of(len(step.commands), step.repeated, lambda r: r.trips(numbers))
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for at, span in zip(order, measured.spans, strict=True):
+            spans.setdefault(at, []).append(span)
+        for at, each in sorted(spans.items()):
+            command, begin, duration = step.commands[at], each[0][0], sum(took for _, took in each)
             owner: Assignment = plan.assignments[command.node]
-            at, took = began + begin * 1e-9, duration * 1e-9
+            start, took = began + begin * 1e-9, duration * 1e-9
+            work, nbytes = (len(each) * n for n in (command.flops, sum(r.nbytes for r in command.regions)))
             outputs = tuple(_of_run(kind, sizes) for kind in owner.outputs)
-            shown = (owner.name, owner.op_type, command.kernel, at, took, measured.clock, outputs, command.node)
-            self.timings.append(Timing(*shown, command.flops, sum(r.nbytes for r in command.regions)))
+            shown = (owner.name, owner.op_type, command.kernel, start, took, measured.clock, outputs, command.node)
+            self.timings.append(Timing(*shown, work, nbytes))
 
     def node(self, node: Node, outputs: Sequence[ValueType | None], seconds: float) -> None:
         """`RunContext.on_node`."""

@@ -47,10 +47,10 @@ class Counting(NullDevice):
         super().__init__(target)
         self.recorded = 0
 
-    def record(self, commands: Any) -> int:
+    def record(self, commands: Any, repeated: Any = ()) -> int:
         self.recorded += 1
         made: list[Bound] = list(commands)
-        return super().record(made)
+        return super().record(made, repeated)
 
     @property
     def counts(self) -> tuple[int, int, int]:

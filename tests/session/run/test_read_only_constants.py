@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import Bound, Slice, Slot
 from pyruntime.device.null import NullDevice
 from pyruntime.device.tensor import DeviceTensor
@@ -31,9 +32,9 @@ class Watching(NullDevice):
         super().__init__()
         self.commands: list[Bound] = []
 
-    def record(self, commands: Sequence[Bound]) -> int:
+    def record(self, commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
         self.commands += commands
-        return super().record(commands)
+        return super().record(commands, repeated)
 
     def buffers(self, access: str) -> set[int]:
         """Those that shaders bind in this way, runs' own aside."""
