@@ -49,7 +49,7 @@ class Slice:
 
 
 class Slot(Slice):
-    """The first `nbytes` of a buffer that each run brings: `buffer` is the number of the external tensor."""
+    """`nbytes` at `offset` of a buffer that each run brings: `buffer` is the number of the external tensor."""
 
 
 @dataclass(frozen=True, slots=True)

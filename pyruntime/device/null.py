@@ -89,7 +89,7 @@ class NullDevice:
             if not isinstance(part, Slot):
                 return part
             buffer = buffers[part.buffer]
-            return Slice(buffer, 0, min(part.nbytes, self.ledger.live[buffer]))
+            return Slice(buffer, part.offset, min(part.nbytes, self.ledger.live[buffer] - part.offset))
 
         made = [replace(c, storage=tuple(map(filled, c.storage))) for c in self.recordings[recording]]
         for command in made:

@@ -210,7 +210,7 @@ export function filled(device, commands, bufferOf) {
     const parts = entries.map((part) => {
       if (part.slot < 0) return part;
       const buffer = bufferOf(part.slot);
-      return { ...part, buffer, size: Math.min(part.size, buffer.size) };
+      return { ...part, buffer, size: Math.min(part.size, buffer.size - part.offset) };
     });
     return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
   });

@@ -60,7 +60,7 @@ class Recording:
             if not isinstance(part, Slot):
                 return part
             number = given[part.buffer]
-            return Slice(number, 0, min(part.nbytes, buffers[number].size))
+            return Slice(number, part.offset, min(part.nbytes, buffers[number].size - part.offset))
 
         used, groups = set(self.buffers), []
         for command, group in zip(self.commands, self.groups, strict=True):
