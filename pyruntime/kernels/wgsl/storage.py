@@ -10,8 +10,8 @@ A tensor is its raw_data in 32-bit words. For a binding `x` a kernel may use
     x[i]                      the array itself, for kernels written for one type
     atomicMax(&x[i], v)       and similar, on i32 and u32: the array is then declared atomic and has no other accessors
 
-and gets the accessors it mentions. A tensor larger than a device's binding is several arrays: its accessors find the one
-that an index is in, and `x[i]` is not for it. f16, bf16 and float8 are rounded to nearest even at the store.
+and gets the accessors it mentions. A tensor larger than a device's binding is several arrays: its accessors find that
+which has an index, and `x[i]` is not for it. f16, bf16 and float8 are rounded to nearest even at the store.
 
 f16 is read bit by bit, or (`convert`) by unpack2x16float: the same numbers, but that WGSL lets a device read subnormals
 as zero. Stores never convert so: WGSL does not say which way that rounds.
