@@ -203,6 +203,11 @@ export interface RunOptions {
   extra?: Readonly<Record<string, unknown>>;
   /** Ends the run, which then rejects with the signal's reason; the session goes on. */
   signal?: AbortSignal;
+  /**
+   * Gets `{ phase: 'run', status: 'progress', loaded, total }` while a long run takes: operations of the part of the model that is being
+   * computed; most models are one part. Runs of less than half a second report nothing.
+   */
+  onProgress?: (event: ProgressEvent) => void;
 }
 
 export interface ValueMetadata {

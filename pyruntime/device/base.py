@@ -60,6 +60,7 @@ class Bound:
 
     Attributes:
         scaled: for each direction of the grid, which of a run's numbers it is; -1 where `grid` always holds.
+        flops: floating-point operations; 0 where they were not counted.
     """
 
     source: str
@@ -68,6 +69,7 @@ class Bound:
     grid: tuple[int, int, int]
     label: str = ""
     scaled: tuple[int, ...] = ()
+    flops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

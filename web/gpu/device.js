@@ -5,6 +5,7 @@
 
 export { allocate, bufferOf } from './buffers.js';
 export { activity, play } from './player.js';
+export { destroy } from './long_runs.js';
 export { compileWithFallback, compileSoon, ready, whenOptimized } from './fallback.js';
 export { bind, described, record } from './recording.js';
 export { prepareUpload, upload, uploadNow } from './staging.js';

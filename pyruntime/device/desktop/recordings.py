@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pyruntime.device.base import Bound, Slice, Slot
 from pyruntime.device.desktop.implementations import GpuObject
+from pyruntime.device.desktop.long_runs import work_of
 from pyruntime.device.desktop.pipelines import Pipelines
 
 __all__ = ["Ready", "Recording", "submits_of"]
@@ -26,11 +27,13 @@ class Recording:
     Attributes:
         buffers: numbers of all buffers that are bound, slots excepted.
         groups: the bind group of each command; None for those with slots.
+        work: about how many operations each command takes.
     """
 
     commands: list[Bound]
     groups: list[GpuObject | None]
     buffers: frozenset[int]
+    work: list[int]
     _ready: list[Ready] = field(default_factory=list)
     _scaled: list[int] = field(default_factory=list)
 
@@ -49,7 +52,7 @@ class Recording:
                 is_open = any(isinstance(p, Slot) for p in parts)
                 known[id(command)] = None if is_open else _group(device, pipelines, buffers, command, parts)
             groups.append(known[id(command)])
-        return Recording(commands, groups, frozenset(used))
+        return Recording(commands, groups, frozenset(used), list(map(work_of, commands)))
 
     def bound(
         self, device: GpuObject, pipelines: Pipelines, buffers: Mapping[int, GpuObject], given: Sequence[int]
@@ -69,7 +72,7 @@ class Recording:
                 used.update(p.buffer for p in parts)
                 group = _group(device, pipelines, buffers, command, parts)
             groups.append(group)
-        return Recording(self.commands, groups, frozenset(used))
+        return Recording(self.commands, groups, frozenset(used), self.work)
 
     def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> list[Ready]:
         """Return the dispatches of a run with these numbers; their pipelines are compiled."""

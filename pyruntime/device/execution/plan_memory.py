@@ -113,7 +113,7 @@ class PlanMemory:
             for r in command.regions
         )
         source = self._plan.shaders[command.shader]
-        return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled)
+        return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled, int(command.flops))
 
     def keep_resident(self) -> dict[str, int]:
         """Hand over the resident tensors, whose buffers become the caller's."""

@@ -27,6 +27,7 @@ from pyruntime.device.webgpu.javascript import (
     js_data,
     js_object,
     read_bytes,
+    watched,
     web_modules,
 )
 from pyruntime.device.webgpu.pipelines import Pipelines
@@ -34,6 +35,7 @@ from pyruntime.device.webgpu.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Limits, Target
+from pyruntime.ops.interpreter import current
 from pyruntime.target import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
 __all__ = [
@@ -204,11 +206,9 @@ class WebGpuDevice:
 
     def free(self, buffers: Sequence[int]) -> None:
         """See `Device.free`."""
-        for number in buffers:
-            buffer = self._buffers.pop(number, None)
-            if buffer is not None:
-                buffer.destroy()
-                self.ledger.live.pop(number, None)
+        known = [number for number in buffers if self.ledger.live.pop(number, None) is not None]
+        if known:
+            self._web.destroy(self.gpu_device, to_js([self._buffers.pop(number) for number in known]))
 
     def gpu_buffer(self, number: int) -> JsObject:
         """Return the GPUBuffer of a number.
@@ -337,13 +337,13 @@ class WebGpuDevice:
             {"buffer": self._buffers[r.source.buffer], "offset": r.source.offset, "nbytes": r.source.nbytes}
             for r in reads
         ]
-        commands = self._recordings[recording]
         try:
             for scope in self._unchecked.pop(recording, ()):
                 if refused := await scope:
                     raise EngineError(f"the model's buffers could not be bound: {refused}")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
-            answers = await self._web.play(self.gpu_device, commands, *given)
+            with watched(current().progress) as watch:
+                answers = await self._web.play(self.gpu_device, self._recordings[recording], *given, watch)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
         finally:

@@ -39,7 +39,7 @@ def written(commands: Sequence[Bound]) -> Written:
             place = -1 - p.buffer if isinstance(p, Slot) else buffers.setdefault(p.buffer, len(buffers))
             parts += place, p.offset, p.nbytes
         pipeline = sources.setdefault(c.source, len(sources))
-        rows.append((pipeline, c.grid, c.scaled, parts))
+        rows.append((pipeline, c.grid, c.scaled, parts, c.flops))
     places = {key: i for i, key in enumerate(distinct)}
     again = [places[id(c)] for c in order] if len(distinct) < len(commands) else None
     return Written(_json({"rows": rows, "order": again}), list(buffers), list(sources))
