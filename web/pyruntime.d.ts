@@ -311,6 +311,19 @@ export interface Explanation {
   };
   /** Bytes of the activations on the GPU. */
   readonly memory: NonNullable<Summary['memory']> & {
+    /** What is allocated on the device now, by all sessions. */
+    readonly allocated: {
+      readonly weights?: number;
+      /** Constants that were computed once. */
+      readonly computed?: number;
+      readonly activations?: number;
+      /** Of kernels. */
+      readonly parameters?: number;
+      /** Inputs, outputs and caches that stay on the device, and memory for the next of them. */
+      readonly tensors?: number;
+      /** What uploads and results pass through. */
+      readonly staging?: number;
+    };
     readonly tensors: readonly {
       /** Values that share these bytes. */
       readonly names: readonly string[];

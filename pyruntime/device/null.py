@@ -38,13 +38,13 @@ class NullDevice:
     async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
         made = [next(self._numbers) for _ in sizes]
         for buffer, size in zip(made, sizes, strict=True):
-            self.ledger.add(buffer, size)
+            self.ledger.add(buffer, size, label)
             self.calls.append(("allocate", (label, size)))
         return made
 
     def free(self, buffers: Sequence[int]) -> None:
         for buffer in buffers:
-            self.ledger.live.pop(buffer, None)
+            self.ledger.remove(buffer)
 
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         self._inside(target)

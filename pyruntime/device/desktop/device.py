@@ -63,7 +63,7 @@ class DesktopDevice:
             adapter.vendor, adapter.architecture, adapter.device, adapter.description, adapter.kind == "software"
         )
         self.turn = Turn()
-        self.ledger = Ledger()
+        self.ledger = Ledger(staging=lambda: self._staging.nbytes)
         self.lost: str | None = None
         self.replays = 0
         self._implementation = implementation
@@ -122,7 +122,7 @@ class DesktopDevice:
                     ) from None
                 made.append(number := next(_numbers))
                 self._buffers[number] = buffer
-                self.ledger.add(number, size)
+                self.ledger.add(number, size, label)
             return made
 
     def free(self, buffers: Sequence[int]) -> None:
@@ -132,7 +132,7 @@ class DesktopDevice:
                 buffer = self._buffers.pop(number, None)
                 if buffer is not None:
                     buffer.destroy()
-                    self.ledger.live.pop(number, None)
+                    self.ledger.remove(number)
 
     def gpu_buffer(self, number: int) -> GpuObject:
         """Return the GPUBuffer of a number. Raises DeviceLost: it is lost with its device."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
 import js
@@ -117,7 +117,7 @@ class WebGpuDevice:
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
         known = frozenset([*features, *spoken, *subgroup_size(info), *_software(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
-        self.ledger = Ledger()
+        self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)))
         self.gpu_device, self.turn = device, None
         self.lost: str | None = None
         self._web = web
@@ -174,7 +174,7 @@ class WebGpuDevice:
         made: list[int] = []
         try:
             given = self._web.allocate(self.gpu_device, to_js(list(sizes)), label)
-            made += map(self._number, given.buffers, sizes)
+            made += map(self._number, given.buffers, sizes, repeat(label))
             refused = await given.refused
         except JsException as thrown:
             self.free(made)
@@ -195,18 +195,18 @@ class WebGpuDevice:
     def allocate_now(self, size: int, label: str) -> int:
         """Allocate a buffer where nothing can be awaited: a refusal is one of the errors outside of any run."""
         self._check()
-        return self._number(self._web.bufferOf(self.gpu_device, size, label), size)
+        return self._number(self._web.bufferOf(self.gpu_device, size, label), size, label)
 
-    def _number(self, buffer: JsObject, size: int) -> int:
+    def _number(self, buffer: JsObject, size: int, label: str) -> int:
         """The number of a buffer of `size` bytes, from now on."""
         number = next(_numbers)
         self._buffers[number] = buffer
-        self.ledger.add(number, size)
+        self.ledger.add(number, size, label)
         return number
 
     def free(self, buffers: Sequence[int]) -> None:
         """See `Device.free`."""
-        known = [number for number in buffers if self.ledger.live.pop(number, None) is not None]
+        known = [number for number in buffers if self.ledger.remove(number)]
         if known:
             self._web.destroy(self.gpu_device, to_js([self._buffers.pop(number) for number in known]))
 

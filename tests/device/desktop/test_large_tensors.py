@@ -62,7 +62,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"x": numbers(1500), "l": np.array(-0.5, np.float32), "h": np.array(0.5, np.float32)},
     ),
     "Transpose": ("(float[40, 45] x) => (float[45, 40] y) {y = Transpose(x)}", {"x": numbers(40, 45)}),
-    "Transpose of bytes": (
+    "Transpose of uint8": (
         "(uint8[70, 111] x) => (uint8[111, 70] y) {y = Transpose(x)}",
         {"x": integers(70, 111, most=256, dtype=np.uint8)},
     ),
