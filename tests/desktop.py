@@ -5,17 +5,21 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from pyruntime.device.base import Bound, Device, Read, Slice, Write
 from pyruntime.device.blocking import run_blocking
 from pyruntime.device.desktop.device import DesktopDevice
+from pyruntime.device.desktop.implementations import Implementation
+from pyruntime.device.desktop.targets import LIMITS
 from pyruntime.errors import EPFail, OrtError
 from pyruntime.session import environment
+from pyruntime.target import Limits
 from tests.kernel_runner import Buffer, KernelRunner, Step
 
-__all__ = ["DesktopGpu", "desktop_device", "on_desktop"]
+__all__ = ["DesktopGpu", "desktop_device", "on_desktop", "with_bindings", "with_portable_limits"]
 
 _held: dict[object, Device] = {}
 """Devices between tests: others see none."""
@@ -47,6 +51,43 @@ def desktop_device() -> DesktopDevice:
     device = run_blocking(environment.device())
     assert isinstance(device, DesktopDevice)
     return device
+
+
+@contextmanager
+def with_portable_limits() -> Iterator[DesktopDevice]:
+    """Within `on_desktop`, sessions run on a device that has WebGPU's guaranteed limits and enforces them."""
+    held, request = dict(environment._held), Implementation.request_device
+    portable = {theirs: getattr(Limits(), ours) for ours, theirs in LIMITS.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Implementation, "request_device", lambda self, adapter, _: request(self, adapter, portable))
+        environment._held.clear()
+        device = desktop_device()
+        try:
+            assert device.target.limits == Limits()
+            yield device
+        finally:
+            device.close()
+            environment._held.clear()
+            environment._held.update(held)
+
+
+@contextmanager
+def with_bindings(nbytes: int) -> Iterator[DesktopDevice]:
+    """Within `on_desktop`, sessions are planned for eight bindings of `nbytes`, and buffers twice as large."""
+    device = desktop_device()
+    target, record = device.target, device.record
+
+    def checked(commands: Sequence[Bound]) -> int:
+        parts = [part for command in commands for part in command.storage]
+        assert max((part.nbytes for part in parts), default=0) <= nbytes
+        assert max((len(command.storage) for command in commands), default=0) <= 8
+        return record(commands)
+
+    limits = replace(target.limits, binding_bytes=nbytes, buffer_bytes=2 * nbytes, storage_buffers=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "target", replace(target, limits=limits))
+        patch.setattr(device, "record", checked)
+        yield device
 
 
 class DesktopGpu(KernelRunner):

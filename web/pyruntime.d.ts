@@ -203,6 +203,11 @@ export interface RunOptions {
   extra?: Readonly<Record<string, unknown>>;
   /** Ends the run, which then rejects with the signal's reason; the session goes on. */
   signal?: AbortSignal;
+  /**
+   * Gets `{ phase: 'run', status: 'progress', loaded, total }` while a long run takes: operations of the part of the model that is being
+   * computed; most models are one part. Runs of less than half a second report nothing.
+   */
+  onProgress?: (event: ProgressEvent) => void;
 }
 
 export interface ValueMetadata {
@@ -306,6 +311,19 @@ export interface Explanation {
   };
   /** Bytes of the activations on the GPU. */
   readonly memory: NonNullable<Summary['memory']> & {
+    /** What is allocated on the device now, by all sessions. */
+    readonly allocated: {
+      readonly weights?: number;
+      /** Constants that were computed once. */
+      readonly computed?: number;
+      readonly activations?: number;
+      /** Of kernels. */
+      readonly parameters?: number;
+      /** Inputs, outputs and caches that stay on the device, and memory for the next of them. */
+      readonly tensors?: number;
+      /** What uploads and results pass through. */
+      readonly staging?: number;
+    };
     readonly tensors: readonly {
       /** Values that share these bytes. */
       readonly names: readonly string[];

@@ -14,7 +14,7 @@ import { h } from './ui/dom.js';
 import { INPUTS } from './ui/widget/inputs.js';
 import { readLabels } from './ui/widget/labels.js';
 import { show } from './ui/widget/outputs.js';
-import { progressBar } from './ui/widget/progress.js';
+import { progressBar, runBar } from './ui/widget/progress.js';
 import { styleSheet } from './ui/widget/style.js';
 import { numbersTensor, scaleOf } from './ui/widget/tensors.js';
 import { WRITING } from './ui/widget/writing.js';
@@ -296,8 +296,14 @@ export class PyruntimeModel extends Base {
   async #run(session, feeds, final) {
     const begin = performance.now();
     const cleared = this.#cleared;
+    const bar = runBar();
+    const onProgress = (/** @type {import('./pyruntime.js').ProgressEvent} */ event) => {
+      if (event.phase !== 'run' || session !== this.#session) return;
+      if (!bar.element.isConnected) this.#parts?.output.replaceChildren(bar.element);
+      bar.add(event);
+    };
     try {
-      const outputs = await session.run(feeds);
+      const outputs = await session.run(feeds, { onProgress });
       const ms = performance.now() - begin;
       if (session !== this.#session) return outputs;
       const { elements, words } = show(outputs, this.#labels);
@@ -311,6 +317,8 @@ export class PyruntimeModel extends Base {
     } catch (error) {
       this.#fail(error, false);
       throw error;
+    } finally {
+      bar.element.remove();
     }
   }
 

@@ -168,6 +168,10 @@ async def run(
     }
     keep = {name: marshalling.held_as(name, t) if t and t.kind == "gpu" else None for name, t in targets.items()}
     chosen = run_options(options.to_py())
+    if (report := getattr(request, "report", None)) is not None:
+        chosen.on_progress = lambda done, total: report(
+            _to_js({"phase": "run", "status": "progress", "loaded": done, "total": total})
+        )
     with _cancellable(request, lambda: setattr(chosen, "terminate", True)):
         outputs = await internals.run_values(values, names, chosen, keep)
     wires: dict[str, Any] = {}

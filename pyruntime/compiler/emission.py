@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pyruntime.compiler.lifetimes import Step
 from pyruntime.compiler.memory import ALIGNMENT, Storage, round_up
@@ -201,9 +202,10 @@ class Emitter:
         for i, (name, region) in enumerate(zip(step.values, places, strict=True)):
             same = first.setdefault((region.space, region.index, region.offset, i if i in apart else -1), i)
             shared.append(same)
+            number = len(regions) if same == i else accesses[same].region
             if same == i:
-                regions.append(region)
-            number = len(regions) - 1 if same == i else accesses[same].region
+                parts = kernel.bindings[i].split(region.nbytes)
+                regions += [replace(region, offset=region.offset + at, nbytes=nbytes) for at, nbytes in parts]
             scaled = self._scaled((dispatch.operands[i].type.nbytes,)) if is_open else ()
             accesses.append(Access(name, number, sizes[i], kernel.bindings[i].write, *scaled))
         source = kernel.wgsl(tuple(shared), constants)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pyruntime.ir import DType, TensorType, upper
 from pyruntime.kernels import Dispatch, Kernel, Role, Target
 from pyruntime.kernels.ir.node import for_node
-from pyruntime.kernels.legalize import legalize
+from pyruntime.kernels.legalize import in_parts, legalize
 from pyruntime.kernels.selection.candidates import Choices, Kernels, Noted
 from pyruntime.kernels.wgsl.module import CUSTOM
 from pyruntime.ops.base import Op
@@ -84,13 +84,22 @@ class Lowerings:
         return found
 
     def _lower(self, op: Op, types: Sequence[TensorType | None], times: int) -> Lowered:
-        choices = Choices(self._kernels, op.title, times)
-        dispatches = op.lower(for_node(self.target, choices=choices), *types)
-        if not isinstance(op, Repeat):  # whose nodes' dispatches are legal
-            dispatches = legalize(self.target, dispatches)
+        target, limits = self.target, self.target.limits
+        while True:
+            choices = Choices(self._kernels, op.title, times)
+            dispatches = op.lower(for_node(target, choices=choices), *types)
+            if isinstance(op, Repeat):  # its nodes' dispatches are legal; what moves rows is not
+                dispatches = tuple(in_parts(self.target, d) for d in dispatches)
+            else:
+                dispatches = legalize(self.target, dispatches)
+            made = tuple(d for d in dispatches if not d.is_empty)
+            buffers = target.limits.storage_buffers // 2
+            if buffers < 2 or all(d.bound <= max(limits.storage_buffers, len(d.operands)) for d in made):
+                break
+            # Operators such as Concat bind as many tensors as the device takes, and some of these are bound in parts.
+            target = replace(target, limits=replace(limits, storage_buffers=buffers))
         if op.is_custom:
-            dispatches = tuple(replace(d, kernel=_marked(d.kernel)) for d in dispatches)
-        made = tuple(d for d in dispatches if not d.is_empty)
+            made = tuple(replace(d, kernel=_marked(d.kernel)) for d in made)
         reads = dict.fromkeys(o.index for d in made for o in d.operands if o.role is Role.INPUT)
         return Lowered(made, tuple(choices.problems), tuple(reads), _over_limit(made, self.target))
 
@@ -125,7 +134,7 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
     """Why the device cannot run these, or nothing."""
     limits = target.limits
     for dispatch in dispatches:
-        name, bound = dispatch.kernel.name, len({(o.role, o.index) for o in dispatch.operands})
+        name, bound = dispatch.kernel.name, dispatch.bound
         if any(b.dtype is DType.DOUBLE for b in dispatch.kernel.bindings):
             return "float64 is exact on the host"
         for b in dispatch.kernel.bindings:
@@ -139,11 +148,15 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
             return f"{name} has workgroups of {module.invocations} invocations; the device takes {limits.invocations}"
         if module.workgroup_size[0] > limits.workgroup_x:
             return f"{name} has workgroups of {module.workgroup_size[0]} in x; the device takes {limits.workgroup_x}"
+        for operand, b in zip(dispatch.operands, dispatch.kernel.bindings, strict=True):
+            nbytes = upper(operand.type.nbytes)
+            if nbytes > limits.buffer_bytes:
+                return f"a tensor of {nbytes:,} bytes exceeds the device's buffer limit of {limits.buffer_bytes:,}"
+            if nbytes > limits.binding_bytes and b.parts == 1:
+                return f"a tensor of {nbytes:,} bytes exceeds the device's binding limit of {limits.binding_bytes:,}"
         if bound > limits.storage_buffers:
-            return f"{name} binds {bound} tensors; the device takes {limits.storage_buffers}"
-        largest = max(upper(o.type.nbytes) for o in dispatch.operands)
-        if largest > limits.binding_bytes:
-            return f"a tensor of {largest:,} bytes exceeds the device's binding limit of {limits.binding_bytes:,}"
+            what = "tensors" if bound == len(dispatch.operands) else "buffers, as tensors above a binding are in parts"
+            return f"{name} binds {bound} {what}; the device takes {limits.storage_buffers}"
         if max(map(upper, dispatch.grid)) > limits.workgroups:
             return f"{name} needs {dispatch.grid} workgroups; the device takes {limits.workgroups} a dimension"
     return ""

@@ -57,7 +57,8 @@ class Access:
 
     Attributes:
         value: the value it is; `Plan.views` says which values are the same bytes.
-        region: index into the command's regions; the operand is its first `nbytes` bytes at most.
+        region: index into the command's regions; the operand is its first `nbytes` bytes at most, and goes on in the
+            regions after it where it is larger.
         scaled: number in `Plan.expressions` of how many it is, -1 where it is always `nbytes`.
         write: the kernel writes it; other operands are only read.
     """
@@ -75,7 +76,7 @@ class Command:
 
     Attributes:
         shader: index into `Plan.shaders`.
-        regions: in binding order; operands that share memory are bound once.
+        regions: in binding order; operands that share memory are bound once, and those larger than a binding in parts.
         accesses: one for each operand. inplace: pairs (read, written) of them, as the dispatch states them.
         params: (offset, nbytes) in `Plan.params`, None where the kernel has none.
         grid: workgroups for the sizes seen.
@@ -93,6 +94,16 @@ class Command:
     accesses: tuple[Access, ...] = ()
     inplace: tuple[tuple[int, int], ...] = ()
     scaled: tuple[int, ...] = ()
+
+    def region(self, access: Access) -> Region:
+        """Where an operand is: all of its parts."""
+        whole = self.regions[access.region]
+        for part in self.regions[access.region + 1 :]:
+            end = whole.offset + whole.nbytes
+            if access.nbytes <= whole.nbytes or part != replace(whole, offset=end, nbytes=part.nbytes):
+                break
+            whole = replace(whole, nbytes=whole.nbytes + part.nbytes)
+        return whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pyruntime.ir import Constant, Node, TensorType, TypedGraph, ValueType, uppe
 from pyruntime.kernels import Dispatch, Operand, Role, Target, strided_copy
 from pyruntime.kernels.ir.dispatch import Repetition
 from pyruntime.kernels.ir.indexing import contiguous
+from pyruntime.kernels.legalize import in_parts
 from pyruntime.ops.caches import overwritten
 
 __all__ = ["Segment", "Segmentation"]
@@ -168,7 +169,7 @@ class Segmentation:
         operands = Operand(Role.OUTPUT, 0, kind), Operand(Role.INPUT, 0, self.graph.tensor(source))
         flat = replace(kind, shape=(kind.size,))
         y, x = (replace(o, type=flat) for o in operands)
-        copy = strided_copy(self.target, "copy", y, x, 0, contiguous(flat.shape))
+        copy = in_parts(self.target, strided_copy(self.target, "copy", y, x, 0, contiguous(flat.shape)))
         self._dispatch(copy, [source, result], node)
 
     def _gpu(self, placed: Placed, host_wants: set[str]) -> None:
@@ -267,7 +268,7 @@ class Segmentation:
                 name = self._unlike_any(f"{node}:copy{i}@{self.time}")
                 flat = replace(kind, shape=(kind.size,), source=None)
                 y, x = Operand(Role.OUTPUT, 0, flat), Operand(Role.INPUT, 0, flat)
-                copy = strided_copy(self.target, "copy", y, x, 0, (1,))
+                copy = in_parts(self.target, strided_copy(self.target, "copy", y, x, 0, (1,)))
                 copy = replace(copy, loops=dispatch.loops)
                 self._dispatch(copy, [values[i], name], node)
                 values = [*values[:i], name, *values[i + 1 :]]

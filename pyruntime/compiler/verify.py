@@ -70,31 +70,31 @@ def _command(command: Command, memory: _Memory) -> Iterator[str]:
     accesses = command.accesses
     yield from _bound(command, memory)
     for access in accesses:
-        region = command.regions[access.region]
+        region = command.region(access)
         if access.nbytes > region.nbytes or region.offset + region.nbytes > memory.size(region):
             yield f"'{access.value}' takes {access.nbytes} bytes, more than {region} has"
     for i, written in enumerate(accesses):
         if not written.write:
             continue
-        region = command.regions[written.region]
+        region = command.region(written)
         if region.space is Space.WEIGHTS:
             yield f"writes weights ('{written.value}')"
         if region.space is Space.EXTERNAL and memory.tensor(region) != memory.root(written.value):
             yield f"writes '{written.value}' into the memory of '{memory.tensor(region)}', which others hold"
         for j, other in enumerate(accesses):
-            if j != i and _overlap(region, command.regions[other.region]):
+            if j != i and _overlap(region, command.region(other)):
                 yield from _shared(command, j, i)
     for access in accesses:
         first = memory.sizes.setdefault(access.value, access.nbytes)
         if -(-access.nbytes // _UNIT) != -(-first // _UNIT):
             yield f"'{access.value}' is a tensor of {first} bytes and one of {access.nbytes}"
         if not access.write:
-            lost = memory.missing(access.value, command.regions[access.region], access.nbytes)
+            lost = memory.missing(access.value, command.region(access), access.nbytes)
             if lost:
                 yield f"reads '{access.value}': {lost}"
     for access in accesses:
         if access.write:
-            memory.write(access.value, command.regions[access.region], access.nbytes)
+            memory.write(access.value, command.region(access), access.nbytes)
 
 
 def _bound(command: Command, memory: _Memory) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _shared(command: Command, other: int, written: int) -> Iterator[str]:
         yield f"writes '{a.value}' and '{b.value}' to the same bytes"
     elif (other, written) not in command.inplace:
         yield f"overwrites '{a.value}' with '{b.value}' while other invocations read it"
-    elif command.regions[a.region] != command.regions[b.region] or a.nbytes != b.nbytes:
+    elif command.region(a) != command.region(b) or a.nbytes != b.nbytes:
         yield f"'{a.value}' and '{b.value}' overlap without being the same bytes"
 
 
@@ -138,10 +138,10 @@ class _Memory:
         self.sizes: dict[str, int] = {}
         """Bytes of the values met so far."""
         self._written = {
-            c.regions[a.region].index
+            c.region(a).index
             for c in plan.commands
             for a in c.accesses
-            if a.write and c.regions[a.region].space is Space.EXTERNAL
+            if a.write and c.region(a).space is Space.EXTERNAL
         }
         written = {access.value for command in plan.commands for access in command.accesses if access.write}
         for transfer in plan.external:

@@ -5,7 +5,7 @@ Implementations: `webgpu` (a browser's), `desktop` (wgpu-native or Dawn, under C
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -50,7 +50,7 @@ class Slice:
 
 
 class Slot(Slice):
-    """The first `nbytes` of a buffer that each run brings: `buffer` is the number of the external tensor."""
+    """`nbytes` at `offset` of a buffer that each run brings: `buffer` is the number of the external tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Bound:
 
     Attributes:
         scaled: for each direction of the grid, which of a run's numbers it is; -1 where `grid` always holds.
+        flops: floating-point operations; 0 where they were not counted.
     """
 
     source: str
@@ -69,6 +70,7 @@ class Bound:
     grid: tuple[int, int, int]
     label: str = ""
     scaled: tuple[int, ...] = ()
+    flops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +110,43 @@ class Ledger:
 
     Attributes:
         live: bytes by buffer number. peak: the most there ever was. pipelines: how many were compiled.
+        staging: gives the bytes of buffers that uploads and results pass through, which `live` has not.
     """
 
     live: dict[int, int] = field(default_factory=dict)
     peak: int = 0
     pipelines: int = 0
+    staging: Callable[[], int] = lambda: 0
+    _labels: dict[int, str] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
         """Bytes allocated now."""
         return sum(self.live.values())
 
-    def add(self, buffer: int, nbytes: int) -> None:
+    def add(self, buffer: int, nbytes: int, label: str) -> None:
         """Note an allocation."""
         self.live[buffer] = nbytes
+        self._labels[buffer] = label
         self.peak = max(self.peak, self.total)
+
+    def remove(self, buffer: int) -> bool:
+        """Note that a buffer is freed; False where it is not known."""
+        self._labels.pop(buffer, None)
+        return self.live.pop(buffer, None) is not None
+
+    def relabel(self, buffer: int, label: str) -> None:
+        """Note that a buffer is for something else now."""
+        self._labels[buffer] = label
+
+    @property
+    def by_label(self) -> dict[str, int]:
+        """Bytes by what buffers were allocated for, and staging buffers."""
+        found: dict[str, int] = {}
+        for buffer, nbytes in self.live.items():
+            label = self._labels[buffer]
+            found[label] = found.get(label, 0) + nbytes
+        return {**found, "staging": self.staging()}
 
 
 class Device(Protocol):

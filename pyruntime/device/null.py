@@ -40,13 +40,13 @@ class NullDevice:
     async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
         made = [next(self._numbers) for _ in sizes]
         for buffer, size in zip(made, sizes, strict=True):
-            self.ledger.add(buffer, size)
+            self.ledger.add(buffer, size, label)
             self.calls.append(("allocate", (label, size)))
         return made
 
     def free(self, buffers: Sequence[int]) -> None:
         for buffer in buffers:
-            self.ledger.live.pop(buffer, None)
+            self.ledger.remove(buffer)
 
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         self._inside(target)
@@ -91,7 +91,7 @@ class NullDevice:
             if not isinstance(part, Slot):
                 return part
             buffer = buffers[part.buffer]
-            return Slice(buffer, 0, min(part.nbytes, self.ledger.live[buffer]))
+            return Slice(buffer, part.offset, min(part.nbytes, self.ledger.live[buffer] - part.offset))
 
         made = [replace(c, storage=tuple(map(filled, c.storage))) for c in self.recordings[recording]]
         for command in made:

@@ -1,7 +1,8 @@
-"""Dispatches as a device can run them: single elements of types smaller than a word are made storable.
+"""Dispatches as a device can run them: single elements of types smaller than a word are made storable, and tensors that
+are larger than a binding are bound in parts.
 
-Such elements share words, so two invocations must never write one. A kernel that calls `store_y` for an f16, int8 or
-bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it.
+Elements smaller than a word share words, so two invocations must never write one. A kernel that calls `store_y` for an
+f16, int8 or bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it.
 
 A device that has 16-bit floats also has an instruction that reads them (variant `half_loads`); without it the dozen
 operations that take a float16 apart are most of what a kernel does that uses each element once.
@@ -16,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, is_dim
 from pyruntime.kernels.ir.dispatch import Dispatch, numbered, scratch
 from pyruntime.kernels.map import elementwise
 from pyruntime.kernels.wgsl.storage import lanes
 from pyruntime.target import Target
 
-__all__ = ["legalize"]
+__all__ = ["in_parts", "legalize"]
 
 _WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "bool": DType.UINT32}
 
@@ -47,7 +48,19 @@ def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, 
         made = list(map(_converting, made))
     if target.is_software:
         made = list(map(_flat, made))
-    return numbered(made)
+    return numbered([in_parts(target, dispatch) for dispatch in made])
+
+
+def in_parts(target: Target, dispatch: Dispatch) -> Dispatch:
+    """The dispatch with tensors that are larger than a binding bound in parts of one buffer.
+
+    Not those whose size is open: plans without such ranges take their place.
+    """
+    limit, kinds = target.limits.binding_bytes, [o.type for o in dispatch.operands]
+    sizes = [0 if is_dim(kind.nbytes) else kind.nbytes for kind in kinds]
+    if max(sizes, default=0) <= limit:
+        return dispatch
+    return replace(dispatch, kernel=dispatch.kernel.in_parts(limit, sizes))
 
 
 def _converting(dispatch: Dispatch) -> Dispatch:

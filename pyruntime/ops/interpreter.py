@@ -64,6 +64,7 @@ class RunContext:
             the node they belong to.
         depth: how many bodies deep this run is.
         random: the generators of the session.
+        progress: gets how many operations of a long part on the GPU are done, and how many it has.
     """
 
     limits: Limits = Limits()
@@ -71,6 +72,7 @@ class RunContext:
     on_node: Callable[[Node, Sequence[ValueType | None], float], None] | None = None
     depth: int = 0
     random: Randomness = field(default_factory=Randomness)
+    progress: Callable[[int, int], object] | None = None
 
     def deeper(self) -> RunContext:
         """The context of a body. Raises RuntimeException beyond the depth limit."""

@@ -5,7 +5,7 @@ What has no meaning in a browser (threads, arenas, affinity) is accepted and has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Any
@@ -190,9 +190,12 @@ class RunOptions(_Sealed):
     Attributes:
         terminate: set to True from elsewhere to end the run at the await it is in, with Fail.
         only_execute_path_to_fetches: accepted; only what the fetches need runs in any case.
+        on_progress: called while a long run takes, with the operations done, and those of the part of the model that is
+            being computed.
     """
 
     def __init__(self) -> None:
+        self.on_progress: Callable[[int, int], object] | None = None
         self.log_severity_level = -1
         self.log_verbosity_level = 0
         self.logid = ""

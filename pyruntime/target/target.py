@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pyruntime.ir import positive
+from pyruntime.ir import positive, upper
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
 
 __all__ = [
@@ -42,6 +42,10 @@ class Limits:
     invocations: int = 256
     workgroup_x: int = 256
     workgroup_bytes: int = 16384
+
+    def bindings(self, nbytes: int) -> int:
+        """Storage buffers that a tensor of at most `nbytes` takes: several where it is larger than a binding."""
+        return max(1, -(-upper(nbytes) // self.binding_bytes))
 
 
 class Winners(Mapping[tuple[str, str], str]):

@@ -15,6 +15,7 @@ from pyruntime.ops.registry import newest
 from pyruntime.target import Limits
 
 X = TensorType(DType.FLOAT, (4, 8))
+LONG, PLACES = TensorType(DType.FLOAT, (100,)), TensorType(DType.INT64, (100,))
 
 
 def known(value: Any) -> TensorType:
@@ -34,8 +35,10 @@ def test_lowerings__say_what_is_read_and_what_the_device_cannot_do() -> None:
     product = newest("MatMul")
     made = Lowerings(Target()).of(product, [X, TensorType(DType.FLOAT, (8, 4))])
     assert (made.reads, made.too_large) == ((0, 1), "")
-    small = Target(Limits(binding_bytes=64))
-    assert "binding limit of 64" in Lowerings(small).of(product, [X, TensorType(DType.FLOAT, (8, 4))]).too_large
+    small = Target(Limits(buffer_bytes=64))
+    assert "buffer limit of 64" in Lowerings(small).of(product, [X, TensorType(DType.FLOAT, (8, 4))]).too_large
+    scatter = Lowerings(Target(Limits(binding_bytes=256))).of(newest("ScatterElements"), [LONG, PLACES, LONG])
+    assert "binding limit of 256" in scatter.too_large
     assert Lowerings(Target()).of(newest("Expand"), [X, known(np.array([2, 4, 8]))]).reads == (0,)
 
 

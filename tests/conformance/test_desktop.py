@@ -9,6 +9,7 @@ import pytest
 from e2e.conformance.cases import plain_tensor_tests
 from e2e.conformance.known import known_failures
 from e2e.conformance.suites import SUITES, run_natively
+from tests.desktop import with_bindings
 from tests.harness import node_tests
 
 PARTS = 8
@@ -21,6 +22,12 @@ SAMPLE = ("light_zfnet512", "light_shufflenet")
 def test_node_cases__on_the_desktop__fail_only_as_listed(part: int, desktop_gpu: None) -> None:
     results = run_natively(SUITES["desktop"], lambda case: zlib.crc32(case.name.encode()) % PARTS == part)
     assert len(results.wrong) > 200
+    results.check(part=True)
+
+
+def test_node_cases__bindings_of_512_bytes__fail_only_as_listed(desktop_gpu: None) -> None:
+    with with_bindings(512):
+        results = run_natively(SUITES["desktop"], lambda case: zlib.crc32(case.name.encode()) % PARTS == 0)
     results.check(part=True)
 
 

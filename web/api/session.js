@@ -209,13 +209,13 @@ export class InferenceSession {
     }
     const kept = this.#kept(names ?? this.outputNames, targets, sharesBuffers);
     const transfer = Object.values(wire).flatMap((value) => transferable(/** @type {any} */ (value)?.data));
-    const { signal, terminate, ...plain } = optionsOf('options', options);
+    const { signal, terminate, onProgress, ...plain } = optionsOf('options', options);
     if (terminate) throw Object.assign(new Error('the run was ended by its option `terminate`'), { name: 'Fail' });
     const request = { session: this.#handle, feeds: wire, fetches: names, kept, options: plain };
     const undo = (/** @type {Record<string, any>} */ late) => {
       for (const [name, value] of Object.entries(late)) if (!targets[name]) giveBack(value, this.#client);
     };
-    const answer = this.#client.call('run', request, transfer, { signal, undo });
+    const answer = this.#client.call('run', request, transfer, { signal, undo, onProgress });
     for (const [name, value] of Object.entries(wire)) {
       const { stream } = /** @type {any} */ (value)?.data ?? {};
       if (stream) this.#client.send(stream, viewOf(given[name]));

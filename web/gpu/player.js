@@ -2,10 +2,11 @@
 /** Play a recorded command list: uploads, compute passes, one readback. */
 
 import { encode, preEncode, passOf, submitsOf, takePreEncoded } from './encoding.js';
+import { afterLong, isLong, submitInSlices } from './long_runs.js';
 import { LARGE } from '../net/pieces.js';
 import { copyAll, Readback, resultMemory } from './readback.js';
 import { ordered } from './repeated.js';
-import { caught, guarded, inTurn, isLarge, uploadNow, uploadWith, waits } from './staging.js';
+import { caught, guarded, inTurn, isLarge, longRuns, uploadNow, uploadWith, waits } from './staging.js';
 import { attend } from './waiting.js';
 
 /**
@@ -125,15 +126,49 @@ export function enqueue(device, recordings, copies) {
 
 /**
  * Run a recording. Everything up to the submit is synchronous, or in turn where a large tensor is uploaded or one before
- * it still is, so that overlapping runs of one session are queued whole, one after another.
+ * it still is, so that overlapping runs of one session are queued whole, one after another. A run of much work is submitted in
+ * slices, and those after it wait for its end.
  * @param {GPUDevice} device
  * @param {Command[]} commands
  * @param {Write[]} writes
  * @param {Read[]} reads
  * @param {number[]} numbers what the grids count
+ * @param {import('./long_runs.js').Watch} [watch]
  * @returns {Promise<ArrayBuffer[]>} the bytes of each read
  */
-export async function play(device, commands, writes, reads, numbers) {
+export async function play(device, commands, writes, reads, numbers, watch = {}) {
+  const dispatches = ordered(commands, numbers);
+  if (!longRuns.has(device) && !isLong(device, dispatches)) return playWhole(device, commands, writes, reads, numbers);
+  return afterLong(device, () => (isLong(device, dispatches)
+    ? playInSlices(device, dispatches, writes, reads, numbers, watch) : playWhole(device, commands, writes, reads, numbers)));
+}
+
+/**
+ * @param {GPUDevice} device
+ * @param {Command[]} commands
+ * @param {Write[]} writes
+ * @param {Read[]} reads
+ * @param {number[]} numbers
+ * @param {import('./long_runs.js').Watch} watch
+ */
+async function playInSlices(device, commands, writes, reads, numbers, watch) {
+  await playWhole(device, [], writes, [], numbers);
+  /** @type {Promise<GPUError | null>[]} */
+  const scopes = [];
+  await submitInSlices(device, commands, numbers, scopes, watch);
+  const results = await playWhole(device, [], [], reads, numbers);
+  await caught(scopes);
+  return results;
+}
+
+/**
+ * @param {GPUDevice} device
+ * @param {Command[]} commands
+ * @param {Write[]} writes
+ * @param {Read[]} reads
+ * @param {number[]} numbers
+ */
+async function playWhole(device, commands, writes, reads, numbers) {
   /** @type {Promise<GPUError | null>[]} */
   const uploaded = [];
   const small = writes.filter((write) => !isLarge(write));

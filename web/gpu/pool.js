@@ -6,13 +6,23 @@ import { attend } from './waiting.js';
 /** Bytes of staging buffers that a device keeps, for each direction. */
 const KEPT_BYTES = 48 << 20;
 
-/** Milliseconds after which a device's unused staging buffers go. */
+/** Milliseconds after which an unused staging buffer goes. */
 const IDLE_MS = 5_000;
+
+/** Bytes of the staging buffers there are. @type {WeakMap<GPUDevice, number>} */
+const held = new WeakMap();
+
+/** @param {GPUDevice} device */
+export function stagingBytes(device) {
+  return held.get(device) ?? 0;
+}
 
 /** The staging buffers of one device and direction. */
 export class Pool {
   /** Unused buffers, the one that was returned last at the end. @type {GPUBuffer[]} */
   #free = [];
+  /** When each was returned, in milliseconds. @type {WeakMap<GPUBuffer, number>} */
+  #since = new WeakMap();
   #held = 0;
   /** @type {Map<number, {resolve: (buffer: GPUBuffer) => void, reject: (error: unknown) => void}[]>} */
   #waiting = new Map();
@@ -53,9 +63,18 @@ export class Pool {
     }
     this.#free.push(buffer);
     this.#held += buffer.size;
+    this.#since.set(buffer, performance.now());
     while (this.#held > KEPT_BYTES) this.#dropOldest();
-    clearTimeout(this.#idle);
-    this.#idle = setTimeout(() => this.#clear(), IDLE_MS);
+    this.#idle ??= setTimeout(() => this.#shrink(), IDLE_MS);
+  }
+
+  /** Destroy the buffers that were not used for `IDLE_MS`, though others are. */
+  #shrink() {
+    this.#idle = undefined;
+    const since = (/** @type {GPUBuffer} */ buffer) => /** @type {number} */ (this.#since.get(buffer));
+    while (this.#free.length && performance.now() - since(this.#free[0]) >= IDLE_MS) this.#dropOldest();
+    if (!this.#free.length) return;
+    this.#idle = setTimeout(() => this.#shrink(), Math.max(1, IDLE_MS - (performance.now() - since(this.#free[0]))));
   }
 
   #dropOldest() {
@@ -67,12 +86,15 @@ export class Pool {
   /** @param {GPUBuffer} buffer */
   #drop(buffer) {
     if (buffer.usage & GPUBufferUsage.MAP_WRITE) this.#made -= buffer.size;
+    held.set(this.device, stagingBytes(this.device) - buffer.size);
     buffer.destroy();
   }
 
-  #clear() {
-    for (const buffer of this.#free.splice(0)) this.#drop(buffer);
-    this.#held = 0;
+  /** @param {GPUBufferDescriptor} descriptor */
+  #new(descriptor) {
+    const buffer = this.device.createBuffer({ label: 'staging', ...descriptor });
+    held.set(this.device, stagingBytes(this.device) + buffer.size);
+    return buffer;
   }
 
   /** Destroy a buffer, and serve the requests that wait for capacity. @param {GPUBuffer} buffer */
@@ -99,8 +121,7 @@ export class Pool {
 
   /** A new mapped buffer to write into. @param {number} size */
   #make(size) {
-    const buffer = this.device.createBuffer({
-      label: 'staging', size, usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC, mappedAtCreation: true });
+    const buffer = this.#new({ size, usage: GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC, mappedAtCreation: true });
     this.#made += size;
     return buffer;
   }
@@ -129,8 +150,7 @@ export class Pool {
 
   /** A buffer to read through. @param {number} size */
   toRead(size) {
-    return this.#pop(size) ?? this.device.createBuffer({
-      label: 'staging', size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
+    return this.#pop(size) ?? this.#new({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
   }
 
   /** A mapped buffer: an unused one, or a new one within the limit. @param {number} size */

@@ -20,6 +20,7 @@ import { told } from './staging.js';
  * @property {GPUBindGroup} group
  * @property {[number, number, number]} grid
  * @property {number[]} scaled for each direction of the grid which of a run's numbers it is, or -1; or empty
+ * @property {number} work about how many operations it takes
  *
  * @typedef {object} Open a command that binds what runs bring
  * @property {GPUComputePipeline} pipeline
@@ -27,10 +28,11 @@ import { told } from './staging.js';
  * @property {Part[]} entries
  * @property {[number, number, number]} grid
  * @property {number[]} scaled
+ * @property {number} work
  *
- * @typedef {[pipeline: number, grid: [number, number, number], scaled: number[], parts: number[]]} Row a command as Python
- *   writes it: number of its pipeline, and of each part the number of its buffer (-1 and less: slots 0 and more), offset and
- *   size
+ * @typedef {[pipeline: number, grid: [number, number, number], scaled: number[], parts: number[], flops: number]} Row a command
+ *   as Python writes it: number of its pipeline, and of each part the number of its buffer (-1 and less: slots 0 and more),
+ *   offset and size
  *
  * @typedef {{group: GPUBindGroupLayout, pipeline: GPUPipelineLayout}} Layout of what a shader binds
  *
@@ -40,6 +42,9 @@ import { told } from './staging.js';
  * @property {string} code
  * @property {GPUBindGroupLayout} group
  */
+
+/** Floating-point operations that reading or writing a byte counts as. */
+const WORK_OF_A_BYTE = 4;
 
 const COMMENT = /\/\/.*|\/\*[^]*?\*\//g;
 const BINDING = /@binding\(\s*(\d+)u?\s*\)[^;]*?\bvar\s*<\s*(storage|uniform)\b\s*(?:,\s*(\w+))?/g;
@@ -133,16 +138,18 @@ function groupOf(device, layout, parts) {
  * @param {Part[]} parts in the order of their bindings
  * @param {[number, number, number]} grid
  * @param {number[]} scaled
+ * @param {number} flops
  * @returns {Command | Open}
  */
-export function commandOf(device, pipeline, parts, grid, scaled) {
+export function commandOf(device, pipeline, parts, grid, scaled, flops) {
+  const work = parts.reduce((sum, { size }) => sum + WORK_OF_A_BYTE * size, flops);
   const begun = 'module' in pipeline ? pipeline : null; // a `FallbackPipeline` has none
   const ready = /** @type {GPUComputePipeline} */ (begun ? undefined : pipeline);
   const layout = /** @type {GPUBindGroupLayout} */ (begun ? begun.group : groups.get(ready)); // all pipelines are from `compile`
   /** @type {Command | Open} */
   const command = parts.some(({ slot }) => slot >= 0)
-    ? { pipeline: ready, layout, entries: parts, grid, scaled }
-    : { pipeline: ready, group: groupOf(device, layout, parts), grid, scaled };
+    ? { pipeline: ready, layout, entries: parts, grid, scaled, work }
+    : { pipeline: ready, group: groupOf(device, layout, parts), grid, scaled, work };
   begun?.pipeline.then((made) => { command.pipeline = made; }, () => {});
   return command;
 }
@@ -158,14 +165,14 @@ export function commandOf(device, pipeline, parts, grid, scaled) {
 function commandsOf(device, text, pipelines, buffers) {
   /** @type {{rows: Row[], order: number[] | null, repeated: import('./repeated.js').Repeated[]}} */
   const { rows, order, repeated } = JSON.parse(text);
-  const commands = rows.map(([pipeline, grid, scaled, numbers]) => {
+  const commands = rows.map(([pipeline, grid, scaled, numbers, flops]) => {
     /** @type {Part[]} */
     const parts = [];
     for (let i = 0; i < numbers.length; i += 3) {
       const [number, offset, size] = [numbers[i], numbers[i + 1], numbers[i + 2]];
       parts.push(number < 0 ? { slot: -1 - number, offset, size } : { slot: -1, buffer: buffers[number], offset, size });
     }
-    return commandOf(device, pipelines[pipeline], parts, grid, scaled);
+    return commandOf(device, pipelines[pipeline], parts, grid, scaled, flops);
   });
   return repeat(order ? order.map((i) => commands[i]) : commands, repeated);
 }
@@ -207,13 +214,13 @@ function checked(device, make) {
 export function filled(device, commands, bufferOf) {
   const made = commands.map((command) => {
     if ('group' in command) return command;
-    const { pipeline, layout, entries, grid, scaled } = command;
+    const { pipeline, layout, entries, grid, scaled, work } = command;
     const parts = entries.map((part) => {
       if (part.slot < 0) return part;
       const buffer = bufferOf(part.slot);
-      return { ...part, buffer, size: Math.min(part.size, buffer.size) };
+      return { ...part, buffer, size: Math.min(part.size, buffer.size - part.offset) };
     });
-    return { pipeline, group: groupOf(device, layout, parts), grid, scaled };
+    return { pipeline, group: groupOf(device, layout, parts), grid, scaled, work };
   });
   return repeat(made, repeatedOf(commands));
 }

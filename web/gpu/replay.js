@@ -181,26 +181,28 @@ export function prepareFirst(replays, feeds, { fetches, stay }, { outputs, spare
  * @param {number[]} values
  * @param {Tensors | null} tensors
  * @param {Memory[]} spares
+ * @param {import('./long_runs.js').Watch} [watch]
  * @returns {Promise<Record<string, any>> | null}
  */
-export function run(replay, feeds, values, tensors, spares) {
+export function run(replay, feeds, values, tensors, spares, watch) {
   const prepared = prepare(replay, feeds, values, tensors, spares);
-  return prepared && finish(prepared, tensors);
+  return prepared && finish(prepared, tensors, watch);
 }
 
 /**
  * Run what is prepared: everything up to the submit at once, where it need not wait.
  * @param {Prepared} prepared
  * @param {Tensors | null} tensors
+ * @param {import('./long_runs.js').Watch} [watch]
  * @returns {Promise<Record<string, any>>}
  */
-export async function finish(prepared, tensors) {
+export async function finish(prepared, tensors, watch = {}) {
   const { replay, commands, writes, numbers, staying } = prepared;
   const reads = readsOf(prepared);
   activity.replays += 1;
   isLost(replay.device);
   try {
-    const read = await play(replay.device, commands, writes, reads, numbers);
+    const read = await play(replay.device, commands, writes, reads, numbers, watch);
     if (staying.length && isLost(replay.device)) throw new Error('the device was lost, and the tensors on it');
     return results(prepared, reads, read, tensors);
   } catch (error) {

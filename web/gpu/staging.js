@@ -61,6 +61,9 @@ export async function caught(scopes) {
  */
 const devices = new WeakMap();
 
+/** The last of the runs that are submitted in slices or wait for such, of devices that have one. @type {Map<GPUDevice, Promise<unknown>>} */
+export const longRuns = new Map();
+
 /** @param {GPUDevice} device */
 function stateOf(device) {
   const state = devices.get(device) ?? { writes: new Pool(device), turn: Promise.resolve(), filling: new Map() };
@@ -285,13 +288,13 @@ async function uploadInPieces(device, write, scopes) {
 
 /**
  * Whether a run that writes these has to wait for its turn: it is large, or one before it is still being written to the
- * same memory, as where a plan leaves sizes open.
+ * same memory, as where a plan leaves sizes open, or is submitted in slices.
  * @param {GPUDevice} device
  * @param {Write[]} writes
  */
 export function waits(device, writes) {
   const { filling } = stateOf(device);
-  return writes.some((write) => isLarge(write) || filling.has(write.buffer));
+  return longRuns.has(device) || writes.some((write) => isLarge(write) || filling.has(write.buffer));
 }
 
 /**

@@ -84,9 +84,10 @@ export class BoundCaches {
    * @param {Promise<Replay>} made
    * @param {Record<string, Fed>} feeds
    * @param {(replay: Replay, feeds: Record<string, Fed>) => number[] | null} sizesOf gives the dynamic dimensions, or null where the plan does not fit
+   * @param {import('../gpu/long_runs.js').Watch} [watch]
    * @returns {Promise<Record<string, any>>}
    */
-  async run(made, feeds, sizesOf) {
+  async run(made, feeds, sizesOf, watch) {
     const { tensors } = this;
     const lent = Object.fromEntries(Object.entries(feeds).map(([name, fed]) => (
       [name, fed.remote ? { ...fed, remote: tensors.again(fed.remote) } : fed])));
@@ -101,7 +102,7 @@ export class BoundCaches {
         if (!sizes) throw new Error('the session was released');
         const { bound, copies } = bindInputs(replay, lent, sizes, tensors);
         held.push(...copies);
-        queued.running = run(replay, bound, sizes, tensors, this.spares);
+        queued.running = run(replay, bound, sizes, tensors, this.spares, watch);
       });
       const outputs = /** @type {Record<string, any>} */ (await queued.running);
       await caught(scopes).catch((error) => {

@@ -28,6 +28,7 @@ export { Refused };
  * @property {[number, number] | null} params
  * @property {[number, number, number]} grid
  * @property {number[]} scaled
+ * @property {[kernel: string, node: number, flops: number]} about
  *
  * @typedef {object} SavedPlan
  * @property {number[]} shaders
@@ -117,7 +118,8 @@ export function mostWorkgroups(regions) {
 }
 
 /** @param {any} header @param {any} plan @param {any} command @param {number} workgroups */
-function checkCommand(header, plan, { shader, regions, params, grid, scaled }, workgroups) {
+function checkCommand(header, plan, { shader, regions, params, grid, scaled, about }, workgroups) {
+  check.integer(about?.[2], Number.MAX_SAFE_INTEGER, 'operations');
   check.integer(shader, plan.shaders.length - 1, 'a shader');
   check.list(regions, 'bindings', (region) => checkRegion(header, plan, region), 64);
   if (params) {

@@ -193,13 +193,13 @@ export class Program {
         const [, , , buffer, start] = this.plan.header.constants[plan.constants[index][0]];
         return { buffer: this.#weights[buffer], offset: start + offset, size };
       };
-      const made = plan.commands.map(({ regions, params: own, grid, scaled }, i) => {
+      const made = plan.commands.map(({ regions, params: own, grid, scaled, about }, i) => {
         const parts = regions.map((region) => {
           const part = place(region);
           return { slot: part.buffer ? -1 : region[1], ...part };
         });
         if (params && own) parts.push({ slot: -1, buffer: params, offset: own[0], size: own[1] });
-        return commandOf(this.device, pipelines[i], parts, grid, scaled);
+        return commandOf(this.device, pipelines[i], parts, grid, scaled, about[2]);
       });
       return { commands: repeat(made, plan.repeated), place, params, raw, external, arenas };
     });

@@ -8,6 +8,7 @@ import { unlessAborted } from '../api/aborting.js';
 import { client, started } from '../api/client.js';
 import { inWorker } from '../api/port.js';
 import { matches, otherValues } from '../gpu/matching.js';
+import { watchOf } from '../gpu/long_runs.js';
 import { run } from '../gpu/replay.js';
 import { wasteOf } from '../gpu/sizes.js';
 import { feedsOf } from '../worker/tensors.js';
@@ -149,7 +150,7 @@ export class StandaloneClient {
     let why;
     if (found) {
       try {
-        const outputs = await this.#replayed(found.entry, found.given, args);
+        const outputs = await this.#replayed(found.entry, found.given, args, listening);
         return fetches ? Object.fromEntries(fetches.map((/** @type {string} */ name) => [name, outputs[name]])) : outputs;
       } catch (error) {
         if (listening.signal?.aborted) throw error;
@@ -169,17 +170,19 @@ export class StandaloneClient {
    * @param {Entry} entry
    * @param {Record<string, Fed>} given
    * @param {RunArguments} args
+   * @param {import('../api/client.js').Listening} [listening]
    * @returns {Promise<Record<string, any>>}
    */
-  async #replayed(entry, given, args) {
+  async #replayed(entry, given, args, { signal, onProgress } = {}) {
+    const watch = watchOf({ signal, report: onProgress });
     const made = this.#program.replay(entry);
     made.then((replay) => { if (!this.#replays.includes(replay)) this.#replays.push(replay); }, () => {});
     const sizesOf = (/** @type {Replay} */ replay, /** @type {Record<string, Fed>} */ feeds) => this.#sizes(entry, replay, feeds, args);
-    if (this.#boundCaches) return this.#boundCaches.run(made, given, sizesOf);
+    if (this.#boundCaches) return this.#boundCaches.run(made, given, sizesOf, watch);
     const replay = await made;
     const sizes = sizesOf(replay, given);
     if (!sizes) throw new Error('the session was released');
-    return /** @type {Promise<Record<string, any>>} */ (run(replay, given, sizes, null, []));
+    return /** @type {Promise<Record<string, any>>} */ (run(replay, given, sizes, null, [], watch));
   }
 
   /**

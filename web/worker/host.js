@@ -250,7 +250,7 @@ const methods = {
   async run(args, report, request) {
     const incoming = receive(args.feeds);
     try {
-      return await runs.run(args, request);
+      return await runs.run(args, Object.assign(request, { report }));
     } finally {
       request.spare.push(...incoming.flatMap(({ complete, pieces }) => (complete ? pieces : [])));
     }

@@ -2,6 +2,7 @@
 /** Run sessions: by a recording without Python, by Python, or by a speculative run that has begun already. */
 
 import { Incoming, KEPT } from '../net/pieces.js';
+import { watchOf } from '../gpu/long_runs.js';
 import { finish, prepareFirst } from '../gpu/replay.js';
 import { feedsOf } from './tensors.js';
 import { limited } from '../gpu/waiting.js';
@@ -28,6 +29,7 @@ const REPLAYS = 8;
  * @property {number} id
  * @property {AbortSignal} signal
  * @property {ArrayBuffer[]} [spare] gets memory that the page can use again
+ * @property {import('./runtime.js').Report} [report] gets the progress of a long run
  *
  * @typedef {object} Host of Python
  * @property {import('./tensors.js').Tensors} tensors that stay on the GPU
@@ -135,7 +137,7 @@ export class Runs {
     const asked = requested ?? { fetches, stay: Object.keys(kept) };
     const prepared = known && given ? prepareFirst(known.replays, given, asked, known, this.#host.tensors) : null;
     if (known && given && prepared) {
-      const running = finish(prepared, this.#host.tensors);
+      const running = finish(prepared, this.#host.tensors, watchOf(request));
       known.replaying.add(running);
       const predicted = requested && known.speculation?.follow(prepared, given, requested);
       try {
@@ -144,6 +146,7 @@ export class Runs {
         if (!requested) request.spare?.push(...read(given)); // speculation compares later feeds with these
         return outputs;
       } catch (error) {
+        if (request.signal.aborted) throw error;
         prepared.replay.live = false; // Python finds the cause and recovers where it can
         if (/** @type {Error} */ (error).name === 'Fail') throw error;
       } finally {

@@ -19,6 +19,7 @@ from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Rea
 from pyruntime.device.blocking import Turn, let_others
 from pyruntime.device.desktop.adapters import Adapter
 from pyruntime.device.desktop.implementations import GpuObject, Implementation
+from pyruntime.device.desktop.long_runs import Pace
 from pyruntime.device.desktop.memory import PIECE, Readback, Staging, pieces
 from pyruntime.device.desktop.pipelines import Pipelines
 from pyruntime.device.desktop.recordings import Ready, Recording, submits_of
@@ -63,13 +64,14 @@ class DesktopDevice:
             adapter.vendor, adapter.architecture, adapter.device, adapter.description, adapter.kind == "software"
         )
         self.turn = Turn()
-        self.ledger = Ledger()
+        self.ledger = Ledger(staging=lambda: self._staging.nbytes)
         self.lost: str | None = None
         self.replays = 0
         self._implementation = implementation
         self._buffers: dict[int, GpuObject] = {}
         self._recordings: dict[int, Recording] = {}
         self._staging = Staging(implementation, self.gpu_device)
+        self._pace = Pace()
         checks = os.environ.get(CHECKS) == "1"
         self._pipelines = Pipelines(implementation, self.gpu_device, self.ledger, checks)
         usage = implementation.api.BufferUsage
@@ -121,7 +123,7 @@ class DesktopDevice:
                     ) from None
                 made.append(number := next(_numbers))
                 self._buffers[number] = buffer
-                self.ledger.add(number, size)
+                self.ledger.add(number, size, label)
             return made
 
     def free(self, buffers: Sequence[int]) -> None:
@@ -131,7 +133,7 @@ class DesktopDevice:
                 buffer = self._buffers.pop(number, None)
                 if buffer is not None:
                     buffer.destroy()
-                    self.ledger.live.pop(number, None)
+                    self.ledger.remove(number)
 
     def gpu_buffer(self, number: int) -> GpuObject:
         """Return the GPUBuffer of a number. Raises DeviceLost: it is lost with its device."""
@@ -229,7 +231,7 @@ class DesktopDevice:
             with self._reported("the GPU could not run the model"):
                 readback = Readback(self._staging, reads)
                 try:
-                    self._play(commands, readback)
+                    self._play(commands, self._recordings[recording].work_of_run(numbers), readback)
                     return readback.collect(self._implementation, _check_of_run())
                 finally:
                     readback.abandon()
@@ -249,9 +251,12 @@ class DesktopDevice:
         with self._reported("the GPU could not run the model"):
             return recorded.ready(self._pipelines, numbers)
 
-    def _play(self, commands: list[Ready], readback: Readback) -> None:
+    def _play(self, commands: list[Ready], work: Sequence[int], readback: Readback) -> None:
         """Queue dispatches in several submits, and the copies of what is read in the last."""
         device, queue = self.gpu_device, self.gpu_device.queue
+        if self._pace.is_long(work):
+            self._pace.run(work, lambda first, end: self._slice(commands[first:end]), current().progress)
+            commands = []
         encoder = device.create_command_encoder()
         for place, part in enumerate(submits_of(commands)):
             if place:
@@ -260,6 +265,24 @@ class DesktopDevice:
             self._implementation.encode(encoder, part)
         readback.encode(encoder, self._buffers)
         queue.submit([encoder.finish()])
+
+    def _slice(self, commands: Sequence[Ready]) -> Callable[[], None]:
+        """Submit dispatches; returns what waits for their end, and ends the run where it has to."""
+        _check_of_run()()
+        encoder, marker = self.gpu_device.create_command_encoder(), self._staging.take(4)
+        self._implementation.encode(encoder, commands)
+        encoder.clear_buffer(marker, 0, 4)
+        self.gpu_device.queue.submit([encoder.finish()])
+
+        def wait() -> None:
+            try:
+                self._implementation.read(marker, [(0, 4)], _check_of_run())
+            except BaseException:
+                marker.destroy()
+                raise
+            self._staging.give(marker)
+
+        return wait
 
     async def measure(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()

@@ -58,6 +58,11 @@ class Staging:
         self._implementation, self._device = implementation, device
         self._free: dict[int, list[GpuObject]] = {}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers that are kept."""
+        return sum(size * len(some) for size, some in self._free.items())
+
     def take(self, nbytes: int) -> GpuObject:
         """Return an unmapped buffer of at least `nbytes`."""
         size = max(4096, 1 << (nbytes - 1).bit_length())
@@ -71,7 +76,7 @@ class Staging:
 
     def give(self, buffer: GpuObject) -> None:
         """Take back a buffer that is unmapped; it is destroyed where many are kept already."""
-        if buffer.size + sum(size * len(some) for size, some in self._free.items()) > MOST_STAGING:
+        if buffer.size + self.nbytes > MOST_STAGING:
             buffer.destroy()
         else:
             self._free.setdefault(buffer.size, []).append(buffer)

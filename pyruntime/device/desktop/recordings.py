@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyruntime.compiler.repeated import Repeated, order_of
 from pyruntime.device.base import Bound, Slice, Slot
 from pyruntime.device.desktop.implementations import GpuObject
+from pyruntime.device.desktop.long_runs import work_of
 from pyruntime.device.desktop.pipelines import Pipelines
 
 __all__ = ["Ready", "Recording", "submits_of"]
+
+Value = TypeVar("Value")
 
 Ready = tuple[GpuObject, GpuObject, tuple[int, int, int]]
 """A dispatch: pipeline, bind group, workgroups."""
@@ -27,12 +31,13 @@ class Recording:
     Attributes:
         buffers: numbers of all buffers that are bound, slots excepted.
         groups: the bind group of each command; None for those with slots.
-        repeated: commands that run several times.
+        work: about how many operations each command takes. repeated: commands that run several times.
     """
 
     commands: list[Bound]
     groups: list[GpuObject | None]
     buffers: frozenset[int]
+    work: list[int]
     repeated: Sequence[Repeated] = ()
     _ready: list[Ready] = field(default_factory=list)
     _scaled: list[int] = field(default_factory=list)
@@ -56,7 +61,7 @@ class Recording:
                 is_open = any(isinstance(p, Slot) for p in parts)
                 known[id(command)] = None if is_open else _group(device, pipelines, buffers, command, parts)
             groups.append(known[id(command)])
-        return Recording(commands, groups, frozenset(used), repeated)
+        return Recording(commands, groups, frozenset(used), list(map(work_of, commands)), repeated)
 
     def bound(
         self, device: GpuObject, pipelines: Pipelines, buffers: Mapping[int, GpuObject], given: Sequence[int]
@@ -67,7 +72,7 @@ class Recording:
             if not isinstance(part, Slot):
                 return part
             number = given[part.buffer]
-            return Slice(number, 0, min(part.nbytes, buffers[number].size))
+            return Slice(number, part.offset, min(part.nbytes, buffers[number].size - part.offset))
 
         used, groups = set(self.buffers), []
         for command, group in zip(self.commands, self.groups, strict=True):
@@ -76,7 +81,7 @@ class Recording:
                 used.update(p.buffer for p in parts)
                 group = _group(device, pipelines, buffers, command, parts)
             groups.append(group)
-        return Recording(self.commands, groups, frozenset(used), self.repeated)
+        return Recording(self.commands, groups, frozenset(used), self.work, self.repeated)
 
     def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> list[Ready]:
         """Return the dispatches of a run with these numbers; their pipelines are compiled."""
@@ -88,9 +93,17 @@ class Recording:
         for i in self._scaled:
             pipeline, group, _ = made[i]
             made[i] = pipeline, group, _scaled_grid(self.commands[i], numbers)
+        return self._in_order(made, numbers)
+
+    def work_of_run(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Return about how many operations each dispatch of a run with these numbers takes."""
+        return self._in_order(self.work, numbers)
+
+    def _in_order(self, values: list[Value], numbers: Sequence[int]) -> list[Value]:
+        """Values of the commands, once for each time that a run with these numbers has the command."""
         if not self.repeated:
-            return made
-        return [made[i] for i in order_of(len(made), self.repeated, lambda r: r.trips(numbers))]
+            return values
+        return [values[i] for i in order_of(len(values), self.repeated, lambda r: r.trips(numbers))]
 
 
 def submits_of(commands: Sequence[Ready]) -> Iterator[Sequence[Ready]]:

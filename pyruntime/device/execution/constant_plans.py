@@ -38,7 +38,7 @@ async def run_constant_plans(plans: Sequence[Plan], device: Device) -> list[dict
         resident = [t.region.nbytes for p in plans for t in p.external]
         arenas = [s for p in plans for s in (*p.arenas, len(p.params)) if s]
         await all_of(
-            _allocate(device, resident, "resident", kept),
+            _allocate(device, resident, "computed", kept),
             _allocate(device, arenas, "arena", scratch),
             weights.load(constants),
             device.compile(shaders),
@@ -88,6 +88,6 @@ def _bound(
         for c in step.commands:
             uniform = Slice(params, *c.params) if c.params else None
             storage = tuple(place(r) for r in c.regions)
-            commands.append(Bound(plan.shaders[c.shader], storage, uniform, c.grid, c.kernel, c.scaled))
+            commands.append(Bound(plan.shaders[c.shader], storage, uniform, c.grid, c.kernel, c.scaled, int(c.flops)))
         made.append({t.name: tensors[t.region.index] for t in plan.external})
     return made, commands

@@ -99,20 +99,21 @@ class PlanMemory:
         if region.space is Space.EXTERNAL:
             # What a run brings may be smaller than the largest the plan is for.
             buffer = external[region.index]
-            return Slice(buffer, region.offset, min(nbytes, self._device.ledger.live.get(buffer, nbytes)))
+            left = self._device.ledger.live.get(buffer, region.offset + nbytes) - region.offset
+            return Slice(buffer, region.offset, min(nbytes, left))
         return region_slice(region, nbytes, self._plan, self._weights, self.arenas.buffers)
 
     def bind(self, command: Command, external: Sequence[int]) -> Bound:
         """Bind a command to its memory, with slots for buffers that runs bring and are not known."""
         uniform = Slice(self._params[0], *command.params) if command.params else None
         storage = tuple(
-            Slot(r.index, 0, r.nbytes)
+            Slot(r.index, r.offset, r.nbytes)
             if r.space is Space.EXTERNAL and not external[r.index]
             else self.slice(r, external)
             for r in command.regions
         )
         source = self._plan.shaders[command.shader]
-        return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled)
+        return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled, int(command.flops))
 
     def keep_resident(self) -> dict[str, int]:
         """Hand over the resident tensors, whose buffers become the caller's."""

@@ -118,8 +118,8 @@ class _ComparedRuns(PlanRuns):
             nbytes = sized.numbers[access.scaled] if access.scaled >= 0 else access.nbytes
             if not access.write or not nbytes:
                 continue
-            mine = self._memory.slice(command.regions[access.region], here, nbytes)
-            own = self._alone.memory.slice(twin.regions[other.region], there, nbytes)
+            mine = self._memory.slice(command.region(access), here, nbytes)
+            own = self._alone.memory.slice(twin.region(other), there, nbytes)
             if access.value not in self._begun_values:
                 in_place = sum(a.region == access.region for a in command.accesses) > 1
                 data = bytes([POISON]) * nbytes

@@ -74,6 +74,7 @@ class Weights:
         """Use a computed constant: the number of its buffer, which `make` gives where it is not there yet."""
         if key not in self._held:
             number = await make()
+            self._device.ledger.relabel(number, "computed")
             self._held[key] = _Held(Slice(number, 0, nbytes), _Buffer(number, round_up(nbytes), 1))
         self._held[key].users += 1
         return self._held[key].place.buffer

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -31,6 +32,7 @@ __all__ = [
     "js_data",
     "js_object",
     "read_bytes",
+    "watched",
     "web_modules",
 ]
 
@@ -245,6 +247,19 @@ def _bytes_of(value: JsObject) -> memoryview:
 def js_object(value: object) -> JsObject:
     """Dicts and lists as JavaScript's objects and arrays."""
     return to_js(value, dict_converter=js.Object.fromEntries)
+
+
+@contextmanager
+def watched(progress: Callable[[int, int], object] | None) -> Iterator[JsObject]:
+    """A `Watch` of web/gpu/long_runs.js, for a run that is aborted where the block ends before it."""
+    report = None if progress is None else create_proxy(progress)
+    watch = js_object({"aborted": False, "report": report})
+    try:
+        yield watch
+    finally:
+        watch.aborted = True
+        if report is not None:
+            report.destroy()
 
 
 @cache

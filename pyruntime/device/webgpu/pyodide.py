@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
 import js
@@ -27,6 +27,7 @@ from pyruntime.device.webgpu.javascript import (
     js_data,
     js_object,
     read_bytes,
+    watched,
     web_modules,
 )
 from pyruntime.device.webgpu.pipelines import Pipelines
@@ -34,6 +35,7 @@ from pyruntime.device.webgpu.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Limits, Target
+from pyruntime.ops.interpreter import current
 from pyruntime.target import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
 __all__ = [
@@ -115,7 +117,7 @@ class WebGpuDevice:
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
         known = frozenset([*features, *spoken, *subgroup_size(info), *_software(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
-        self.ledger = Ledger()
+        self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)))
         self.gpu_device, self.turn = device, None
         self.lost: str | None = None
         self._web = web
@@ -172,7 +174,7 @@ class WebGpuDevice:
         made: list[int] = []
         try:
             given = self._web.allocate(self.gpu_device, to_js(list(sizes)), label)
-            made += map(self._number, given.buffers, sizes)
+            made += map(self._number, given.buffers, sizes, repeat(label))
             refused = await given.refused
         except JsException as thrown:
             self.free(made)
@@ -193,22 +195,20 @@ class WebGpuDevice:
     def allocate_now(self, size: int, label: str) -> int:
         """Allocate a buffer where nothing can be awaited: a refusal is one of the errors outside of any run."""
         self._check()
-        return self._number(self._web.bufferOf(self.gpu_device, size, label), size)
+        return self._number(self._web.bufferOf(self.gpu_device, size, label), size, label)
 
-    def _number(self, buffer: JsObject, size: int) -> int:
+    def _number(self, buffer: JsObject, size: int, label: str) -> int:
         """The number of a buffer of `size` bytes, from now on."""
         number = next(_numbers)
         self._buffers[number] = buffer
-        self.ledger.add(number, size)
+        self.ledger.add(number, size, label)
         return number
 
     def free(self, buffers: Sequence[int]) -> None:
         """See `Device.free`."""
-        for number in buffers:
-            buffer = self._buffers.pop(number, None)
-            if buffer is not None:
-                buffer.destroy()
-                self.ledger.live.pop(number, None)
+        known = [number for number in buffers if self.ledger.remove(number)]
+        if known:
+            self._web.destroy(self.gpu_device, to_js([self._buffers.pop(number) for number in known]))
 
     def gpu_buffer(self, number: int) -> JsObject:
         """Return the GPUBuffer of a number.
@@ -337,13 +337,13 @@ class WebGpuDevice:
             {"buffer": self._buffers[r.source.buffer], "offset": r.source.offset, "nbytes": r.source.nbytes}
             for r in reads
         ]
-        commands = self._recordings[recording]
         try:
             for scope in self._unchecked.pop(recording, ()):
                 if refused := await scope:
                     raise EngineError(f"the model's buffers could not be bound: {refused}")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
-            answers = await self._web.play(self.gpu_device, commands, *given)
+            with watched(current().progress) as watch:
+                answers = await self._web.play(self.gpu_device, self._recordings[recording], *given, watch)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
         finally:

@@ -40,7 +40,7 @@ def written(commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> Wri
             place = -1 - p.buffer if isinstance(p, Slot) else buffers.setdefault(p.buffer, len(buffers))
             parts += place, p.offset, p.nbytes
         pipeline = sources.setdefault(c.source, len(sources))
-        rows.append((pipeline, c.grid, c.scaled, parts))
+        rows.append((pipeline, c.grid, c.scaled, parts, c.flops))
     places = {key: i for i, key in enumerate(distinct)}
     again = [places[id(c)] for c in order] if len(distinct) < len(commands) else None
     loops = [(r.first, r.count, r.times, r.scaled) for r in repeated]

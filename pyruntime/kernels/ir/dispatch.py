@@ -153,6 +153,12 @@ class Dispatch:
         """Operands the kernel writes."""
         return tuple(o for o, b in zip(self.operands, self.kernel.bindings, strict=True) if b.write)
 
+    @property
+    def bound(self) -> int:
+        """Storage buffers that are bound: one for each operand, or for each part of it."""
+        found = zip(self.operands, self.kernel.bindings, strict=True)
+        return sum({(o.role, o.index): b.parts for o, b in found}.values())
+
     def with_operand(self, role: Role, index: int, other: Operand) -> Dispatch:
         """The dispatch with `other` in the place of the operand of this role and number."""
         operands = tuple(other if (o.role, o.index) == (role, index) else o for o in self.operands)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -16,14 +16,30 @@ __all__ = ["Binding", "Kernel"]
 EVERYWHERE = 8
 """Storage buffers that a shader may bind on every device."""
 
+ALIGNMENT = 256
+"""Bytes: WebGPU's strictest minStorageBufferOffsetAlignment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A tensor a kernel binds, by the name its WGSL uses."""
+    """A tensor a kernel binds, by the name its WGSL uses.
+
+    Attributes:
+        parts: storage buffers that it takes: several where it is larger than a device's binding. Each but the last has
+            `part_bytes`.
+    """
 
     name: str
     dtype: DType
     write: bool = False
+    parts: int = 1
+    part_bytes: int = 0
+
+    def split(self, nbytes: int) -> Sequence[tuple[int, int]]:
+        """First byte and bytes of each storage buffer that a region of `nbytes` is bound as."""
+        if self.parts == 1:
+            return ((0, nbytes),)
+        return [(first, min(self.part_bytes, nbytes - first)) for first in range(0, nbytes, self.part_bytes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +89,25 @@ class Kernel:
         """True where bindings i and j may be one array: same words, and neither indexed past its accessors."""
         a, b = self.bindings[i], self.bindings[j]
         words = [storage.word_type(x.dtype, storage.is_grouped(self.accessors(x.name))) for x in (a, b)]
-        return words[0] == words[1] and not any(x.name in self.module.indexed for x in (a, b))
+        return words[0] == words[1] and a.parts == b.parts and not any(self.is_indexed(x.name) for x in (a, b))
+
+    def is_indexed(self, name: str) -> bool:
+        """True where the body reads or writes the array of tensor `name` itself, and not by accessors."""
+        return name in self.module.indexed
+
+    def in_parts(self, limit: int, sizes: Sequence[int]) -> Kernel:
+        """The same kernel for bindings of at most `limit` bytes.
+
+        Args:
+            sizes: bytes of each tensor, in the order of `bindings`. Those that the body indexes itself stay whole.
+        """
+        part = limit - limit % ALIGNMENT
+        counts = [1 if self.is_indexed(b.name) else -(-n // part) for b, n in zip(self.bindings, sizes, strict=True)]
+        made = (
+            replace(b, parts=count, part_bytes=part) if count > 1 else b
+            for b, count in zip(self.bindings, counts, strict=True)
+        )
+        return replace(self, bindings=tuple(made))
 
     def wgsl(self, shared: tuple[int, ...] | None = None, constants: frozenset[int] = frozenset()) -> str:
         """The whole shader.
@@ -94,7 +128,7 @@ class Kernel:
         So the text is the same whether a model has one constant in two places or two that are equal. Every device takes
         eight bindings (WebGPU, limits); of kernels that have more, what is bound was counted once.
         """
-        few = len(self.bindings) <= EVERYWHERE
+        few = sum(b.parts for b in self.bindings) <= EVERYWHERE
         return constants if few and not any(self._changes(i) for i in constants) else frozenset()
 
     def _read_only(self, shared: tuple[int, ...], constants: frozenset[int]) -> frozenset[int]:
@@ -121,10 +155,14 @@ def _render(kernel: Kernel, shared: tuple[int, ...], read_only: frozenset[int]) 
             words = storage.word_type(binding.dtype, storage.is_grouped(used))
             if binding.name in kernel.module.addressed:
                 words = f"atomic<{words}>"
-            slot = len(declared)
             access = "read" if i in read_only else "read_write"
-            declared.append(f"@group(0) @binding({slot}) var<storage, {access}> {var}: array<{words}>;")
-        helpers.append(storage.accessors(binding.name, var, binding.dtype, used, kernel.converts))
+            for part in storage.part_names(var, binding.parts):
+                slot = len(declared)
+                declared.append(f"@group(0) @binding({slot}) var<storage, {access}> {part}: array<{words}>;")
+        arrays = storage.part_names(var, binding.parts)
+        helpers.append(
+            storage.accessors(binding.name, arrays, binding.dtype, used, kernel.converts, binding.part_bytes)
+        )
     if kernel.has_params:
         declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
     head = "\n".join(declared)

@@ -10,7 +10,8 @@ A tensor is its raw_data in 32-bit words. For a binding `x` a kernel may use
     x[i]                      the array itself, for kernels written for one type
     atomicMax(&x[i], v)       and similar, on i32 and u32: the array is then declared atomic and has no other accessors
 
-and gets the accessors it mentions. f16, bf16 and float8 are rounded to nearest even at the store.
+and gets the accessors it mentions. A tensor larger than a device's binding is several arrays: its accessors find that
+which has an index, and `x[i]` is not for it. f16, bf16 and float8 are rounded to nearest even at the store.
 
 f16 is read bit by bit, or (`convert`) by unpack2x16float: the same numbers, but that WGSL lets a device read subnormals
 as zero. Stores never convert so: WGSL does not say which way that rounds.
@@ -18,11 +19,11 @@ as zero. Stores never convert so: WGSL does not say which way that rounds.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from pyruntime.ir import DType
 
-__all__ = ["accessors", "bits_type", "group", "is_grouped", "lanes", "rounded", "word_type"]
+__all__ = ["accessors", "bits_type", "group", "is_grouped", "lanes", "part_names", "rounded", "word_type"]
 
 _BITS_TYPE = {
     2: DType.UINT2,
@@ -147,12 +148,45 @@ def _store_group(dtype: DType, name: str, var: str, count: int) -> str:
     return f"fn store{count}_{name}(g: u32, {args}) {{ {body} }}"
 
 
-def accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool = False) -> str:
-    """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`, stored in array `var`.
+def part_names(name: str, count: int) -> list[str]:
+    """The names of `count` arrays that a tensor is bound as: its own where there is one."""
+    return [name] if count == 1 else [f"{name}_part{k}" for k in range(count)]
+
+
+def accessors(
+    name: str, arrays: Sequence[str], dtype: DType, used: Set[str], convert: bool = False, part_bytes: int = 0
+) -> str:
+    """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`.
 
     Args:
+        arrays: that the tensor is stored in, one after another.
         convert: float16 is read by unpack2x16float.
+        part_bytes: of each array but the last.
     """
+    if len(arrays) == 1:
+        return _accessors(name, arrays[0], dtype, used, convert)
+    parts = part_names(name, len(arrays))
+    made = [_accessors(part, var, dtype, used, convert) for part, var in zip(parts, arrays, strict=True)]
+    return "\n".join((*made, *(_select(a, name, parts, dtype, part_bytes * 8 // dtype.bits) for a in sorted(used))))
+
+
+def _select(accessor: str, name: str, parts: Sequence[str], dtype: DType, elements: int) -> str:
+    """The accessor that calls that of the part which an index is in; each part but the last has so many `elements`."""
+    count = int(accessor.removeprefix("load").removeprefix("store") or 1)
+    values = [f"v{k}" for k in range(count)] if accessor.startswith("store") else []
+    kind = dtype.compute if accessor == "load" else f"vec4<{dtype.compute}>"
+    result, give = ("", "") if values else (f" -> {kind}", "return ")
+    ways = []
+    for number, part in enumerate(parts):
+        at = number * (elements // count)
+        call = f"{give}{accessor}_{part}({', '.join((f'i - {at}u', *values))});"
+        condition = f"if (i < {at + elements // count}u) " if part != parts[-1] else ""
+        ways.append(f"{condition}{{ {call} }}")
+    given = ", ".join(("i: u32", *(f"{v}: {dtype.compute}" for v in values)))
+    return f"fn {accessor}_{name}({given}){result} {{\n  {' else '.join(ways)}\n}}"
+
+
+def _accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool) -> str:
     grouped = is_grouped(used)
     made = []
     if "load" in used:

@@ -16,6 +16,7 @@ from pyruntime.ir import Array, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Operand, Role, Target, elementwise, inp, out, scratch
 from pyruntime.kernels.ir.elementwise_epilogue import ElementwiseEpilogue, attach_elementwise, classify, is_long
 from pyruntime.kernels.ir.node import for_node
+from pyruntime.kernels.legalize import in_parts
 from pyruntime.ops.base import Op, Unsupported, op
 from pyruntime.ops.fused.elementwise import FusedElementwise, Pointwise
 
@@ -76,7 +77,7 @@ class WithEpilogue(Op):
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
         tail = self._tail(chain, operands, result) if adapted else None
         attached = attach_elementwise(adapted[-1], tail) if adapted and tail is not None else None
-        if not adapted or attached is None or len(attached.operands) > target.limits.storage_buffers:
+        if not adapted or attached is None or in_parts(target, attached).bound > target.limits.storage_buffers:
             return None
         return (*adapted[:-1], attached)
 

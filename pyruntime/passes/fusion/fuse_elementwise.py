@@ -63,7 +63,7 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
                     for c in candidates
                     if chain.members.issuperset(graph.consumers(c.node.outputs[0]))
                     and (graph.tensor(c.node.outputs[0]).shape == shape or _is_light(graph, c.node))
-                    and _fits(c.node, chain.node, target)
+                    and _fits(graph, c.node, chain.node, target)
                     and (not c.ends_sums or joins(chain, c))
                 ),
                 None,
@@ -163,9 +163,11 @@ def _names(producer: Node, reader: Node) -> list[str]:
     return list(dict.fromkeys([*producer.inputs, *(n for n in reader.inputs if n != producer.outputs[0])]))
 
 
-def _fits(producer: Node, reader: Node, target: Target) -> bool:
+def _fits(graph: TypedGraph, producer: Node, reader: Node, target: Target) -> bool:
     steps = len(_steps(producer)) + len(_steps(reader))
-    return len(_names(producer, reader)) < target.limits.storage_buffers and steps <= MAX_STEPS
+    names = (*_names(producer, reader), *reader.outputs)
+    bound = sum(target.limits.bindings(graph.tensor(n).nbytes) for n in names if n)
+    return bound <= target.limits.storage_buffers and steps <= MAX_STEPS
 
 
 def _steps(node: Node) -> tuple[Step, ...]:

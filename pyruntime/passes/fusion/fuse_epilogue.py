@@ -84,7 +84,8 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
     known = {Access.FULL, Access.SCALAR, Access.MINOR if kind in _ROWS else Access.CHANNEL}
     if not all(isinstance(t, TensorType) and t.dtype.bits <= 32 and classify(t, result) in known for t in types):
         return None
-    if _bound(graph, base, inputs) + len(others) + 1 > target.limits.storage_buffers:
+    bound = (target.limits.bindings(graph.tensor(n).nbytes) for n in (*others, *node.outputs))
+    if _bound(graph, base, inputs) + sum(bound) > target.limits.storage_buffers:
         return None
     return Node(WithEpilogue(base=op, count=len(inputs), chain=chain), (*inputs, *others), node.outputs, base.name)
 

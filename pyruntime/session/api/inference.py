@@ -126,7 +126,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
         check = deadline(self._limits.run_seconds, lambda: chosen.terminate, lambda: self._released)
         check()
         over = within(self._limits.run_seconds, lambda: too_long(self._limits.run_seconds))
-        context = RunContext(self._limits.host, check, random=self._random)
+        context = RunContext(self._limits.host, check, random=self._random, progress=chosen.on_progress)
         with at_work(), chosen.terminable(), over, one_of_ours("the run"), running(context):
             result = await self._execute(values, names, check, keep, recorder)
         if chosen.terminate:

@@ -13,7 +13,7 @@ from pyruntime.kernels.selection.measurements import Knowledge
 from pyruntime.session.base import Session
 from pyruntime.session.environment import CPU, WEBGPU, learn, wait_for
 from pyruntime.session.inspect.explanation import Explanation, choices_of, kernels_of
-from pyruntime.session.inspect.memory_plan import MemoryPlan
+from pyruntime.session.inspect.memory_plan import MemoryPlan, allocated_bytes
 from pyruntime.session.inspect.profile import Profile
 from pyruntime.session.inspect.report import assignments, dynamic_dimensions, stages_of
 from pyruntime.session.markup import bytes_text, escape, page, table
@@ -109,7 +109,9 @@ class Insight(Session):
     def memory_plan(self) -> MemoryPlan:
         """Memory of the shapes planned last; without stages before anything is planned and on the CPU provider."""
         self._check_released()
-        return MemoryPlan(tuple(stage.executable.plan.memory for stage in stages_of(self._program)))
+        reports = tuple(stage.executable.plan.memory for stage in stages_of(self._program))
+        program = self._program
+        return MemoryPlan(reports, allocated_bytes(program.device.ledger) if reports and program else {})
 
     def profile(self, inputs: Mapping[str, Any], runs: int = 20) -> Profile:
         """Mean time of each kernel over `runs` runs on these inputs, after one that is not counted.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.compiler.memory import MemoryReport, Storage
+from pyruntime.device.base import Ledger
 from pyruntime.session.markup import bytes_text, details, escape, page, table, text_table
 
-__all__ = ["MemoryPlan"]
+__all__ = ["MemoryPlan", "allocated_bytes"]
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 720, 260, 70, 16
 _LETTER = 6.3, 14  # about the size of a letter
@@ -19,12 +20,16 @@ _HUES = (210, 150, 30, 280, 340, 95, 185, 55)
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Memory of the activations on the GPU, in bytes; a report for each stage.
+    """Memory on the GPU, in bytes; a report of the activations for each stage.
 
     Prints as text, shows as a chart in notebooks.
+
+    Attributes:
+        allocated: what all sessions have on the device now, as `allocated_bytes` gives it; empty where nothing runs.
     """
 
     stages: tuple[MemoryReport, ...]
+    allocated: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def peak(self) -> int:
@@ -59,6 +64,7 @@ class MemoryPlan:
         """Plain data for JSON."""
         return {
             **self.totals(),
+            "allocated": dict(self.allocated),
             "tensors": [
                 {
                     "names": s.names,
@@ -76,10 +82,14 @@ class MemoryPlan:
         return [(", ".join(s.names), bytes_text(s.nbytes), s.offset, s.first, s.last) for s in self.tensors]
 
     def _headline(self) -> str:
-        return (
+        planned = (
             f"activations: peak {bytes_text(self.peak)}, lower bound {bytes_text(self.lower_bound)}, "
             f"{bytes_text(self.total_without_reuse)} without reuse; weights {bytes_text(self.weights)}"
         )
+        if not self.allocated:
+            return planned
+        parts = ", ".join(f"{name.replace('_', ' ')} {bytes_text(n)}" for name, n in self.allocated.items() if n)
+        return f"{planned}\nallocated on the device: {bytes_text(sum(self.allocated.values()))} ({parts})"
 
     def __str__(self) -> str:
         if not self.tensors:
@@ -100,6 +110,21 @@ class MemoryPlan:
 
     def _repr_html_(self) -> str:
         return page(self.html())
+
+
+def allocated_bytes(ledger: Ledger) -> dict[str, int]:
+    """What is allocated on a device, in bytes: each buffer once.
+
+    Returns:
+        weights: constants of the models. computed: constants that were computed once. parameters: of kernels. tensors:
+        inputs, outputs and caches that stay on the device, and memory for the next of them. staging: what uploads and
+        results pass through.
+    """
+    kinds = {"weights": "weights", "computed": "computed", "arena": "activations", "params": "parameters"}
+    found = dict.fromkeys((*kinds.values(), "tensors", "staging"), 0)
+    for label, nbytes in ledger.by_label.items():
+        found[label if label == "staging" else kinds.get(label, "tensors")] += nbytes
+    return found
 
 
 def _chart(report: MemoryReport) -> str:

@@ -241,8 +241,9 @@ class Planner:
         needed = nbytes + nbytes_computed + cache.weights.missing(plan.constants)
         cache.evict_for(stages, lambda: needed + (arenas.missing(plan.arenas) if arenas else 0))
         keys: list[Hashable] = []
-        compute = partial(self._computed, compiled.prologue, keys)
-        together = needed + cache.held + self._prologue.most(compiled.prologue) <= cache.limits.gpu_bytes
+        total = needed + cache.held + (arenas.missing(plan.arenas) if arenas else 0)
+        compute = partial(self._computed, compiled.prologue, keys, total)
+        together = total + self._prologue.most(compiled.prologue, total) <= cache.limits.gpu_bytes
         try:
             resident = {**request.carried, **({} if together else await compute())}
             executable = _executable(
@@ -260,9 +261,9 @@ class Planner:
         stages.append(stage)
         return stage
 
-    async def _computed(self, constants: list[Computed], keys: list[Hashable]) -> dict[str, int]:
+    async def _computed(self, constants: list[Computed], keys: list[Hashable], total: int) -> dict[str, int]:
         """The buffers of computed constants; `keys` gets what `Weights.drop` takes when they are used no more."""
-        made = await self._prologue.run(constants, lambda: self.cache.held)
+        made = await self._prologue.run(constants, lambda: self.cache.held, total)
         keys += [constant.key for constant in constants]
         return made
 

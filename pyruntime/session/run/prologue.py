@@ -15,8 +15,9 @@ from pyruntime.session.limits import ResourceLimits
 
 __all__ = ["Prologue"]
 
-TOGETHER = 128 << 20
-"""Bytes that constants which are computed at a time may take: each waits for the device several times."""
+LEAST_TOGETHER, MOST_TOGETHER, SHARE = 16 << 20, 128 << 20, 8
+"""Bytes that constants which are computed at a time may take: an eighth of what is allocated then, within bounds. Each
+time waits for the device, and what they are computed from is there in addition to what stays."""
 
 Make = Callable[[Plan, Plan | None, Weights, Mapping[str, int], Iterable[str]], Executable]
 
@@ -31,11 +32,11 @@ class Prologue:
     def __init__(self, device: Device, weights: Weights, limits: ResourceLimits, make: Make) -> None:
         self._device, self._weights, self._limits, self._make = device, weights, limits, make
 
-    async def run(self, constants: Sequence[Computed], held: Callable[[], int]) -> dict[str, int]:
+    async def run(self, constants: Sequence[Computed], held: Callable[[], int], total: int) -> dict[str, int]:
         """Compute constants; returns their buffers by name, in use until `Weights.drop` was called for each key.
 
         Args:
-            held: bytes that the session has on the device.
+            held: bytes that the session has on the device. total: those that it has in the end.
 
         Raises:
             OutOfMemory, EngineError: none of them is used then.
@@ -43,7 +44,7 @@ class Prologue:
         made: dict[str, int] = {}
         used: list[Computed] = []
         try:
-            for some in self._groups(constants):
+            for some in self._groups(constants, total):
                 self._limits.check_gpu(sum(nbytes for _, nbytes in some), held())
                 ready = await self._together([c for c, _ in some])
                 try:
@@ -58,16 +59,17 @@ class Prologue:
             raise
         return made
 
-    def most(self, constants: Sequence[Computed]) -> int:
+    def most(self, constants: Sequence[Computed], total: int) -> int:
         """Return the most bytes that computing them takes at a time."""
-        return max((sum(nbytes for _, nbytes in some) for some in self._groups(constants)), default=0)
+        return max((sum(nbytes for _, nbytes in some) for some in self._groups(constants, total)), default=0)
 
-    def _groups(self, constants: Sequence[Computed]) -> Iterator[list[tuple[Computed, int]]]:
+    def _groups(self, constants: Sequence[Computed], total: int) -> Iterator[list[tuple[Computed, int]]]:
         """Constants that are computed at a time, none of them twice, each with the bytes it takes meanwhile."""
+        most = min(max(LEAST_TOGETHER, total // SHARE), MOST_TOGETHER)
         some: list[tuple[Computed, int]] = []
         for constant in constants:
             nbytes = constant.plan.allocated(()) + sum(c.nbytes for c in constant.plan.constants)
-            full = sum(other for _, other in some) + nbytes > TOGETHER
+            full = sum(other for _, other in some) + nbytes > most
             if some and (full or any(constant.key == c.key for c, _ in some)):
                 yield some
                 some = []

@@ -69,7 +69,11 @@ class Lap:
         ):
             place = Slice(uniform, 0, len(bytes_))
             self.device.write(place, bytes_)
-            storage = tuple(Slice(tensors[o.role, o.index], 0, sizes[o.role, o.index]) for o in dispatch.operands)
+            storage = tuple(
+                Slice(tensors[o.role, o.index], first, nbytes)
+                for o, b in zip(dispatch.operands, dispatch.kernel.bindings, strict=True)
+                for first, nbytes in b.split(sizes[o.role, o.index])
+            )
             self._bound.append(Bound(source, storage, place, dispatch.grid, "measuring"))
         return self
 

@@ -90,7 +90,7 @@ def test_limit__of_gpu_bytes__prefers_freeing_old_plans() -> None:
 
 def test_limit__of_node_bytes__holds_for_nodes_that_a_device_leaves_to_the_host() -> None:
     target = NullDevice().target
-    small = replace(target, limits=replace(target.limits, binding_bytes=1024))
+    small = replace(target, limits=replace(target.limits, buffer_bytes=1024))
     with on_device(FaultyDevice(target=small)), pytest.raises(OutOfMemory, match="`node_bytes` is 1,000"):
         asyncio.run(_use(models.double(), ROWS, options(node_bytes=1000)))
     with on_device(FaultyDevice(target=small)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
 import pyruntime
@@ -15,10 +16,10 @@ from tests.session.doubles import on_device
 BLOCKS = 3
 
 
-def model() -> bytes:
+def model(blocks: int = BLOCKS) -> bytes:
     """Products with functions of weights: a computed constant each."""
     g, x = Writer(0), "x"
-    for _ in range(BLOCKS):
+    for _ in range(blocks):
         x = g.add("MatMul", x, g.add("Sigmoid", g.weight(160, 160)))
     return g.model({"x": (1, (4, 160))}, [g.add("Relu", x, out="y")])
 
@@ -43,5 +44,23 @@ def test_prologue__computed_constants__are_made_in_one_submit() -> None:
 
 
 def test_prologue__more_than_may_be_computed_at_a_time__in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prologue, "TOGETHER", 1)
+    monkeypatch.setattr(prologue, "MOST_TOGETHER", 1)
     assert created(NullDevice())[0] == BLOCKS
+
+
+def test_prologue__many_constants__peak_is_at_most_a_tenth_above_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prologue, "LEAST_TOGETHER", 1)
+    device = NullDevice()
+
+    async def use() -> None:
+        session = await pyruntime.InferenceSession.create(model(24))
+        await session.run_async(None, {"x": np.zeros((4, 160), np.float32)})
+        assert device.ledger.peak <= 1.10 * device.ledger.total
+        memory = session.memory_plan
+        assert sum(memory.allocated.values()) == device.ledger.total
+        assert memory.allocated["weights"] + memory.allocated["computed"] == memory.weights
+        assert memory.allocated["activations"] == memory.peak
+        session.release()
+
+    with on_device(device):
+        asyncio.run(use())

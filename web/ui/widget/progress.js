@@ -41,17 +41,33 @@ class Progress {
   }
 }
 
+/** A bar without words. @param {string} label */
+function trackOf(label) {
+  return h('div', { part: 'track', role: 'progressbar', 'aria-label': label, 'aria-valuemin': '0', 'aria-valuemax': '100' });
+}
+
+/** @param {HTMLElement} track @param {number} share of what there is to do that is done */
+function move(track, share) {
+  track.style.setProperty('--done', String(share));
+  track.setAttribute('aria-valuenow', String(Math.round(share * 100)));
+}
+
+/** A bar of a long run, and what moves it by an event. */
+export function runBar() {
+  const element = trackOf('Running the model');
+  const add = (/** @type {import('../../pyruntime.js').ProgressEvent} */ { loaded = 0, total = 1 }) => move(element, loaded / total);
+  return { element, add };
+}
+
 /** A bar, and what moves it by an event and tells how far loading is. */
 export function progressBar() {
   const progress = new Progress();
   const words = h('span', { class: 'soft' }, 'Loading');
-  const track = h('div', {
-    part: 'track', role: 'progressbar', 'aria-label': 'Loading the model', 'aria-valuemin': '0', 'aria-valuemax': '100' });
+  const track = trackOf('Loading the model');
   const add = (/** @type {import('../../pyruntime.js').ProgressEvent} */ event) => {
     const { totalProgress, words: text } = progress.add(event);
     words.textContent = text;
-    track.style.setProperty('--done', String(totalProgress));
-    track.setAttribute('aria-valuenow', String(Math.round(totalProgress * 100)));
+    move(track, totalProgress);
     return totalProgress;
   };
   return { element: h('div', { part: 'loading' }, words, track), add };

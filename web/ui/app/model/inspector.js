@@ -177,7 +177,9 @@ export class Inspector {
     const feeds = await report.feeds();
     const begin = performance.now();
     report.say('Running');
-    const outputs = await session.run(feeds, { signal });
+    const outputs = await session.run(feeds, { signal, onProgress: ({ phase, loaded = 0, total = 1 }) => {
+      if (phase === 'run') report.say(`Running: ${Math.round(100 * loaded / total)} %`);
+    } });
     const firstMs = performance.now() - begin;
     report.showOutputs(outputs);
     report.showTimes({ firstMs, medianMs: null, runs: 1 });

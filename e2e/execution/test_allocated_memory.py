@@ -1,0 +1,89 @@
+"""What `explain()` says is allocated is what the browser has allocated; staging buffers go when they are not used."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+from playwright.sync_api import Browser
+
+from e2e.harness.script import Script, watched
+
+SIZE = 512
+
+
+def model() -> bytes:
+    """Three products of one input, whose weights are merged into a computed constant, and one of their sum."""
+    weights = {name: np.full((SIZE, SIZE), 0.01, np.float32) for name in ("a", "b", "c", "w")}
+    nodes = [helper.make_node("MatMul", ["x", name], [f"x{name}"]) for name in "abc"]
+    nodes += [helper.make_node("Sum", ["xa", "xb", "xc"], ["s"]), helper.make_node("MatMul", ["s", "w"], ["y"])]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [128, SIZE]) for name in "xy")
+    stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "test", [x], [y], stored)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(made.SerializeToString())
+
+
+def test_explain__allocated_bytes__are_those_of_the_browser_and_of_the_plan(browser: Browser, site_url: str) -> None:
+    with watched(browser, site_url, Script) as script:
+        memory = script(
+            """
+            const options = { preferredOutputLocation: 'gpu-buffer' };
+            globalThis.session = await InferenceSession.create(decode(model), options);
+            const x = new Tensor('float32', new Float32Array(128 * size).fill(1), [128, size]);
+            globalThis.kept = [];
+            for (let run = 0; run < 4; run++) kept.push(await session.run({ x }));
+            return (await session.explain()).memory;
+            """,
+            model=model(),
+            size=SIZE,
+        )
+        there = script.gpu_bytes()
+        script("for (const { y } of kept) y.dispose(); await session.release();")
+    allocated = memory["allocated"]
+    total = sum(allocated.values())
+    assert abs(sum(there.values()) - total) <= 0.01 * total, (there, allocated)
+    constants = allocated["weights"] + allocated["computed"]
+    assert abs(constants - memory["weights"]) <= 0.01 * constants
+    assert allocated["computed"] >= 3 * SIZE * SIZE * 4
+    assert allocated["activations"] == memory["peak"]
+    assert allocated["tensors"] >= 4 * 128 * SIZE * 4
+
+
+def test_pool__some_buffers_in_use__the_others_go_after_five_seconds(script: Script) -> None:
+    found = script(
+        """
+        const { Pool, stagingBytes } = await import('/src/web/gpu/pool.js');
+        const { setTimeout: later } = globalThis;
+        const { now } = performance;
+        const [destroyed, timers] = [[], []];
+        let time = 0;
+        const device = { createBuffer: (of) => ({ ...of, destroy() { destroyed.push(of.size); } }) };
+        const seen = [];
+        const look = () => seen.push([[...destroyed], stagingBytes(device)]);
+        try {
+          performance.now = () => time;
+          globalThis.setTimeout = (work, ms) => timers.push({ work, at: time + ms });
+          const pool = new Pool(device);
+          const [used, unused] = [pool.toRead(256), pool.toRead(1024)];
+          pool.keep(unused);
+          pool.keep(used);
+          for (const at of [2000, 4000]) {
+            time = at;
+            pool.keep(pool.toRead(256));
+          }
+          look();
+          while (timers.length) {
+            const { work, at } = timers.shift();
+            time = at;
+            work();
+            look();
+          }
+        } finally {
+          performance.now = now;
+          globalThis.setTimeout = later;
+        }
+        return { seen, time };
+        """
+    )
+    assert found["seen"] == [[[], 1280], [[1024], 256], [[1024, 256], 0]]
+    assert found["time"] == 9000
