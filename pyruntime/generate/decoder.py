@@ -29,7 +29,8 @@ __all__ = ["SLACK", "Cache", "DecoderModel"]
 SLACK = 16
 """What onnxruntime-genai takes on the CPU."""
 
-_TYPES = {t.type_string: t for t in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.INT64, DType.INT32, DType.BOOL)}
+_FLOATS, _BYTES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16), (DType.UINT8, DType.INT8)
+_TYPES = {t.type_string: t for t in (*_FLOATS, *_BYTES, DType.INT64, DType.INT32, DType.BOOL)}
 
 
 @dataclass
