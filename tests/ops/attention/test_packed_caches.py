@@ -61,7 +61,11 @@ def case(form: dict[str, Any], size: int, bits: int, kind: str, packed: bool) ->
     fresh = [rng.normal(size=(batch, queries, w)).astype(kind) for w in widths] + [None] * (3 - len(widths))
     floats = [rng.normal(size=(batch, GROUPS, past, size)).astype(np.float32) + 1 for _ in "kv"]
     make: Any = op_class("GroupQueryAttention", "com.microsoft", 1)
-    attributes: dict[str, Any] = {"num_heads": HEADS, "kv_num_heads": GROUPS, "do_rotary": int(form.get("turned", True))}
+    attributes: dict[str, Any] = {
+        "num_heads": HEADS,
+        "kv_num_heads": GROUPS,
+        "do_rotary": int(form.get("turned", True)),
+    }
     attributes |= {"qk_norm_epsilon": 0.01, **form.get("epsilons", {})}
     quantised = {"k_quant_type": "PER_ROW", "v_quant_type": "PER_ROW", "kv_cache_bit_width": bits}
     rows = [rng.integers(0, 256, (batch, GROUPS, CAPACITY, size * bits // 8 + 4)).astype(np.uint8) for _ in "kv"]
