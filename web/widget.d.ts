@@ -77,6 +77,7 @@ export interface PyruntimeModelAttributes {
   input?: 'draw' | 'image' | 'json' | 'none' | 'text' | 'chat';
   prompt?: string;
   dtype?: string;
+  'kv-cache-bits'?: '8' | '4';
   labels?: string;
   mean?: string;
   std?: string;

@@ -26,7 +26,7 @@ WRITE = """
 const { TextGenerator } = await import('/src/web/pyruntime.js');
 const warned = [];
 console.warn = (text) => warned.push(String(text));
-const generator = await TextGenerator.create(`/x/${folder}/`, { sessionOptions: { cachePlan: true } });
+const generator = await TextGenerator.create(`/x/${folder}/`, { kvCacheBits, sessionOptions: { cachePlan: true } });
 const texts = [];
 for (const [prompt, options] of prompts) {
   const ids = [];
@@ -62,9 +62,9 @@ def visits(context: BrowserContext, site: Path, folders: Path) -> Iterator[Visit
         guard.allow("404")
 
 
-def texts(visits: Visits, folder: str, *prompts: tuple[str, dict[str, Any]]) -> Any:
+def texts(visits: Visits, folder: str, *prompts: tuple[str, dict[str, Any]], bits: int | None = None) -> Any:
     visits.script.guard.allow("404")
-    return visits(WRITE, folder=folder, prompts=[list(p) for p in prompts])
+    return visits(WRITE, folder=folder, prompts=[list(p) for p in prompts], kvCacheBits=bits)
 
 
 def test_same_prompt_again__second_visit__begins_with_what_is_kept_of_the_last_text(visits: Visits) -> None:
@@ -74,6 +74,15 @@ def test_same_prompt_again__second_visit__begins_with_what_is_kept_of_the_last_t
     visits.without_pyodide()
     found = texts(visits, "austen", *drawn, *drawn)
     assert found["texts"] == [*apart, *apart]
+    assert found["said"] == found["warned"] == [] and not visits.has_python()
+
+
+def test_packed_caches__second_visit__have_plans_of_their_own(visits: Visits) -> None:
+    prompt = (PROMPT, {**GREEDY, "maxNewTokens": 8})
+    first = texts(visits, "austen", prompt, bits=8)["texts"]
+    visits.without_pyodide()
+    found = texts(visits, "austen", prompt, bits=8)
+    assert found["texts"] == first
     assert found["said"] == found["warned"] == [] and not visits.has_python()
 
 

@@ -29,6 +29,10 @@ class SlidingWindow:
 class Config:
     """The configuration of a folder, to change before a model is made of it.
 
+    Attributes:
+        kv_cache_bits: 8 or 4: the model's caches of floats are packed to so many bits (docs/generate.md); 0: they stay
+            as they are. onnxruntime-genai has no such option.
+
     Raises:
         GenerationError (a RuntimeError): there is no genai_config.json, or it cannot be read.
     """
@@ -44,6 +48,7 @@ class Config:
         except (ValueError, KeyError, TypeError) as error:
             raise GenerationError(f"{path}: {error!r}; expected JSON with model.decoder.filename") from None
         self.providers: list[str] | None = None
+        self.kv_cache_bits = 0
         self.data: dict[str, Any] = {}
 
     def clear_providers(self) -> None:

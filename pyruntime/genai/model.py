@@ -7,7 +7,7 @@ from typing import Any
 from pyruntime.errors import NotImplemented
 from pyruntime.genai.config import Config
 from pyruntime.generate.decoder import DecoderModel
-from pyruntime.session import InferenceSession
+from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.environment import CPU, WEBGPU, wait_for
 
 __all__ = ["Model"]
@@ -20,8 +20,9 @@ class Model:
     """The decoder of a folder or configuration, ready to generate.
 
     Raises:
-        NoSuchFile: a file is missing. NotImplemented: a model of several parts, such as Whisper or one with pictures;
-            one whose inputs are windows of a fixed size (`sliding_window` of genai_config.json).
+        InvalidArgument: `Config.kv_cache_bits` for caches that cannot be packed. NoSuchFile: a file is missing.
+        NotImplemented: a model of several parts, such as Whisper or one with pictures; one whose inputs are windows of
+            a fixed size (`sliding_window` of genai_config.json).
     """
 
     def __init__(self, arg0: Config | str, /) -> None:
@@ -46,7 +47,10 @@ class Model:
         if config.providers is not None:
             providers = [_PROVIDERS[p.lower()] for p in config.providers if p.lower() in _PROVIDERS] or [CPU]
         source: Any = config.data.get(name, str(config.folder / name))
-        session = await InferenceSession.create(source, providers=providers)
+        options = SessionOptions()
+        if config.kv_cache_bits:
+            options.add_session_config_entry("pyruntime.kv_cache_bits", str(config.kv_cache_bits))
+        session = await InferenceSession.create(source, options, providers)
         sliding, caches = config.sliding_window, self._caches(session)
         self.decoder = DecoderModel(session, self._names(), caches, self._sizes(), sliding.slack)
         fixed = [name for name in (*self.decoder.caches, self.decoder.ids_name) if self.decoder.is_fixed(name)]

@@ -29,7 +29,8 @@ __all__ = ["SLACK", "Cache", "DecoderModel"]
 SLACK = 16
 """What onnxruntime-genai takes on the CPU."""
 
-_TYPES = {t.type_string: t for t in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.INT64, DType.INT32, DType.BOOL)}
+_FLOATS, _BYTES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16), (DType.UINT8, DType.INT8)
+_TYPES = {t.type_string: t for t in (*_FLOATS, *_BYTES, DType.INT64, DType.INT32, DType.BOOL)}
 
 
 @dataclass
@@ -211,6 +212,18 @@ class DecoderModel:
             mask: int64 [batch, n], 0 where an id is padding.
             keep_logits: how many rows of logits are wanted; a model may give more.
         """
+        (logits,), after = await self._run(ids, cache, mask, [self._names["logits"]], keep_logits)
+        return logits, after
+
+    async def prefill(self, ids: Array, cache: Cache, mask: Array | None = None) -> Cache:
+        """The cache after `ids`, whose logits are not computed. Args as for `step`."""
+        _, after = await self._run(ids, cache, mask, [], 1)
+        return after
+
+    async def _run(
+        self, ids: Array | OrtValue, cache: Cache, mask: Array | None, wanted: Sequence[str], keep_logits: int
+    ) -> tuple[list[OrtValue], Cache]:
+        """The outputs `wanted` and the cache after `ids`."""
         batch, n = ids.shape() if isinstance(ids, OrtValue) else ids.shape
         cache = await self._trimmed(cache, n)
         mask = np.ones((batch, n), np.int64) if mask is None else mask
@@ -220,10 +233,10 @@ class DecoderModel:
         for name, value in given.items():
             kind = _TYPES.get(self._inputs[name].type, DType.INT64)
             feeds[name] = value if isinstance(value, OrtValue) else np.asarray(value, kind.numpy)
-        outputs = [self._names["logits"], *self.caches.values()]
+        outputs = [*wanted, *self.caches.values()]
         made = await self._internals.run_values(feeds, outputs, None, dict.fromkeys(outputs) if self.on_gpu else None)
-        logits, *states = [OrtValue(made[name]) for name in outputs]
-        return logits, Cache(dict(zip(self.caches, states, strict=True)), cache.length + n, whole, cache.begin)
+        states = {past: OrtValue(made[present]) for past, present in self.caches.items()}
+        return [OrtValue(made[name]) for name in wanted], Cache(states, cache.length + n, whole, cache.begin)
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
         """The model's inputs other than ids and caches."""

@@ -149,12 +149,12 @@ class Decoding:
             at = slice(0, len(sequence)) if self.model.right_padded else slice(longest - len(sequence), None)
             padded[b, at], mask[b, at] = sequence, 1
         chunk = longest if ragged else min(self.options.prefill_chunk, self.model.chunk)
-        cache, logits = self.cache, None
-        for begin in range(0, longest, chunk):
+        cache, keep = self.cache, longest if ragged else min(keep_logits, chunk)
+        last = (longest - 1) // chunk * chunk
+        for begin in range(0, last, chunk):
             part = slice(begin, begin + chunk)
-            keep = longest if ragged else min(keep_logits, chunk)
-            logits, cache = await self.model.step(padded[:, part], cache, mask[:, part], keep)
-        self.cache, self.logits = cache, logits
+            cache = await self.model.prefill(padded[:, part], cache, mask[:, part])
+        self.logits, self.cache = await self.model.step(padded[:, last:], cache, mask[:, last:], keep)
         self.rows = np.array([len(s) - 1 for s in ids], np.int64) if ragged and self.model.right_padded else None
 
     def _lost(self, sequences: Sequence[Sequence[int]]) -> list[int]:

@@ -13,6 +13,7 @@
 //
 // NEW_ROW: one query, turned and normalised here, as `prepare_heads` does, and with it the newest row of keys and
 // values, which comes from `own_key` and `own_value`, with PACKED from q, and is set into k and v, where all others are. Needs VEC, LENGTHS.
+// PACKED_ROWS, NIBBLES: as attention_views.
 // FALLBACK: `kernels/ir/fallback.py`; not with NEW_ROW.
 //#tensors q, k, v, mask, lengths, prompt, sink, own_key, own_value, cosines, sines, positions, q_weight, k_weight -> y, stats, k, v
 const DIM: u32 = 64u;
@@ -62,6 +63,12 @@ struct Params {
 
 //#include attention_views
 //#if NEW_ROW
+//#if PACKED_ROWS
+//#include packed_row_sizes
+var<workgroup> codings: array<u32, 2>;
+//#endif
+// The newest row of k, and then that of v.
+var<workgroup> new_rows: array<vec4<f32>, QUADS + QUADS_V>;
 //#include attention_new_quad
 //#endif
 
@@ -93,10 +100,6 @@ var<workgroup> part: array<f32, ROWS * LANES>;
 var<workgroup> decay: array<f32, ROWS>;
 var<workgroup> seen: array<vec2<u32>, ROWS>;
 var<workgroup> stretch: vec2<u32>;
-//#if NEW_ROW
-var<workgroup> new_k: array<vec4<f32>, QUADS>;
-var<workgroup> new_v: array<vec4<f32>, QUADS_V>;
-//#endif
 //#if SUBGROUP
 
 alias Share = f32;
@@ -198,7 +201,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
     for (var n = 0u; n < PER; n++) {
       let d = min(n * SHARE + t % SHARE, QUADS - 1u);
 //#if NEW_ROW
-      let key = select(quad_k(at_k, d), new_k[d], i32(nearest) == newest);
+      let key = select(quad_k(at_k, d), new_rows[d], i32(nearest) == newest);
 //#else
       let key = quad_k(at_k, d);
 //#endif
@@ -318,7 +321,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
         var x = value_of(v_base, first, turn, count, owned + n * THREADS);
 //#endif
 //#if NEW_ROW
-        if (turn < count && i32(first + j) == newest) { x = new_v[min(owned + n * THREADS, QUADS_V - 1u)]; }
+        if (turn < count && i32(first + j) == newest) { x = new_rows[QUADS + min(owned + n * THREADS, QUADS_V - 1u)]; }
 //#endif
         //#unroll
         for (var r = 0u; r < ROWS; r++) {

@@ -62,7 +62,7 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
   const stay = preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
   if (stay && !same) return 'outputs stay on the GPU';
   if (stay && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
-  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects)/.test(JSON.stringify(extra ?? {})) ? 'the runs are profiled' : null;
+  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects|\.kv_cache_bits)/.test(JSON.stringify(extra ?? {})) ? 'the runs are profiled' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
   const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });
   const wanted = others.filter((name) => name !== 'pyruntime.host_work' && name !== 'plan');

@@ -49,7 +49,7 @@ export class TextGenerator {
    * @param {import('../pyruntime.js').GeneratorOptions} [options]
    */
   static async create(source, options) {
-    const { dtype, onProgress, signal, sessionOptions } = optionsOf('options', options);
+    const { dtype, kvCacheBits, onProgress, signal, sessionOptions } = optionsOf('options', options);
     signal?.throwIfAborted();
     const folder = openFolder(source);
     const file = (/** @type {string} */ path, /** @type {number} */ loaded, /** @type {number | undefined} */ total) => (
@@ -66,7 +66,8 @@ export class TextGenerator {
     const either = AbortSignal.any([control.signal, ...(signal ? [signal] : [])]);
     const decoding = (async () => {
       const { model, externalData } = await readGraph(folder, repository.model, { signal: either, onProgress: file });
-      return Decoder.create(model, externalData, repository, { ...sessionOptions, onProgress: heard, signal: either });
+      const extra = { ...(kvCacheBits && { 'pyruntime.kv_cache_bits': kvCacheBits }), ...sessionOptions?.extra };
+      return Decoder.create(model, externalData, repository, { ...sessionOptions, extra, onProgress: heard, signal: either });
     })();
     const reading = readTokenizer(folder, either).then((files) => TextTokenizer.create(files, folder));
     try {

@@ -217,6 +217,8 @@ class AttentionTensors:
         lengths: int32 or int64 [batch]: the keys there are, less `Reach.lacking`; the queries are the last of them.
         prompt: int32 [1]: where it is the number of queries, these are the first positions whatever the lengths.
         sink: [heads]: a score of a key without value.
+        cache_bits: of the components of k and v, packed rows with views in bytes (`kernels.attention.packed_cache`);
+            0: they are tensors of numbers.
     """
 
     q: Operand
@@ -227,6 +229,7 @@ class AttentionTensors:
     lengths: Operand | None = None
     prompt: Operand | None = None
     sink: Operand | None = None
+    cache_bits: int = 0
 
 
 def named(tensors: AttentionTensors, **others: Operand | None) -> dict[str, Operand]:
@@ -249,6 +252,8 @@ def flags_of(form: AttentionForm, tensors: AttentionTensors, **others: object) -
         "LENGTHS": lengths,
         "LONG": lengths is not None and lengths.type.dtype is DType.INT64,
         "PROMPT": tensors.prompt,
+        "PACKED_ROWS": tensors.cache_bits,
+        "NIBBLES": tensors.cache_bits == 4,
         **others,
     }
     return {name: 1 for name, on in flags.items() if on}

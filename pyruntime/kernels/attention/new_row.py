@@ -35,9 +35,10 @@ class NewRow:
     epsilon: float
 
     def fits(self, form: AttentionForm, tensors: AttentionTensors) -> bool:
-        """Whether the kernel takes it: rows of whole vec4s, one query, lengths, caches of float32 or float16."""
+        """Whether the kernel takes it: rows of whole vec4s, one query, lengths, caches of floats or packed rows."""
         whole = form.is_quads and self.key_view.is_quads and self.value_view.is_quads
-        caches = tensors.k.type.dtype is tensors.v.type.dtype in (DType.FLOAT, DType.FLOAT16)
+        floats = tensors.k.type.dtype is tensors.v.type.dtype in (DType.FLOAT, DType.FLOAT16)
+        caches = floats or tensors.cache_bits > 0
         packed = {self.key == tensors.q, self.value == tensors.q}
         one = form.sizes[2] == 1 and tensors.lengths is not None
         return one and whole and caches and len(packed) == 1 and self._turns_in_quads

@@ -19,7 +19,7 @@ __all__ = ["expected_logits", "expected_runs"]
 PROMPT = 128
 """Tokens of the prompt: a plan for up to so many serves shorter ones."""
 
-_FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
+_CACHES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.UINT8)
 _INTEGERS = (DType.INT64, DType.INT32)
 
 
@@ -125,7 +125,7 @@ def _decoder_of(graph: Graph) -> _Decoder | None:
             kinds[name] = DeclaredTensor(
                 kinds[name].dtype, tuple(s if isinstance(d, str) else d for d, s in zip(shape, sized, strict=True))
             )
-    caches = tuple(n for n, k in kinds.items() if k.dtype in _FLOATS)
+    caches = tuple(n for n, k in kinds.items() if k.dtype in _CACHES)
     ids = next((n for n, k in kinds.items() if k.dtype in _INTEGERS and len(k.shape or ()) == 2), None)
     if len(kinds) < len(graph.inputs) or not caches or ids is None:
         return None

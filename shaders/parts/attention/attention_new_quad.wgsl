@@ -10,6 +10,20 @@ fn as_kept(x: vec4<f32>) -> vec4<f32> {
 //#endif
 }
 
+//#if PACKED_ROWS
+// The coding of `count` vec4s of `new_rows` from `first` on.
+fn coding_of(first: u32, count: u32) -> u32 {
+  var least = new_rows[first];
+  var largest = least;
+  for (var i = 1u; i < count; i++) {
+    least = min(least, new_rows[first + i]);
+    largest = max(largest, new_rows[first + i]);
+  }
+  return row_coding(min(min(least.x, least.y), min(least.z, least.w)),
+                    max(max(largest.x, largest.y), max(largest.z, largest.w)), MOST_CODE);
+}
+
+//#endif
 // Where the angles of that row's position begin.
 fn angles_of(batch: u32, newest: i32) -> u32 {
 //#if POSITIONS

@@ -1,10 +1,17 @@
 // q, k, v and y as vec4s of components, from element `base` on: what all attention kernels read and write. VEC, RANGE, LENGTHS, LONG,
-// PROMPT and the fields of params: as attention_flash.wgsl tells.
+// PROMPT and the fields of params: as attention_flash.wgsl tells. PACKED_ROWS, NIBBLES: k and v are packed rows of 8 or
+// 4 bits; their strides and bases count bytes.
 //#include attention_quad x=q strides=q_strides size=DIM
 
+//#if PACKED_ROWS
+//#include attention_packed_quad x=k quads=QUADS
+
+//#include attention_packed_quad x=v quads=QUADS_V
+//#else
 //#include attention_quad x=k strides=k_strides size=DIM
 
 //#include attention_quad x=v strides=v_strides size=DIM_V
+//#endif
 
 // Vec4 `d` of the components of a result that begins at `base`.
 fn put(base: u32, d: u32, x: vec4<f32>) {

@@ -12,7 +12,12 @@ from pyruntime.ops.base import Unsupported, attributes_of, op
 from pyruntime.ops.caches import Rewritten
 from pyruntime.ops.decomposed import Decomposed, Expansion, SometimesDecomposed
 from pyruntime.ops.microsoft.attention.group_query_evaluation import evaluate_group_query
-from pyruntime.ops.microsoft.attention.group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
+from pyruntime.ops.microsoft.attention.group_query_form import (
+    PER_ROW,
+    GroupQueryForm,
+    GroupQueryInputs,
+    GroupQuerySizes,
+)
 from pyruntime.ops.microsoft.attention.group_query_lowering import lower_group_query
 from pyruntime.ops.microsoft.attention.sliding_cache import slide
 from pyruntime.ops.movement.append_rows import AppendsToCaches
@@ -22,7 +27,7 @@ __all__ = ["GroupQueryAttention"]
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 PAST_KEY, PAST_VALUE = (index_of(GroupQueryInputs, name) for name in ("past_key", "past_value"))
-_KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL")
+_KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL", PER_ROW)
 
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
@@ -53,7 +58,8 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
       total_sequence_length is only a bound. It runs on the host.
     - `smooth_softmax` 1 adds exp(0), head_sink exp(sink) to the divisor of the softmax.
     - Caches of int8 hold round(x / scale), of uint8 (`kv_cache_bit_width` 4) pairs of 4 bits plus 8, low first; scales
-      are float [1] or, PER_CHANNEL, [G·D].
+      are float [1] or, PER_CHANNEL, [G·D]. With the quantization type PER_ROW, which onnxruntime lacks, each row
+      has its own scale, and there are no scale inputs: `packed_rows.py` has the form.
     - `sliding_window_cache`: the cache keeps the last rows only (`_sliding_cache.py` has the rule). For prompts
       of several texts, and with attention_bias or output_qk, it runs on the host.
 
@@ -68,9 +74,8 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         if given.past_key is not None:
             cache = given.past_key.dtype
         elif self.is_quantised:
-            cache = DType.UINT8 if self.bits == 4 else DType.INT8
-        stored = s.size // 2 if self.is_quantised and self.bits == 4 else s.size
-        present = TensorType(cache, (s.batch, self.kv_num_heads, s.present, stored))
+            cache = self.quantised_dtype
+        present = TensorType(cache, (s.batch, self.kv_num_heads, s.present, self.stored(s.size)))
         made = (TensorType(given.query.dtype, (s.batch, s.queries, self.num_heads * s.size)), present, present)
         if not self.wants(3):
             return made
@@ -128,13 +133,17 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
 
     def _check_quantised(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
         kinds = (self.k_quant_type, self.v_quant_type)
-        if any(k not in _KINDS for k in kinds) or ("NONE" in kinds and kinds != ("NONE", "NONE")):
-            self.fail(f"k_quant_type and v_quant_type in {', '.join(_KINDS)}, both NONE or neither", kinds)
+        alone = any(one in kinds and kinds != (one, one) for one in ("NONE", PER_ROW))
+        if any(k not in _KINDS for k in kinds) or alone:
+            self.fail(f"k_quant_type and v_quant_type in {', '.join(_KINDS)}, both NONE or {PER_ROW} or neither", kinds)
         wanted = given.query.dtype
+        if self.is_packed and self.sliding_window_cache:
+            self.fail(f"no sliding_window_cache with caches of type {PER_ROW}", self.sliding_window_cache)
         if self.is_quantised:
             if self.bits not in (4, 8) or s.size % 8:
                 self.fail("kv_cache_bit_width 4 or 8 and heads of a multiple of 8", f"{self.bits} and {s.size}")
-            wanted = DType.UINT8 if self.bits == 4 else DType.INT8
+            wanted = self.quantised_dtype
+        if self.is_quantised and not self.is_packed:
             for scale, kind in ((given.k_scale, kinds[0]), (given.v_scale, kinds[1])):
                 count = 1 if kind == "PER_TENSOR" else self.kv_num_heads * s.size
                 if scale is None or scale.size != count or scale.dtype is not DType.FLOAT:

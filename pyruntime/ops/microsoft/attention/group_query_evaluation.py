@@ -10,6 +10,7 @@ from pyruntime.ops.attention.rotary import rotate
 from pyruntime.ops.microsoft.attention.evaluation import attend, heads_of, packed, rms_norm, sees
 from pyruntime.ops.microsoft.attention.group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
 from pyruntime.ops.microsoft.attention.kv_cache import quantised, unquantised
+from pyruntime.ops.microsoft.attention.packed_rows import pack_rows, unpack_rows
 
 __all__ = ["evaluate_group_query"]
 
@@ -85,7 +86,11 @@ def _cache(
     scale: Array | None,
 ) -> tuple[Array, Array]:
     """Keys or values in float32, and the cache as it is stored. `places`: where new rows begin, and how many."""
-    stored = x if not op.is_quantised else quantised(x, scale, op.bits)
+    stored = x
+    if op.is_packed:
+        stored = pack_rows(x, op.bits)
+    elif op.is_quantised:
+        stored = quantised(x, scale, op.bits)
     if past is not None:
         stored = stored.astype(past.dtype)
     present = np.zeros((*stored.shape[:2], s.present, stored.shape[3]), stored.dtype)
@@ -95,6 +100,8 @@ def _cache(
         lo = int(np.clip(begin, 0, s.present))
         hi = min(lo + min(int(count), s.new), s.present)
         present[b, :, lo:hi] = stored[b, :, : hi - lo]
+    if op.is_packed:
+        return unpack_rows(present, op.bits), present
     if op.is_quantised:
         return unquantised(present, scale, op.bits, s.size), present
     return present.astype(np.float32), present

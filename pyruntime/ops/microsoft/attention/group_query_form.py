@@ -7,13 +7,17 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from pyruntime.ir import TensorType
+from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import attributes
 from pyruntime.ops.caches import CacheOp
+from pyruntime.ops.microsoft.attention.packed_rows import row_bytes
 
-__all__ = ["GroupQueryForm", "GroupQueryInputs", "GroupQuerySizes"]
+__all__ = ["PER_ROW", "GroupQueryForm", "GroupQueryInputs", "GroupQuerySizes"]
 
 T = TypeVar("T")
+
+PER_ROW = "PER_ROW"
+"""The quantization type of packed rows (`packed_rows.py`), which onnxruntime lacks: `passes/pack_caches.py` sets it."""
 
 
 class GroupQueryInputs(NamedTuple, Generic[T]):
@@ -80,9 +84,25 @@ class GroupQueryForm(CacheOp):
         return self.k_quant_type != "NONE"
 
     @property
+    def is_packed(self) -> bool:
+        """True where the rows of the caches are packed, each with its own scale."""
+        return self.k_quant_type == PER_ROW
+
+    @property
     def bits(self) -> int:
         """Bits of a quantised component."""
         return self.kv_cache_bit_width or 8
+
+    @property
+    def quantised_dtype(self) -> DType:
+        """Elements of quantised caches."""
+        return DType.INT8 if self.bits == 8 and not self.is_packed else DType.UINT8
+
+    def stored(self, size: int) -> int:
+        """Elements of a row of the caches, of `size` components."""
+        if self.is_packed:
+            return row_bytes(size, self.bits)
+        return size // 2 if self.is_quantised and self.bits == 4 else size
 
     @property
     def epsilons(self) -> tuple[float, float]:
@@ -123,7 +143,7 @@ class GroupQueryForm(CacheOp):
         if (past_key is None) != (past_value is None):
             self.fail("past_key and past_value together", "one of them")
         past = past_key.shape[2] if past_key is not None and past_key.rank == 4 else 0
-        stored = size // 2 if self.is_quantised and self.bits == 4 else size
+        stored = self.stored(size)
         for x in (past_key, past_value):
             if x is not None and x.shape != (batch, groups, past, stored):
                 self.fail(f"past_key and past_value of shape {[batch, groups, 'P', stored]}", x)

@@ -12,6 +12,7 @@ from pyruntime.kernels.attention.append import Append, Lengths, Quantised, Turn,
 from pyruntime.kernels.attention.attention import attend, attend_new_row
 from pyruntime.kernels.attention.description import AttentionForm, AttentionTensors, HeadView, Reach
 from pyruntime.kernels.attention.new_row import NewRow
+from pyruntime.kernels.attention.packed_cache import PackedCache, pack_cache
 from pyruntime.kernels.attention.prepared_heads import WIDEST, Rows, Tables, prepare_heads
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import Unsupported
@@ -74,13 +75,14 @@ def lower_group_query(
         turn = Turn(given.cos_cache, given.sin_cache, given.position_ids, bool(op.rotary_interleaved))
     rows = Lengths(lengths=given.seqlens_k, lacking=1, prompt=given.total_sequence_length, queries=s.queries)
     node = _Node(op, target, s, given, outs, rows, turn, _fresh(op, s, given))
-    return _in_attention(node) or _prepared(node) or _appended(node)
+    return _in_attention(node) or (_packed(node) if op.is_packed else _prepared(node) or _appended(node))
 
 
 def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
     """One query with caches that hold all other rows: the attention makes ready what is new. None for all else."""
     op, s = node.op, node.sizes
-    one = s.queries == 1 and s.new == 1 and node.writes_into_caches and not op.is_quantised and op.has_one_epsilon
+    readable = op.is_packed or not op.is_quantised
+    one = s.queries == 1 and s.new == 1 and node.writes_into_caches and readable and op.has_one_epsilon
     if not one or not op.wants(0) or op.wants(3) or not (op.wants(1) and op.wants(2)):
         return None
     (query, q_view), (key, k_view), (value, v_view) = node.fresh
@@ -92,11 +94,8 @@ def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
 
 def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
     """Few dispatches make all rows ready, then the attention; None where one has more tensors than a device binds."""
-    op, s, given, turn = node.op, node.sizes, node.inputs, node.turn
-    nothing = turn is None and given.q_norm_weight is None
-    if op.is_quantised or not s.new or nothing or not op.has_one_epsilon or not node.target.allows("attention_prepare"):
-        return None
-    if s.size % 4 or s.size > WIDEST:
+    op, s, given = node.op, node.sizes, node.inputs
+    if op.is_quantised or not s.new:
         return None
     into = node.writes_into_caches
     keys, values = node.present(1), node.present(2)
@@ -105,21 +104,74 @@ def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
         past if past is not None and past.type.size and not into else None
         for past in (given.past_key, given.past_value)
     ]
-    tables: Tables | None = None
-    angles: tuple[int, int, int, int] | None = None
-    if turn is not None:
-        tables = Tables(turn.cosines, turn.sines, turn.cosines.type.shape[1], turn.interleaved, True, turn.positions)
-        angles = (0, 0, 0, 1)
     query, key, value = node.fresh
+    angles = _angles(node)
     parts = (
         Rows(*query, q, s.new, weight=given.q_norm_weight, angles=angles),
         Rows(*key, keys, s.new, None, pasts[0], given.k_norm_weight, angles),
         Rows(*value, values, s.new, None, pasts[1]),
     )
-    made = prepare_heads(node.target, parts, tables, op.epsilons[0], into, node.rows)
-    if any(len(d.operands) > node.target.limits.storage_buffers for d in made):
+    made = _together(node, parts, into)
+    return None if made is None else (*made, *_attention(node, (q, keys, values), HeadView.of(q)))
+
+
+def _angles(node: _Node) -> tuple[int, int, int, int] | None:
+    """Strides of the tables of angles, for rows that turn."""
+    return None if node.turn is None else (0, 0, 0, 1)
+
+
+def _together(node: _Node, parts: tuple[Rows, ...], into: bool) -> tuple[Dispatch, ...] | None:
+    """Few dispatches that make rows ready; None where there is nothing to do, or a device binds too few tensors."""
+    op, size, turn = node.op, node.sizes.size, node.turn
+    nothing = turn is None and node.inputs.q_norm_weight is None
+    if nothing or not op.has_one_epsilon or not node.target.allows("attention_prepare"):
         return None
-    return (*made, *_attention(node, (q, keys, values), HeadView.of(q)))
+    if size % 4 or size > WIDEST:
+        return None
+    tables: Tables | None = None
+    if turn is not None:
+        tables = Tables(turn.cosines, turn.sines, turn.cosines.type.shape[1], turn.interleaved, True, turn.positions)
+    made = prepare_heads(node.target, parts, tables, op.epsilons[0], into, node.rows)
+    return None if any(len(d.operands) > node.target.limits.storage_buffers for d in made) else made
+
+
+def _packed(node: _Node) -> tuple[Dispatch, ...]:
+    """Make queries and keys ready, pack the new rows into the caches, and attend over these."""
+    op, s, given = node.op, node.sizes, node.inputs
+    pasts = given.past_key, given.past_value
+    if s.new:
+        into = node.writes_into_caches
+        made, query, key = _queries_and_keys(node)
+        caches = [node.present(1), node.present(2)]
+        kept = [past if past is not None and past.type.size and not into else None for past in pasts]
+        fresh = (key, node.fresh[2])
+        keys, values = (PackedCache(*x, y, past) for x, y, past in zip(fresh, caches, kept, strict=True))
+        made.append(pack_cache(node.target, (keys, values), s.new, s.size, op.bits, into, node.rows))
+    else:
+        made = [_kept(node, i, past) for i, past in enumerate(pasts, 1) if past is not None and op.wants(i)]
+        caches = [node.present(i) if op.wants(i) or past is None else past for i, past in enumerate(pasts, 1)]
+        more, query = _queries(node)
+        made += more
+    q, view = query
+    return (*made, *_attention(node, (q, caches[0], caches[1]), view))
+
+
+def _queries_and_keys(node: _Node) -> tuple[list[Dispatch], tuple[Operand, HeadView], tuple[Operand, HeadView]]:
+    """The queries and the new keys, normed and turned, and where they are."""
+    op, s, given, angles = node.op, node.sizes, node.inputs, _angles(node)
+    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
+    k = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.new, s.size)
+    query, key, _ = node.fresh
+    parts = (
+        Rows(*query, q, s.queries, weight=given.q_norm_weight, angles=angles),
+        Rows(*key, k, s.new, weight=given.k_norm_weight, angles=angles),
+    )
+    made = _together(node, parts, True)
+    if made is not None:
+        return [*made], (q, HeadView.of(q)), (k, HeadView.of(k))
+    more, query = _queries(node)
+    rest, key = _ready(node, 1, s.new, None if given.k_norm_weight is None else (given.k_norm_weight, op.epsilons[1]))
+    return [*more, *rest], query, key
 
 
 def _appended(node: _Node) -> tuple[Dispatch, ...]:
@@ -136,7 +188,7 @@ def _appended(node: _Node) -> tuple[Dispatch, ...]:
     made += more
     if not node.needs_scores:
         return tuple(made)
-    more, q, view = _queries(node)
+    more, (q, view) = _queries(node)
     return (*made, *more, *_attention(node, (q, keys, values), view))
 
 
@@ -158,7 +210,7 @@ def _cache(
         ready = Append(True, kept, lengths=node.rows, turn=turn, norm=norm, quantised=scale, into=into)
         made += append(target, y, *node.fresh[index], s.new, s.size, ready)
     elif past is not None and op.wants(index):
-        made.append(strided_copy(target, "attention_kept", y, past, 0, contiguous(node.outs[index].shape)))
+        made.append(_kept(node, index, past))
     elif past is not None:
         y = past
     if scale is not None:
@@ -168,16 +220,29 @@ def _cache(
     return made, y
 
 
-def _queries(node: _Node) -> tuple[list[Dispatch], Operand, HeadView]:
+def _kept(node: _Node, index: int, past: Operand) -> Dispatch:
+    """The cache that is output `index`, without new rows."""
+    strides = contiguous(node.outs[index].shape)
+    return strided_copy(node.target, "attention_kept", node.present(index), past, 0, strides)
+
+
+def _queries(node: _Node) -> tuple[list[Dispatch], tuple[Operand, HeadView]]:
     """The queries, normed and turned, and where they are."""
-    op, s, weight = node.op, node.sizes, node.inputs.q_norm_weight
-    query, view = node.fresh[0]
-    if node.turn is None and weight is None:
-        return [], query, view
-    q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
-    norm = None if weight is None else (weight, op.epsilons[0])
+    weight = node.inputs.q_norm_weight
+    return _ready(node, 0, node.sizes.queries, None if weight is None else (weight, node.op.epsilons[0]))
+
+
+def _ready(
+    node: _Node, index: int, rows: int, norm: tuple[Operand, float] | None
+) -> tuple[list[Dispatch], tuple[Operand, HeadView]]:
+    """Query (0) or key (1), normed and turned, and where it is."""
+    x, view = node.fresh[index]
+    if node.turn is None and norm is None:
+        return [], (x, view)
+    heads = node.op.kv_num_heads if index else node.op.num_heads
+    y = scratch(DType.FLOAT, node.sizes.batch, heads, rows, node.sizes.size)
     ready = Append(lengths=node.rows, turn=node.turn, norm=norm)
-    return [*append(node.target, q, query, view, s.queries, s.size, ready)], q, HeadView.of(q)
+    return [*append(node.target, y, x, view, rows, node.sizes.size, ready)], (y, HeadView.of(y))
 
 
 def _attention(node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView) -> list[Dispatch]:
@@ -216,7 +281,8 @@ def _attention_of(
         Reach(op.before, 0 if op.causal else -1, 0, 1),
     )
     lengths = given.seqlens_k, given.total_sequence_length
-    return form, AttentionTensors(q, k, v, out(0, node.outs[0]), given.attention_bias, *lengths, sink)
+    bits = op.bits if op.is_packed else 0
+    return form, AttentionTensors(q, k, v, out(0, node.outs[0]), given.attention_bias, *lengths, sink, bits)
 
 
 def _fresh(

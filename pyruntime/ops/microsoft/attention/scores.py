@@ -64,7 +64,7 @@ def _score(flags: dict[str, int], hidden: str) -> str:
         "let at_k = params.bases.y + dot(vec3<u32>(b, h / params.group, j), params.k_strides.xyz);",
         "var sum = 0.0;",
         "for (var c = 0u; c < params.dim; c++) {",
-        "  sum += load_q(at_q + c * params.q_strides.w) * load_k(at_k + c * params.k_strides.w);",
+        f"  sum += load_q(at_q + c * params.q_strides.w) * {_key(flags)};",
         "}",
         "var s = sum * params.scale;",
     ]
@@ -74,6 +74,15 @@ def _score(flags: dict[str, int], hidden: str) -> str:
         lines.append("s += f32(load_mask(dot(vec4<u32>(b, h, query, j), params.mask_strides)));")
     lines.append("return s;")
     return "\n  ".join(lines)
+
+
+def _key(flags: dict[str, int]) -> str:
+    """Component c of a key."""
+    if "PACKED_ROWS" not in flags:
+        return "load_k(at_k + c * params.k_strides.w)"
+    code = "load_k(at_k + c)" if "NIBBLES" not in flags else "((load_k(at_k + c / 2u) >> (4u * (c & 1u))) & 15u)"
+    word = "at_k / 4u + params.dim / " + ("8u" if "NIBBLES" in flags else "4u")
+    return f"row_values(vec4<f32>(f32({code})), k[{word}]).x"
 
 
 def _softmax(target: Target, form: AttentionForm, sink: Operand | None, y: Operand, x: Operand) -> Dispatch:
