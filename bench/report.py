@@ -31,6 +31,9 @@ FIRST_VISITORS = {
     "jspi": "onnxruntime-web, JSPI bundle",
 }
 
+MACHINE = "pyruntime-bench/1"
+"""`format` of what the page /bench/ saves."""
+
 Json = dict[str, Any]
 LOADING = (("create, ms", "create_ms"), ("first run", "first_ms"), ("both", "ready_ms"))
 RUNS = (("median run, ms", "median_ms"), ("95 %", "p95_ms"))
@@ -154,6 +157,31 @@ def table(measured: Json) -> str:
     return "\n\n".join(parts)
 
 
+def machine_table(measured: Json) -> str:
+    """What the page /bench/ measured: the device's rates, then models."""
+    adapter, rates = measured["adapter"], measured["device"]
+    names = " ".join(filter(None, (adapter[key] for key in ("vendor", "architecture", "device", "description"))))
+    rows = [["rate", "figure"], ["memory, GB/s", digits(rates["bandwidth_gb_per_s"])]]
+    rows += [["a dispatch, µs", digits(rates["dispatch_us"])], ["readback, ms", digits(rates["readback_ms"])]]
+    for engine, product in measured["products"].items():
+        rows.append([f"products, GFLOP/s, {engine}", product.get("error") or digits(product["gflop_per_s"])])
+    models = [["model", "pyruntime, ms", "8 runs in 10", "onnxruntime-web, ms", "8 runs in 10", "ratio"]]
+    for model in measured["models"]:
+        found = [model["engines"].get(name, {"error": "–"}) for name in ("pyruntime", "onnxruntime_web")]
+        cells = [
+            text
+            for times in found
+            for text in (
+                (times["error"], "–")
+                if "error" in times
+                else (digits(times["median_ms"]), f"{digits(times['p10_ms'])} to {digits(times['p90_ms'])}")
+            )
+        ]
+        models.append([model["name"], *cells, digits(model["ratio"])])
+    head = f"{names}, {measured['browser']['user_agent']}, {measured['date'][:10]}"
+    return "\n\n".join([head, grid(rows), grid(models)])
+
+
 def save(measured: Json, folder: Path, name: str = "") -> Path:
     """Write `<date>-<adapter>[-<name>].json`."""
     adapter = measured.get("adapter") or {}
@@ -213,7 +241,7 @@ def main() -> None:
     args = parser.parse_args()
     for file in args.files:
         measured = json.loads(file.read_text())
-        print(table(measured))
+        print(machine_table(measured) if measured.get("format") == MACHINE else table(measured))
         if args.save:
             print(f"\nwritten to {save(measured, RESULTS, args.name)}")
     if args.docs:

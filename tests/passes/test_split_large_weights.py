@@ -65,6 +65,12 @@ def chain(nodes: list[Node], shape: Any, constants: Mapping[str, Any]) -> tuple[
     return nodes, {"x": shape}, constants
 
 
+def filled(nodes: list[Node], shape: Any, *sizes: int, value: float = 0.25, **constants: Any) -> tuple[Any, ...]:
+    """A weight that ConstantOfShape makes."""
+    made = node("ConstantOfShape", ["s"], ["w"], value=Constant.from_array(np.float32([value])))
+    return [made, *nodes], {"x": shape}, {"s": np.int64(sizes), **constants}
+
+
 CASES: dict[str, tuple[Any, ...]] = {
     "MatMul of k": one("MatMul", "x w", (1, 3, 200), {"w": weights(200, 40)}),
     "MatMul of a vector": one("MatMul", "x w", (200,), {"w": weights(200, 40)}),
@@ -103,6 +109,15 @@ CASES: dict[str, tuple[Any, ...]] = {
         [node("Cast", ["w"], ["c"], to=1), node("Gather", ["c", "x"], ["y"])],
         TensorType(DType.INT64, (2, 3)), {"w": weights(300, 12, dtype="float16")},
     ),
+    "MatMul of k, filled": filled([node("MatMul", ["x", "w"], ["y"])], (3, 200), 200, 40),
+    "MatMul with a transposed weight, filled": filled(
+        [node("Transpose", ["w"], ["t"]), node("MatMul", ["x", "t"], ["y"])], (2, 40), 210, 40
+    ),
+    "Gemm of columns, filled": filled(
+        [node("Gemm", ["x", "w", "c"], ["y"], transB=1)], (3, 40), 210, 40, c=weights(210)
+    ),
+    "Conv, filled": filled([node("Conv", ["x", "w"], ["y"])], (1, 3, 5, 5), 70, 3, 3, 3),
+    "Gather, filled": filled([node("Gather", ["w", "x"], ["y"])], TensorType(DType.INT64, (2, 3)), 300, 7),
     "MatMulNBits, 4 bits": nbits(160, 64, 4),
     "MatMulNBits, 8 bits": nbits(100, 64, 8, more=True),
     "MatMulNBits, 2 bits": nbits(300, 64, 2, more=True),

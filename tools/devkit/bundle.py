@@ -17,8 +17,8 @@ from tools.devkit.fetch import npm_package
 from tools.devkit.shell import SetupError
 
 ENTRIES = (
-    ("pyruntime.js", "worker.js", "host.js", "downloader.js", "gpu/device.js", "demo.js", "demo.css"),
-    ("page.js", "transformers.js", "widget.js"),
+    ("pyruntime.js", "worker.js", "host.js", "downloader.js", "gpu/device.js", "demo.js", "demo.css", "bench.css"),
+    ("bench.js", "page.js", "transformers.js", "widget.js"),
 )
 """Entry points below web/. Those of the second group import those of the first, which stay separate files: a page has
 one `pyruntime.js`, whatever it imports."""

@@ -148,6 +148,20 @@ ONNXRUNTIME_WEB = NpmPackage(
     ),
 )
 
+# What the page /bench/ loads of it: name, bytes, and the hash that the browser compares.
+ONNXRUNTIME_WEB_FILES = {
+    "module": (
+        "ort.webgpu.bundle.min.mjs",
+        117732,
+        "sha384-1ntMeyj+z5diX6vBR5h+zlJBPc4iNvhCxE6nlammh8daBYcLBZkzrwDkuJjhwI+f",
+    ),
+    "wasm": (
+        "ort-wasm-simd-threaded.asyncify.wasm",
+        26781914,
+        "sha384-EPVDLTxuO663dkZO/pcKJF6vOyyfq/5z9FY1oksN0UWFX2ABH4wDDZQHeNoUleWR",
+    ),
+}
+
 # For e2e/transformers: its pipelines, run with this project and with onnxruntime-web.
 TRANSFORMERS_JS = NpmPackage(
     name="@huggingface/transformers",

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-from tools.devkit.site import CONTENT_SECURITY_POLICY, DOCS_POLICY, EXAMPLES_POLICY
+from tools.devkit.site import BENCH_POLICY, CONTENT_SECURITY_POLICY, DOCS_POLICY, EXAMPLES_POLICY
 
 MIME_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -68,7 +68,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.send_header("Access-Control-Allow-Origin", "*")
         if self.policy is not None:
             path = urlsplit(self.path).path
-            policy = DOCS_POLICY if path.startswith("/docs/") else self.policy
+            policy = BENCH_POLICY if path.endswith(("/bench/", "/bench/index.html")) else self.policy
+            policy = DOCS_POLICY if path.startswith("/docs/") else policy
             self.send_header("Content-Security-Policy", EXAMPLES_POLICY if "/examples/" in path else policy)
         super().end_headers()
 

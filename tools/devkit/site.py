@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 from tools.devkit import pins
+from tools.devkit.bench_page import FOLDER, PAGE, light_models, peer_mounts, write_bench_page
 from tools.devkit.bundle import bundle
 from tools.devkit.fetch import npm_package
 from tools.devkit.integrity import write_integrity
@@ -33,7 +34,7 @@ PLANS = {
 FETCHED_LATER = "packages.zst"
 """The snapshot's file that comes with the first read of a package's file, as Python's standard library does."""
 
-TOOLS = (Path(__file__), Path(__file__).with_name("bundle.py"))
+TOOLS = (PAGE, *(Path(__file__).with_name(name) for name in ("site.py", "bundle.py", "bench_page.py", "pins.py")))
 # Everything the project asks of a browser's policy; the server sends it and the tests run under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; worker-src 'self'; "
@@ -43,6 +44,10 @@ CONTENT_SECURITY_POLICY = (
 EXAMPLES_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self' https:; "
     "worker-src 'self'; style-src 'unsafe-inline'; img-src 'self' blob:"
+)
+# The page /bench/ fetches onnxruntime-web where its visitor agrees.
+BENCH_POLICY = CONTENT_SECURITY_POLICY.replace("'wasm-unsafe-eval'", f"'wasm-unsafe-eval' {FOLDER}").replace(
+    "connect-src 'self'", f"connect-src 'self' {FOLDER}"
 )
 
 # The documentation's generator writes styles and small scripts into its pages.
@@ -54,7 +59,8 @@ DOCS_POLICY = (
 
 def mounts(site: Path) -> dict[str, Path]:
     """What to serve: the site, and below `src/` the same site with the sources of `web/`, as they are."""
-    return {"/": site, "/src/": site, "/src/web/": WEB, "/src/web/vendor/": site / "web" / "vendor"}
+    sources = {"/src/": site, "/src/web/": WEB, "/src/web/vendor/": site / "web" / "vendor"}
+    return {"/": site, **sources, **peer_mounts()}
 
 
 def wheel_name() -> str:
@@ -128,10 +134,11 @@ def build_site(python: Path) -> Path:
 def build_site_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
     startup, plans = ensure_snapshot(python, runtime, [wheel]), compiled_models(python)
+    light = light_models(python)
     present = [ROOT / name for name in STATIC if (ROOT / name).exists()]
     value = fingerprint(
         *(str(path) for path in present), *present, WEB, plans, startup, (runtime / ".stamp").read_text(), *TOOLS,
-        pins.TOKENIZERS_JS.integrity, pins.JINJA_JS.integrity, pins.ESBUILD_VERSION,
+        *light,
     )  # fmt: skip
     if DIST.is_dir() and stamped(STAMP, value):
         return DIST
@@ -151,6 +158,10 @@ def build_site_alone(python: Path) -> Path:
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(plans, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
+    (staging / "models" / "light").mkdir()
+    for path in light:
+        shutil.copyfile(path, staging / "models" / "light" / path.name)
+    write_bench_page(staging / "bench")
     bundle(staging)
     vendored(staging / "web" / "vendor")
     write_sbom(staging, wheel, PYPROJECT["project"]["version"])

@@ -42,3 +42,10 @@ export function byId(id) {
   if (!element) throw new Error(`The page has no element #${id}.`);
   return /** @type {T} */ (element);
 }
+
+/** Offer a file to the visitor. @param {Blob} blob @param {string} name */
+export function saveAs(blob, name) {
+  const url = URL.createObjectURL(blob);
+  h('a', { href: url, download: name }).click();
+  window.setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

@@ -5,8 +5,9 @@
     MatMul(w, x), Gemm(a, wᵀ), Conv    the results of rows of w, concatenated; packed weights too
     MatMul(a, w) of stacked matrices   the results of stacks, concatenated
 
-A part is a range of the bytes of w, which is a constant: nothing is copied. A Transpose of w before a product, and a
-Cast to a wider float, are done for each part. Weights that other operators read stay whole: those run on the host.
+A part is a range of the bytes of w, which is a constant: nothing is copied. Where ConstantOfShape makes w, another one
+makes each part. A Transpose of w before a product, and a Cast to a wider float, are done for each part. Weights that
+other operators read stay whole: those run on the host.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 
 from pyruntime.ir import Constant, DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.kernels import Target
+from pyruntime.ops.creation.constant_of_shape import ConstantOfShape
 from pyruntime.ops.fused.rows_of_part import PartIndex, PartRows
 from pyruntime.ops.registry import newest
 from pyruntime.passes.graph_pass import Fact, node_pass
@@ -47,7 +49,7 @@ _Inputs: TypeAlias = Callable[[int, int, list[Node]], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class _Weight:
-    """A constant that is split.
+    """A constant, or what ConstantOfShape makes, that is split.
 
     Attributes:
         parts: (first, end) of the rows of each part.
@@ -81,6 +83,8 @@ class _Splitter:
         cast, turned = graph.tensor(name).dtype, False
         while (made := graph.producer(name)) is not None:
             op: Any = made.op
+            if isinstance(op, ConstantOfShape):
+                break
             if op.domain or op.op_type not in ("Cast", "Transpose", "Identity"):
                 return None
             if op.op_type == "Transpose":
@@ -90,13 +94,15 @@ class _Splitter:
             if op.op_type == "Cast" and not _widens(graph.tensor(made.inputs[0]).dtype, graph.tensor(name).dtype):
                 return None
             name = made.inputs[0]
-        constant = graph.constants.get(name)
-        parts = constant and _parts(constant.type, max(cast.bits, constant.type.dtype.bits), self.limit)
+        if made is None and name not in graph.constants:
+            return None
+        kind = graph.tensor(name)
+        parts = _parts(kind, max(cast.bits, kind.dtype.bits), self.limit)
         return _Weight(name, parts, cast, turned) if parts else None
 
     def part(self, weight: _Weight, first: int, end: int, nodes: list[Node]) -> str:
         """Rows of a weight as they are read, without its Transpose; `nodes` gets what makes them."""
-        name = self.rows(weight.name, self.graph.tensor(weight.name).shape[0], first, end)
+        name = self.rows(weight.name, self.graph.tensor(weight.name).shape[0], first, end, nodes)
         kind = self.graph.tensor(name)
         if kind.dtype is weight.cast:
             return name
@@ -108,15 +114,28 @@ class _Splitter:
         nodes.append(Node(newest("Cast", to=weight.cast.code), (name,), (result,), self.node.name))
         return result
 
-    def rows(self, name: str, rows: int, first: int, end: int) -> str:
-        """The rows `first` to `end` of `rows` of a constant."""
-        constant = self.graph.constants[name]
+    def rows(self, name: str, rows: int, first: int, end: int, nodes: list[Node]) -> str:
+        """The rows `first` to `end` of `rows` of a weight; `nodes` gets what makes them."""
+        graph = self.graph
+        if name not in graph.constants:
+            return self.filled(name, (end - first, *graph.tensor(name).shape[1:]), nodes)
+        constant = graph.constants[name]
         kind = constant.type
         row = kind.size // rows
         shape = (end - first, *kind.shape[1:]) if kind.shape[0] == rows else ((end - first) * row,)
         offset = constant.offset + first * row * kind.dtype.bits // 8
         part = Constant(kind.with_shape(*shape), constant.source, offset)
-        return self.graph.add_stored(part, f"{name}.rows{first}")
+        return graph.add_stored(part, f"{name}.rows{first}")
+
+    def filled(self, name: str, shape: tuple[int, ...], nodes: list[Node]) -> str:
+        """What ConstantOfShape makes, in another shape; `nodes` gets what makes it."""
+        graph, made = self.graph, self.graph.producer(name)
+        assert made is not None
+        op: Any = made.op
+        kind, dims = graph.tensor(name).with_shape(*shape), int_array(shape)
+        result = graph.add_value(f"{name}.rows", kind, lambda: op.evaluate(dims)[0])
+        nodes.append(Node(op, (graph.add_constant(dims, DType.INT64, f"{result}.shape"),), (result,), made.name))
+        return result
 
     def sliced(self, name: str, axis: int, first: int, end: int, nodes: list[Node]) -> str:
         """A range of `name` along an axis."""
@@ -207,7 +226,7 @@ def _gather(s: _Splitter) -> list[Node] | None:
         s.made(PartIndex(rows=table.shape[0], start=first, length=end - first), s.node.inputs[1:2], at, nodes)
         last = end == table.shape[0] and weight.cast is table.dtype
         result = s.node.outputs[0] if last else s.graph.add_value(f"{at}.rows", TensorType(table.dtype, y.shape))
-        inputs = (s.rows(weight.name, table.shape[0], first, end), at, *([made] if made else []))
+        inputs = (s.rows(weight.name, table.shape[0], first, end, nodes), at, *([made] if made else []))
         made = s.made(PartRows(), inputs, result, nodes)
     if made != s.node.outputs[0]:
         s.made(newest("Cast", to=weight.cast.code), (made,), s.node.outputs[0], nodes)
@@ -228,7 +247,7 @@ def _gather_packed(s: _Splitter) -> list[Node] | None:
     for first, end in weight.parts:
         at = s.graph.add_value(f"{s.node.inputs[1]}.local", TensorType(DType.INT32, indices.shape))
         s.made(PartIndex(rows=x.shape[0], start=first, length=end - first), s.node.inputs[1:2], at, nodes)
-        x_part, *rest = (s.rows(n, x.shape[0], first, end) for n in (weight.name, *others))
+        x_part, *rest = (s.rows(n, x.shape[0], first, end, nodes) for n in (weight.name, *others))
         results.append(s.made(s.op, (x_part, at, *rest), s.value(), nodes))
     return s.added(results, nodes)
 
@@ -346,7 +365,7 @@ def _matmul_packed(s: _Splitter) -> list[Node] | None:
     axis = s.graph.tensor(s.node.outputs[0]).rank - 1
 
     def inputs(first: int, end: int, nodes: list[Node]) -> Sequence[str]:
-        sides = [s.rows(n, s.op.N, first, end) if n else "" for n in (b, scales, zeros)]
+        sides = [s.rows(n, s.op.N, first, end, nodes) if n else "" for n in (b, scales, zeros)]
         return a, *sides, groups, s.sliced(bias, 0, first, end, nodes) if bias else ""
 
     return s.along(axis, weight, inputs, lambda rows: replace(s.op, N=rows))

@@ -1,6 +1,6 @@
 // @ts-check
 import { Tensor } from '../../../pyruntime.js';
-import { h } from '../../dom.js';
+import { h, saveAs } from '../../dom.js';
 import { formatCount, formatShape, formatValue } from '../format.js';
 import { svg } from '../svg.js';
 import { pictureLayout } from './inputs.js';
@@ -35,13 +35,6 @@ function saveNpz(outputs, button) {
   const { blob, left } = writeNpz(outputs);
   saveAs(blob, 'outputs.npz');
   if (left.length) button.insertAdjacentText('afterend', `NumPy has no type for ${left.join(', ')}.`);
-}
-
-/** @param {Blob} blob @param {string} name */
-export function saveAs(blob, name) {
-  const url = URL.createObjectURL(blob);
-  h('a', { href: url, download: name }).click();
-  window.setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 /** @param {string} name @param {any} value */

@@ -1,7 +1,6 @@
 // @ts-check
-import { h } from '../../dom.js';
+import { h, saveAs } from '../../dom.js';
 import { formatCount, formatTime } from '../format.js';
-import { saveAs } from './outputs.js';
 import { table } from './table.js';
 
 /** @typedef {import('../../../pyruntime.js').TraceEvent} TraceEvent */

@@ -1,0 +1,50 @@
+"""What the page /bench/ has: its models of the onnx package, and where onnxruntime-web comes from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tools.devkit import pins
+from tools.devkit.shell import CACHE, ROOT, SetupError
+
+PAGE = ROOT / "bench" / "index.html"
+LIGHT = ("light_shufflenet.onnx", "light_resnet50.onnx")
+"""Real architectures with constant weights, which their files do not store: less than 100 KB each."""
+
+FOLDER = f"https://cdn.jsdelivr.net/npm/onnxruntime-web@{pins.ONNXRUNTIME_WEB.version}/dist/"
+"""Where a published site has onnxruntime-web from, if its visitor agrees."""
+
+
+def light_models(python: Path) -> list[Path]:
+    """The models of LIGHT in the onnx package of that interpreter."""
+    command: list[str | Path] = [python, "-c", "import onnx.backend.test as test; print(test.__path__[0])"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SetupError(f"The onnx package was not found, whose models the page /bench/ runs:\n{done.stderr}")
+    return [Path(done.stdout.strip()) / "data" / "light" / name for name in LIGHT]
+
+
+def peer(folder: str) -> dict[str, Any]:
+    """What web/ui/bench/engines.js reads as `Peer`."""
+    files = {kind: dict(zip(("name", "bytes", "integrity"), file, strict=True))
+             for kind, file in pins.ONNXRUNTIME_WEB_FILES.items()}  # fmt: skip
+    return {"version": pins.ONNXRUNTIME_WEB.version, "folder": folder, "files": files}
+
+
+def write_bench_page(folder: Path) -> None:
+    """Write the page, whose policy allows onnxruntime-web's files and no others of that server."""
+    folder.mkdir()
+    (folder / "index.html").write_text(PAGE.read_text().replace("PEER", FOLDER))
+    (folder / "peer.json").write_text(json.dumps(peer(FOLDER)))
+
+
+def peer_mounts() -> dict[str, Path]:
+    """For servers of a checkout that has onnxruntime-web already: it comes from here."""
+    package, description = CACHE / "npm" / pins.ONNXRUNTIME_WEB.name, CACHE / "bench-peer.json"
+    if not (package / ".stamp").is_file():
+        return {}
+    description.write_text(json.dumps(peer("/bench/ort/")))
+    return {"/bench/peer.json": description, "/bench/ort/": package / "dist"}

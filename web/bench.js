@@ -1,0 +1,2 @@
+// @ts-check
+import './ui/bench/page.js';

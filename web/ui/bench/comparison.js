@@ -1,0 +1,106 @@
+// @ts-check
+/** One model on each engine: sessions first, then runs that alternate a few at a time, so that both meet the same disturbances. */
+import { rounded, spreadOf } from './statistics.js';
+
+const ROUND = 3;
+/** Sessions of pyruntime begin with simpler kernels, until the optimized ones are compiled. One run at least is left out. */
+const WARM_UP_MS = 1000;
+
+/** @typedef {{runs: number, seconds: number}} Effort runs of each engine, and seconds after which no further round begins */
+/** @typedef {import('./statistics.js').Spread & {create_ms: number, first_ms: number}} Timed */
+/** @typedef {{name: string, about: string, engines: Record<string, Timed | {error: string}>, max_difference: number | null, ratio: number | null}} Measured */
+/** @typedef {import('./engines.js').Outputs} Outputs */
+
+/** The largest difference of two results; null where they have other shapes. @param {Outputs} a @param {Outputs} b */
+function difference(a, b) {
+  let largest = 0;
+  for (const [name, { data, dims }] of Object.entries(a)) {
+    const other = b[name];
+    if (!other || String(other.dims) !== String(dims)) return null;
+    for (let i = 0; i < data.length; i++) largest = Math.max(largest, Math.abs(Number(data[i]) - Number(other.data[i])));
+  }
+  return largest;
+}
+
+/** A session of `engine` over a model, and what it has shown so far. */
+class Entrant {
+  /** @param {import('./engines.js').Engine} engine @param {AbortSignal} signal */
+  constructor(engine, signal) {
+    this.engine = engine;
+    this.signal = signal;
+    this.times = /** @type {number[]} */ ([]);
+    this.error = '';
+    this.outputs = /** @type {Outputs | null} */ (null);
+    this.loaded = /** @type {import('./engines.js').Loaded | null} */ (null);
+    this.create_ms = NaN;
+    this.first_ms = NaN;
+  }
+
+  /** What fails is the engine's result; the other one goes on. @param {() => Promise<void>} work */
+  async attempt(work) {
+    if (this.error) return;
+    this.signal.throwIfAborted();
+    await work().catch((error) => { this.error = `${error?.name ?? 'Error'}: ${error?.message ?? error}`; });
+  }
+
+  /** @param {import('./models.js').Model} model */
+  load({ url, inputs, fetches }) {
+    return this.attempt(async () => {
+      const begin = performance.now();
+      this.loaded = await this.engine.load(url, inputs(), fetches);
+      this.create_ms = rounded(performance.now() - begin);
+      this.outputs = await this.#run();
+      this.first_ms = rounded(/** @type {number} */ (this.times.pop()));
+      const until = performance.now() + WARM_UP_MS;
+      do await this.#run(); while (performance.now() < until);
+      this.times = [];
+    });
+  }
+
+  /** Some runs; once `until` has passed, none but the first. @param {number} count @param {number} until */
+  round(count, until) {
+    return this.attempt(async () => {
+      for (let i = 0; i < count && (!this.times.length || performance.now() < until); i++) await this.#run();
+    });
+  }
+
+  async #run() {
+    this.signal.throwIfAborted();
+    const begin = performance.now();
+    const outputs = await /** @type {import('./engines.js').Loaded} */ (this.loaded).run();
+    this.times.push(performance.now() - begin);
+    return outputs;
+  }
+
+  /** @returns {Timed | {error: string}} */
+  result() {
+    return this.error ? { error: this.error } : { create_ms: this.create_ms, first_ms: this.first_ms, ...spreadOf(this.times) };
+  }
+}
+
+/**
+ * @param {import('./models.js').Model} model
+ * @param {import('./engines.js').Engine[]} engines in the order they begin
+ * @param {Effort} effort
+ * @param {AbortSignal} signal
+ * @returns {Promise<Measured>} `ratio`: onnxruntime-web's median divided by pyruntime's
+ */
+export async function compare(model, engines, effort, signal) {
+  await (await fetch(model.url)).arrayBuffer(); // both find it in the browser's cache
+  const entrants = engines.map((engine) => new Entrant(engine, signal));
+  try {
+    for (const entrant of entrants) await entrant.load(model);
+    const until = performance.now() + effort.seconds * 1000;
+    for (let done = 0; done < effort.runs && (!done || performance.now() < until); done += ROUND) {
+      for (const entrant of entrants) await entrant.round(Math.min(ROUND, effort.runs - done), until);
+    }
+  } finally {
+    for (const { loaded } of entrants) await loaded?.release();
+  }
+  signal.throwIfAborted();
+  const results = Object.fromEntries(entrants.map((entrant) => [entrant.engine.name, entrant.result()]));
+  const [own, peer] = ['pyruntime', 'onnxruntime_web'].map((name) => /** @type {any} */ (results[name])?.median_ms);
+  const [first, second] = entrants.map(({ error, outputs }) => (error ? null : outputs));
+  return { name: model.name, about: model.about, engines: results, max_difference: first && second ? difference(first, second) : null,
+           ratio: own && peer ? rounded(peer / own) : null };
+}

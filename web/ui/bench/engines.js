@@ -1,0 +1,73 @@
+// @ts-check
+/** pyruntime and onnxruntime-web by the calls that they share. */
+import { InferenceSession, Tensor, env, preload } from '../../pyruntime.js';
+
+/**
+ * @typedef {Record<string, {type: string, data: any, dims: number[]}>} Inputs
+ * @typedef {Record<string, {data: any, dims: readonly number[]}>} Outputs
+ * @typedef {{run: () => Promise<Outputs>, release: () => Promise<void>}} Loaded
+ *
+ * @typedef {object} Engine
+ * @property {'pyruntime' | 'onnxruntime_web'} name
+ * @property {string} version
+ * @property {number} start_ms from nothing until a first session can be made
+ * @property {(source: string | Uint8Array, inputs: Inputs, fetches: string[]) => Promise<Loaded>} load
+ */
+
+/** Where onnxruntime-web's files are: `folder` relative to this page, or a server of others. @typedef {object} Peer
+ * @property {string} version
+ * @property {string} folder
+ * @property {Record<'module' | 'wasm', {name: string, bytes: number, integrity: string}>} files
+ */
+
+/** @returns {Promise<Peer>} */
+export async function findPeer() {
+  return (await fetch('peer.json')).json();
+}
+
+/** The host that the files come from; '' for the page's own. @param {Peer} peer */
+export function hostOf({ folder }) {
+  const { host } = new URL(folder, location.href);
+  return host === location.host ? '' : host;
+}
+
+/** The session and tensors of a library with onnxruntime-web's names. @param {any} library @param {object} [options] @returns {Engine['load']} */
+function loader(library, options) {
+  return async (source, inputs, fetches) => {
+    const session = await library.InferenceSession.create(source, options);
+    const feeds = Object.fromEntries(Object.entries(inputs).map(([name, { type, data, dims }]) => [name, new library.Tensor(type, data, dims)]));
+    return { run: () => session.run(feeds, fetches), release: () => session.release() };
+  };
+}
+
+/** @returns {Promise<Engine>} */
+export async function startOwn() {
+  const begin = performance.now();
+  await preload();
+  const load = loader({ InferenceSession, Tensor }, { executionProviders: ['webgpu'] });
+  return { name: 'pyruntime', version: env.versions.pyruntime, start_ms: performance.now() - begin, load };
+}
+
+/** A module whose bytes are compared with `integrity` before it runs. @param {string} url @param {string} integrity */
+async function verifiedModule(url, integrity) {
+  await new Promise((resolve, reject) => {
+    const script = Object.assign(document.createElement('script'), { type: 'module', src: url, integrity, crossOrigin: 'anonymous' });
+    script.addEventListener('load', resolve);
+    script.addEventListener('error', () => reject(new Error(`${url} did not come, or is not the file of the release.`)));
+    document.head.append(script);
+  });
+  return import(url);
+}
+
+/** @param {Peer} peer @returns {Promise<Engine>} */
+export async function startPeer({ folder, version, files: { module, wasm } }) {
+  const begin = performance.now();
+  const base = new URL(folder, location.href);
+  const binary = fetch(new URL(wasm.name, base), { integrity: wasm.integrity }).then((response) => response.arrayBuffer());
+  const ort = await verifiedModule(new URL(module.name, base).href, module.integrity);
+  Object.assign(ort.env.wasm, { wasmBinary: await binary, numThreads: 1 });
+  ort.env.webgpu.powerPreference = 'high-performance';
+  ort.env.logLevel = 'error';
+  const load = loader(ort, { executionProviders: ['webgpu'], logSeverityLevel: 3 });
+  return { name: 'onnxruntime_web', version, start_ms: performance.now() - begin, load };
+}

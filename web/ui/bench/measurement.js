@@ -1,0 +1,83 @@
+// @ts-check
+/** Everything that the page measures, step by step: the object that the visitor may save. */
+import { isEmulated } from '../app/adapter.js';
+import { describe } from './adapter.js';
+import { compare } from './comparison.js';
+import { deviceRates } from './device_rates.js';
+import { startOwn, startPeer } from './engines.js';
+import { productRate } from './products.js';
+import { rounded } from './statistics.js';
+
+const FORMAT = 'pyruntime-bench/1';
+
+/**
+ * @typedef {object} Result
+ * @property {string} format
+ * @property {string} date
+ * @property {{user_agent: string, cores: number, memory_gb: number | null}} browser
+ * @property {Record<string, any>} adapter
+ * @property {Record<string, number>} limits
+ * @property {string[]} features
+ * @property {string[]} wgsl_features
+ * @property {boolean} is_software
+ * @property {Record<string, {version: string, start_ms: number}>} engines
+ * @property {Awaited<ReturnType<typeof deviceRates>>} [device]
+ * @property {Record<string, {side: number, gflop_per_s: number} | {error: string}>} products
+ * @property {import('./comparison.js').Measured[]} models
+ */
+
+/** What is known before anything is measured. @param {GPUAdapter} adapter @returns {Result} */
+function begun(adapter) {
+  const described = describe(adapter);
+  const { userAgent, hardwareConcurrency, deviceMemory = null } = /** @type {any} */ (navigator);
+  return {
+    format: FORMAT, date: new Date().toISOString(), browser: { user_agent: userAgent, cores: hardwareConcurrency, memory_gb: deviceMemory },
+    ...described, is_software: isEmulated(/** @type {any} */ (described.adapter)), engines: {}, products: {}, models: [],
+  };
+}
+
+/**
+ * @param {object} wanted
+ * @param {GPUAdapter} wanted.adapter
+ * @param {import('./engines.js').Peer | null} wanted.peer null: pyruntime alone
+ * @param {import('./models.js').Model[]} wanted.models
+ * @param {import('./comparison.js').Effort} wanted.effort
+ * @param {AbortSignal} signal
+ * @param {(done: number, of: number, step: string, result: Result) => void} report before each step
+ * @returns {Promise<Result>}
+ */
+export async function measure({ adapter, peer, models, effort }, signal, report) {
+  const result = begun(adapter);
+  /** @type {import('./engines.js').Engine[]} */
+  const engines = [];
+  const start = async (/** @type {Promise<import('./engines.js').Engine>} */ starting) => {
+    const engine = await starting;
+    engines.push(engine);
+    result.engines[engine.name] = { version: engine.version, start_ms: rounded(engine.start_ms) };
+  };
+  /** @type {[string, () => Promise<void>][]} */
+  const steps = [
+    ['GPU: memory, dispatches, readback', async () => { result.device = await deviceRates(adapter, result.is_software, signal); }],
+    ['Starting pyruntime', () => start(startOwn())],
+    ...peer ? /** @type {typeof steps} */ ([['Starting onnxruntime-web', () => start(startPeer(peer))]]) : [],
+    ['Matrix products', async () => {
+      for (const engine of engines) {
+        result.products[engine.name] = await productRate(engine, signal).catch((error) => {
+          signal.throwIfAborted();
+          return { error: String(error?.message ?? error) };
+        });
+      }
+    }],
+    ...models.map((model, index) => /** @type {typeof steps[number]} */ ([`Model ${model.name}: ${model.about}`, async () => {
+      const order = index % 2 ? [...engines].reverse() : engines;
+      result.models.push(await compare(model, order, effort, signal));
+    }])),
+  ];
+  for (const [done, [step, work]] of steps.entries()) {
+    signal.throwIfAborted();
+    report(done, steps.length, step, result);
+    await work();
+  }
+  report(steps.length, steps.length, '', result);
+  return result;
+}

@@ -1,0 +1,62 @@
+// @ts-check
+/** Matrix products as a library computes them: the time of eight more in a row. */
+import { modelOf } from '../../onnx/writer.js';
+import { quantile, rounded } from './statistics.js';
+
+const SIDES = [256, 512, 1024, 2048, 4096];
+const MORE = 8;
+/** Products that take less are too short to tell apart: larger ones are measured. */
+const LEAST_MS = 50;
+const RUNS = 7;
+
+/**
+ * y[i, 0] = sum of row i of a^(count + 1), a[i, j] = x[i] x[j]: nothing large is sent to the GPU or back.
+ * @param {number} count products
+ */
+function chain(count) {
+  /** @type {import('../../onnx/writer.js').Node[]} */
+  const nodes = [['Unsqueeze', ['x', 'one'], 'column'], ['Unsqueeze', ['x', 'zero'], 'row'], ['Mul', ['column', 'row'], 'p0']];
+  for (let i = 1; i <= count; i++) nodes.push(['MatMul', [`p${i - 1}`, 'p0'], `p${i}`]);
+  nodes.push(['ReduceSum', [`p${count}`, 'one'], 'y']);
+  return modelOf('products', nodes, { zero: 0, one: 1 }, [['x', 'float32', ['n']]], ['y', 'float32', ['n', 'k']]);
+}
+
+/**
+ * Median milliseconds of a run, the first ones left out.
+ * @param {import('./engines.js').Engine} engine
+ * @param {number} count
+ * @param {number} side
+ * @param {AbortSignal} signal
+ */
+async function chainTime(engine, count, side, signal) {
+  const x = { type: 'float32', data: new Float32Array(side).fill(side ** -0.5), dims: [side] };
+  const { run, release } = await engine.load(chain(count), { x }, ['y']);
+  try {
+    const times = [];
+    for (let i = 0; i < RUNS; i++) {
+      signal.throwIfAborted();
+      const begin = performance.now();
+      const { y } = await run();
+      times.push(performance.now() - begin);
+      if (!(Math.abs(y.data[0] - 1) < 1e-3)) throw new Error(`A product of side ${side} gave ${y.data[0]} instead of 1.`);
+    }
+    return quantile(times.slice(2), 0.5);
+  } finally {
+    await release();
+  }
+}
+
+/**
+ * @param {import('./engines.js').Engine} engine
+ * @param {AbortSignal} signal
+ * @returns {Promise<{side: number, gflop_per_s: number}>} float32, of the smallest side whose products take long enough
+ */
+export async function productRate(engine, signal) {
+  for (const side of SIDES) {
+    const long = await chainTime(engine, 1 + MORE, side, signal);
+    if (long < LEAST_MS && side < SIDES[SIDES.length - 1]) continue;
+    const took = Math.max(long - await chainTime(engine, 1, side, signal), 1e-3) / MORE;
+    return { side, gflop_per_s: rounded(2 * side ** 3 / took / 1e6) };
+  }
+  throw new Error('No side to measure.');
+}
