@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import Bound, Device, Read, Slice, Write
 from pyruntime.device.blocking import run_blocking
 from pyruntime.device.desktop.device import DesktopDevice
@@ -77,11 +78,11 @@ def with_bindings(nbytes: int) -> Iterator[DesktopDevice]:
     device = desktop_device()
     target, record = device.target, device.record
 
-    def checked(commands: Sequence[Bound]) -> int:
+    def checked(commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
         parts = [part for command in commands for part in command.storage]
         assert max((part.nbytes for part in parts), default=0) <= nbytes
         assert max((len(command.storage) for command in commands), default=0) <= 8
-        return record(commands)
+        return record(commands, repeated)
 
     limits = replace(target.limits, binding_bytes=nbytes, buffer_bytes=2 * nbytes, storage_buffers=8)
     with pytest.MonkeyPatch.context() as patch:
