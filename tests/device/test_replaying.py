@@ -15,8 +15,8 @@ def test_written__commands_of_shared_buffers__counts_each_once() -> None:
     assert (made.sources, made.buffers) == (["one", "two"], [7, 9, 11])
     assert json.loads(made.text) == {
         "rows": [
-            [0, [1, 2, 3], [], [0, 0, 16, 1, 256, 8, 2, 512, 32]],
-            [1, [4, 1, 1], [0, -1, -1], [1, 256, 8, -3, 0, 64]],
+            [0, [1, 2, 3], [], [0, 0, 16, 1, 256, 8, 2, 512, 32], 0],
+            [1, [4, 1, 1], [0, -1, -1], [1, 256, 8, -3, 0, 64], 0],
         ],
         "order": None,
         "repeated": [],
