@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Browser
 
+from e2e.harness.browser import guarded_page
 from e2e.harness.script import Script, watched
+from pyruntime.session.aot.compile_ahead import compile_model
 
 SIZE = 512
 
@@ -47,6 +51,33 @@ def test_explain__allocated_bytes__are_those_of_the_browser_and_of_the_plan(brow
     assert allocated["computed"] >= 3 * SIZE * SIZE * 4
     assert allocated["activations"] == memory["peak"]
     assert allocated["tensors"] >= 4 * 128 * SIZE * 4
+
+
+def test_plan__what_constants_were_computed_from__has_left_the_gpu(
+    browser: Browser, site_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model())
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(f"{site_url}e2e/blank.html")
+        found = Script(page, guard)(
+            """
+            await import('/e2e/watch.js');
+            const session = await InferenceSession.create(new Blob([decode(model)]), { plan: decode(plan) });
+            const x = new Tensor('float32', new Float32Array(128 * size).fill(1), [128, size]);
+            const { y } = await session.run({ x });
+            const { memory } = await session.summary();
+            const { staging, ...there } = gpuBytes();
+            await session.release();
+            return { memory, there, least: Math.min(...y.data), most: Math.max(...y.data) };
+            """,
+            model=path.read_bytes(),
+            plan=compile_model(path),
+            size=SIZE,
+        )
+    planned = found["memory"]["weights"] + found["memory"]["peak"]
+    assert abs(sum(found["there"].values()) - planned) <= 0.01 * planned
+    np.testing.assert_allclose([found["least"], found["most"]], SIZE * 0.01 * 3 * SIZE * 0.01, rtol=1e-4)
 
 
 def test_pool__some_buffers_in_use__the_others_go_after_five_seconds(script: Script) -> None:
