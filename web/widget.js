@@ -298,14 +298,9 @@ export class PyruntimeModel extends Base {
   async #run(session, feeds, final) {
     const begin = performance.now();
     const cleared = this.#cleared;
-    const bar = runBar();
-    const onProgress = (/** @type {import('./pyruntime.js').ProgressEvent} */ event) => {
-      if (event.phase !== 'run' || session !== this.#session) return;
-      if (!bar.element.isConnected) this.#parts?.output.replaceChildren(bar.element);
-      bar.add(event);
-    };
+    const { element, onProgress } = runBar((bar) => session === this.#session && this.#parts?.output.replaceChildren(bar));
     try {
-      const outputs = await session.run(feeds, { onProgress });
+      const outputs = await session.run(feeds, { onProgress }).finally(() => element.remove());
       const ms = performance.now() - begin;
       if (session !== this.#session) return outputs;
       const { elements, words } = show(outputs, this.#labels);
@@ -319,8 +314,6 @@ export class PyruntimeModel extends Base {
     } catch (error) {
       this.#fail(error, false);
       throw error;
-    } finally {
-      bar.element.remove();
     }
   }
 

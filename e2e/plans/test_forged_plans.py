@@ -57,6 +57,8 @@ h => h.programs[0].plan.commands[0].grid = [1]
 h => h.programs[0].plan.commands[0].grid = [65535, 65535, 65535]
 h => h.programs[0].plan.commands[0].grid = [65535, 65535, 1]
 h => h.programs[0].plan.commands[0].scaled = [0, 0, 0]
+h => h.programs[0].plan.commands[0].about[2] = -1
+h => h.programs[0].plan.commands[0].about = null
 h => h.programs[0].plan.commands[0].params = [0, 1e9]
 h => h.programs[0].plan.arenas = [2 ** 50]
 h => h.programs[0].plan.arenas = Array(1000).fill(256)

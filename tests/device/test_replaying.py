@@ -9,13 +9,13 @@ from pyruntime.device.webgpu.replaying import written
 
 
 def test_written__commands_of_shared_buffers__counts_each_once() -> None:
-    first = Bound("one", (Slice(7, 0, 16), Slice(9, 256, 8)), Slice(11, 512, 32), (1, 2, 3))
+    first = Bound("one", (Slice(7, 0, 16), Slice(9, 256, 8)), Slice(11, 512, 32), (1, 2, 3), flops=90)
     second = Bound("two", (Slice(9, 256, 8), Slot(2, 0, 64)), None, (4, 1, 1), "", (0, -1, -1))
     made = written([first, second])
     assert (made.sources, made.buffers) == (["one", "two"], [7, 9, 11])
     assert json.loads(made.text) == {
         "rows": [
-            [0, [1, 2, 3], [], [0, 0, 16, 1, 256, 8, 2, 512, 32], 0],
+            [0, [1, 2, 3], [], [0, 0, 16, 1, 256, 8, 2, 512, 32], 90],
             [1, [4, 1, 1], [0, -1, -1], [1, 256, 8, -3, 0, 64], 0],
         ],
         "order": None,

@@ -20,8 +20,9 @@ import { attend } from './waiting.js';
 const LONG_S = 0.5;
 const SLICE_S = 0.1;
 
-/** Operations a second that a device is taken to do at first: every device does more. */
-const FIRST_RATE = 1e9;
+/** Operations a second that a GPU is taken to do at first, and a software adapter: they do about as many at least. */
+const FIRST_RATE = 1e11;
+const SOFTWARE_RATE = 1e9;
 
 /** Limit of what the measured operations a second may grow by from slice to slice: a short slice says little. */
 const GROWTH = 4;
@@ -29,13 +30,23 @@ const GROWTH = 4;
 /** Operations a second as the last slices or the last long run had them. @type {WeakMap<GPUDevice, number>} */
 const rates = new WeakMap();
 
+/** Operations a second that a device does, as far as that is known. @param {GPUDevice} device */
+function rateOf(device) {
+  const { vendor = 'google', isFallbackAdapter = false } = device.adapterInfo ?? {};
+  return rates.get(device) ?? (isFallbackAdapter || vendor === 'google' ? SOFTWARE_RATE : FIRST_RATE);
+}
+
 /** @type {WeakMap<Command[], number>} */
 const totals = new WeakMap();
 
-/** What a run reports, and whether it was aborted. @param {{signal?: AbortSignal, report?: (event: any) => void}} request @returns {Watch} */
+/**
+ * What a run reports, and whether it was aborted: by the signal, or where `stopped` is set.
+ * @param {{signal?: AbortSignal, report?: (event: any) => void}} request
+ */
 export function watchOf({ signal, report }) {
   return {
-    get aborted() { return signal?.aborted; },
+    stopped: false,
+    get aborted() { return this.stopped || Boolean(signal?.aborted); },
     report: (/** @type {number} */ loaded, /** @type {number} */ total) => report?.({ phase: 'run', status: 'progress', loaded, total }),
   };
 }
@@ -52,7 +63,7 @@ function workOf(commands) {
 
 /** Whether a run of these commands is submitted in slices. @param {GPUDevice} device @param {Command[]} commands */
 export function isLong(device, commands) {
-  return commands.length > 1 && workOf(commands) > LONG_S * (rates.get(device) ?? FIRST_RATE);
+  return commands.length > 1 && workOf(commands) > LONG_S * rateOf(device);
 }
 
 /**
@@ -94,7 +105,7 @@ export async function submitInSlices(device, commands, numbers, scopes, watch) {
   const queued = [];
   for (let first = 0; first < commands.length;) {
     if (watch.aborted) throw new DOMException('the run was aborted', 'AbortError');
-    const most = SLICE_S * (rates.get(device) ?? FIRST_RATE);
+    const most = SLICE_S * rateOf(device);
     let [end, work] = [first + 1, commands[first].work];
     while (end < commands.length && work + commands[end].work <= most) work += commands[end++].work;
     const slice = commands.slice(first, end);
@@ -113,7 +124,7 @@ export async function submitInSlices(device, commands, numbers, scopes, watch) {
     const now = { at: performance.now(), done: ends[ends.length - 1].done + work };
     ends.push(now);
     const rate = 1000 * (now.done - before.done) / Math.max(now.at - before.at, 0.1);
-    rates.set(device, Math.min(rate, GROWTH * (rates.get(device) ?? FIRST_RATE)));
+    rates.set(device, Math.min(rate, GROWTH * rateOf(device)));
     if (!watch.aborted) watch.report?.(now.done, total);
   }
 }

@@ -180,7 +180,7 @@ export class Readback {
   /** Nothing more will be read, be it because something failed. */
   end() {
     this.#waiting = [];
-    for (const { staging, done } of this.#begun) if (!done) staging.destroy();
+    for (const { staging, done } of this.#begun) if (!done) poolOf(this.#device).discard(staging);
     for (const { to } of this.#aside) to.destroy();
   }
 }

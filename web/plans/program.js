@@ -46,8 +46,11 @@ function slotsOf({ external, kept }, names) {
   });
 }
 
-/** Scratch bytes of constants that are computed together: after each batch the GPU is waited for. */
-const TOGETHER = 128 << 20;
+/**
+ * Bytes that constants which are computed together take: an eighth of the plan's constants, within bounds. After each batch the GPU is
+ * waited for, and what only this batch was computed from goes.
+ */
+const [LEAST_TOGETHER, MOST_TOGETHER, SHARE] = [16 << 20, 128 << 20, 8];
 
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
@@ -95,7 +98,6 @@ export class Program {
       await compiled;
       await this.#compute(header.computed);
       done('computed');
-      header.buffers.forEach(([, kept], i) => { if (!kept) this.#drop(this.#weights[i]); });
       await this.replay(last);
     } catch (error) {
       this.release();
@@ -205,11 +207,18 @@ export class Program {
     });
   }
 
-  /** Make the computed constants, as many at a time as take no more memory than `TOGETHER` meanwhile. @param {SavedPlan[]} plans */
+  /** Make the computed constants, some at a time. @param {SavedPlan[]} plans */
   async #compute(plans) {
-    const size = (/** @type {SavedPlan} */ { arenas }) => arenas.reduce((sum, nbytes) => sum + nbytes, 0);
+    const { buffers, constants } = this.plan.header;
+    const total = buffers.reduce((sum, [nbytes]) => sum + nbytes, 0);
+    const most = Math.min(Math.max(LEAST_TOGETHER, total / SHARE), MOST_TOGETHER);
+    const size = (/** @type {SavedPlan} */ { arenas, external }) => (
+      [...arenas, ...external.map(({ region }) => region[3])].reduce((sum, nbytes) => sum + nbytes, 0));
+    /** The last plan that reads each buffer. @type {Map<number, number>} */
+    const lastReader = new Map();
+    plans.forEach((plan, i) => { for (const [number] of plan.constants) lastReader.set(constants[number][3], i); });
     for (let first = 0, end = 0; first < plans.length; first = end) {
-      for (let left = TOGETHER; end < plans.length && (end === first || size(plans[end]) <= left); end += 1) left -= size(plans[end]);
+      for (let left = most; end < plans.length && (end === first || size(plans[end]) <= left); end += 1) left -= size(plans[end]);
       const some = plans.slice(first, end);
       const bound = await Promise.all(some.map((plan) => this.#bind(plan, {})));
       const commands = bound.flatMap((one) => ordered(/** @type {import('../gpu/recording.js').Command[]} */ (one.commands), []));
@@ -217,6 +226,9 @@ export class Program {
       for (const [i, { params, arenas, external }] of bound.entries()) {
         for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
         this.#computed.push(external[some[i].external[0].region[1]]);
+      }
+      for (const [buffer, reader] of lastReader) {
+        if (reader >= first && reader < end && !buffers[buffer][1]) this.#drop(this.#weights[buffer]);
       }
     }
   }

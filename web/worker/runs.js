@@ -137,7 +137,8 @@ export class Runs {
     const asked = requested ?? { fetches, stay: Object.keys(kept) };
     const prepared = known && given ? prepareFirst(known.replays, given, asked, known, this.#host.tensors) : null;
     if (known && given && prepared) {
-      const running = finish(prepared, this.#host.tensors, watchOf(request));
+      const watch = watchOf(request);
+      const running = finish(prepared, this.#host.tensors, watch);
       known.replaying.add(running);
       const predicted = requested && known.speculation?.follow(prepared, given, requested);
       try {
@@ -146,6 +147,7 @@ export class Runs {
         if (!requested) request.spare?.push(...read(given)); // speculation compares later feeds with these
         return outputs;
       } catch (error) {
+        watch.stopped = true;
         if (request.signal.aborted) throw error;
         prepared.replay.live = false; // Python finds the cause and recovers where it can
         if (/** @type {Error} */ (error).name === 'Fail') throw error;

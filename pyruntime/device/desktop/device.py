@@ -19,7 +19,7 @@ from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Rea
 from pyruntime.device.blocking import Turn, let_others
 from pyruntime.device.desktop.adapters import Adapter
 from pyruntime.device.desktop.implementations import GpuObject, Implementation
-from pyruntime.device.desktop.long_runs import Pace
+from pyruntime.device.desktop.long_runs import FIRST_RATE, SOFTWARE_RATE, Pace
 from pyruntime.device.desktop.memory import PIECE, Readback, Staging, pieces
 from pyruntime.device.desktop.pipelines import Pipelines
 from pyruntime.device.desktop.recordings import Ready, Recording, submits_of
@@ -71,7 +71,7 @@ class DesktopDevice:
         self._buffers: dict[int, GpuObject] = {}
         self._recordings: dict[int, Recording] = {}
         self._staging = Staging(implementation, self.gpu_device)
-        self._pace = Pace()
+        self._pace = Pace(SOFTWARE_RATE if adapter.kind == "software" else FIRST_RATE)
         checks = os.environ.get(CHECKS) == "1"
         self._pipelines = Pipelines(implementation, self.gpu_device, self.ledger, checks)
         usage = implementation.api.BufferUsage

@@ -20,8 +20,8 @@ LONG_S = 0.5
 SLICE_S = 0.1
 """Seconds of work in a slice; two of them are submitted at a time, so that the GPU does not wait."""
 
-FIRST_RATE = 1e9
-"""Operations a second that a device is taken to do at first: every device does more."""
+FIRST_RATE, SOFTWARE_RATE = 1e11, 1e9
+"""Operations a second that a GPU is taken to do at first, and a software adapter: they do about as many at least."""
 
 GROWTH = 4
 """Limit of what the measured operations a second may grow by from slice to slice: a short slice says little."""
@@ -39,7 +39,7 @@ def work_of(command: Bound) -> int:
 class Pace:
     """How fast a device works: operations a second, as the last slices or the last long run had them."""
 
-    rate: float = FIRST_RATE
+    rate: float
 
     def is_long(self, work: Sequence[int]) -> bool:
         """Return whether a run of dispatches that take so many operations each is submitted in slices."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def packed(path: Path, rows: int) -> tuple[list[NodeProto], list[TensorProto]]:
     table = stored(path, "w", (rows, WIDTH // 2), "uint8", bytes_)
     scales = stored(path, "s", (rows, blocks), "float16", dict.fromkeys(bytes_, np.full(blocks, 1 / 16, np.float16)))
     zeros = stored(path, "z", (rows, blocks // 2), "uint8", {})
-    facts = {"domain": "com.microsoft", "bits": 4, "block_size": BLOCK}
+    facts: dict[str, Any] = {"domain": "com.microsoft", "bits": 4, "block_size": BLOCK}
     gather = helper.make_node("GatherBlockQuantized", ["w", "i", "s", "z"], ["e"], **facts)
     product = helper.make_node("MatMulNBits", ["e", "w3", "s", "z"], ["y"], K=WIDTH, N=rows, **facts)
     again = TensorProto()

@@ -52,11 +52,15 @@ function move(track, share) {
   track.setAttribute('aria-valuenow', String(Math.round(share * 100)));
 }
 
-/** A bar of a long run, and what moves it by an event. */
-export function runBar() {
+/** A bar of a run, which its progress shows and moves. @param {(bar: HTMLElement) => unknown} show */
+export function runBar(show) {
   const element = trackOf('Running the model');
-  const add = (/** @type {import('../../pyruntime.js').ProgressEvent} */ { loaded = 0, total = 1 }) => move(element, loaded / total);
-  return { element, add };
+  const onProgress = (/** @type {import('../../pyruntime.js').ProgressEvent} */ { phase, loaded = 0, total = 1 }) => {
+    if (phase !== 'run') return;
+    if (!element.isConnected) show(element);
+    move(element, loaded / total);
+  };
+  return { element, onProgress };
 }
 
 /** A bar, and what moves it by an event and tells how far loading is. */
