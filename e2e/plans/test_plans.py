@@ -65,7 +65,7 @@ def feeds_of(path: Path, number: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-@pytest.mark.parametrize("name", ["digits", "digits of any number", "enlarge3", "computed weights"])
+@pytest.mark.parametrize("name", ["digits", "digits of any number", "enlarge3", "computed weights", "loop"])
 def test_plan__models__onnxruntimes_answer_without_python(
     script: Script, tmp_path: Path, name: str, inside: bool
 ) -> None:

@@ -40,6 +40,7 @@ from pyruntime.passes.fusion import (
 )
 from pyruntime.passes.graph_pass import Pass
 from pyruntime.passes.layout import (
+    batch_tokens,
     channels_first,
     channels_last,
     fuse_roll,
@@ -64,6 +65,7 @@ __all__ = ["PASSES", "PassRun", "optimize"]
 PASSES: tuple[Pass, ...] = (
     dead_code.run,
     fuse_linear_attention.run,
+    batch_tokens.run,
     dead_code.run,
     unmerge_transpose.run,
     simplify_shapes.run,

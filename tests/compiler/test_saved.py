@@ -31,6 +31,8 @@ from pyruntime.session.aot.cached_plan import cached_plan_file
 from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
 from pyruntime.session.run.program import Program
 from tests import open_models
+from tests.loop_models import LOOPS
+from tests.models import text_model
 
 ROOT = Path(__file__).parents[2]
 DIGITS, ENLARGE = ROOT / "models" / "digits.onnx", ROOT / "models" / "enlarge3.onnx"
@@ -51,6 +53,10 @@ def saved_model(folder: Path, name: str) -> tuple[Path, dict[str, list[tuple[int
             path = folder / "computed.onnx"
             onnx.save(computed_weights(), path)
             return path, {}
+        case "loop":
+            path = folder / "loop.onnx"
+            onnx.save(text_model(LOOPS["states"][0]), path)
+            return path, {"x": [(2, 3), (5, 3)], "z": [(2, 2), (5, 2)]}
         case _:
             path = folder / "encoder.onnx"
             onnx.save(open_models.encoder(), path)
@@ -75,7 +81,7 @@ def computed_weights() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-MODELS = ["digits", "digits of any number", "enlarge3", "computed weights", "encoder"]
+MODELS = ["digits", "digits of any number", "enlarge3", "computed weights", "encoder", "loop"]
 
 
 def run_data(plan: Plan) -> tuple[object, ...]:

@@ -174,15 +174,17 @@ function checkPlan(header, plan, sizes, sections, limits) {
 
 /** Validate loops: they lie one within the other, or one after the other. @param {any} plan */
 function checkRepeated({ repeated, commands, expressions }) {
-  const ends = [commands.length];
+  /** Loops around: the end of each, and how often it runs in all. */
+  const around = [{ end: commands.length, trips: 1 }];
   let before = 0;
   check.list(repeated, 'loops', (loop) => {
     check.list(loop, 'a loop', (n) => check.integer(n, 2 ** 20, 'a loop', -1), 4);
     const [first, count, times, scaled] = loop;
-    while (ends.length > 1 && first >= ends[ends.length - 1]) ends.pop();
-    const fits = first >= before && count > 0 && first + count <= ends[ends.length - 1];
-    if (loop.length !== 4 || !fits || times < 0 || scaled >= expressions.length) refuse('it is damaged: a loop');
-    ends.push(first + count);
+    while (around.length > 1 && first >= around[around.length - 1].end) around.pop();
+    const { end, trips } = around[around.length - 1];
+    const fits = first >= before && count > 0 && first + count <= end && times >= 0 && times * trips * count <= 2 ** 20;
+    if (loop.length !== 4 || !fits || scaled >= expressions.length) refuse('it is damaged: a loop');
+    around.push({ end: first + count, trips: times * trips });
     before = first;
   });
 }

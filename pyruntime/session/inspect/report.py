@@ -44,13 +44,20 @@ def assignments(graph: Graph, program: Program | None) -> list[Assignment]:
     stages = stages_of(program)
     made = [a for stage in stages for a in stage.executable.plan.assignments]
     boundaries = [s.boundary.node for s in stages if s.boundary and s.boundary.node]
-    made += [_assignment(n, "host", "its output shape depends on values") for n in boundaries]
+    made += [_assignment(n, "host", _why_boundary(n)) for n in boundaries]
     for node in stages[-1].compiled.rest if stages else graph.nodes:
         has = isinstance(node.op, Op) and type(node.op).has_kernel()
         reason = "has a GPU kernel; planned when shapes are known" if has else f"{node.op.op_type} has no GPU kernel"
         made.append(_assignment(node, "gpu" if has else "host", reason))
     order = {n.name: i for i, n in enumerate(graph.nodes)}
     return sorted(made, key=lambda a: order.get(a.name, len(order)))
+
+
+def _why_boundary(node: Node) -> str:
+    """Why a stage ends before a node."""
+    if node.op.domain == "" and node.op.op_type in ("Loop", "Scan"):
+        return "its trips, its condition or a shape depends on values, or its body has a node without GPU kernel"
+    return "its output shape depends on values"
 
 
 def _assignment(node: Node, placement: str, reason: str) -> Assignment:
