@@ -2,10 +2,11 @@
 are larger than a binding are bound in parts.
 
 Elements smaller than a word share words, so two invocations must never write one. A kernel that calls `store_y` for an
-f16, int8 or bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it.
+f16, int8 or bool tensor writes 32-bit scratch memory instead, and a second dispatch packs it; of f16 only where the
+device has none.
 
-A device that has 16-bit floats also has an instruction that reads them (variant `half_loads`); without it the dozen
-operations that take a float16 apart are most of what a kernel does that uses each element once.
+GPUs have an instruction that reads 16-bit floats (variant `half_loads`); without it the operations that take a float16
+apart are half of what a product does.
 
 WGSL lets a quotient be 2.5 units in the last place off; SwiftShader's is rounded to nearest, which
 e2e/ops/products/test_quantization.py holds it to. It also runs both sides of a branch, so that what makes up for others
@@ -44,7 +45,7 @@ def legalize(target: Target, dispatches: Sequence[Dispatch]) -> tuple[Dispatch, 
     made: list[Dispatch] = []
     for dispatch in dispatches:
         made += _legalize(target, dispatch)
-    if target.has_f16 and target.allows("half_loads"):
+    if target.converts_f16:
         made = list(map(_converting, made))
     if target.is_software:
         made = list(map(_flat, made))
@@ -78,8 +79,12 @@ def _flat(dispatch: Dispatch) -> Dispatch:
 
 def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:
     kernel, operands, after = dispatch.kernel, list(dispatch.operands), []
+    if target.has_f16 and target.allows("half_loads") and kernel.stores_float16:
+        kernel = replace(kernel, halves=True)
     for i, binding in enumerate(kernel.bindings):
         if not binding.write or lanes(binding.dtype) == 1 or "store" not in kernel.accessors(binding.name):
+            continue
+        if kernel.halves and binding.dtype is DType.FLOAT16:
             continue
         packed = operands[i]
         wide_type = _WIDE[binding.dtype.compute]
@@ -93,5 +98,5 @@ def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:
         expr = "x != 0u" if binding.dtype is DType.BOOL else "x"
         after.append(elementwise(target, f"pack_{binding.dtype.onnx_name}", {"x": wide}, packed, expr))
     if not after:
-        return [dispatch]
+        return [replace(dispatch, kernel=kernel)]
     return [replace(dispatch, kernel=kernel, operands=tuple(operands), inplace=()), *after]

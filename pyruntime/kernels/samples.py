@@ -65,7 +65,8 @@ def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[
     """A product of whole tensors."""
     stack = (p.batches,) if p.batches > 1 else ()
     b_shape = (p.n, p.k) if p.trans_b else (p.k, p.n)
-    y, a, b = (TensorType(DType.FLOAT, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
+    kind = DType.FLOAT16 if p.half else DType.FLOAT
+    y, a, b = (TensorType(kind, (*stack, *shape)) for shape in ((p.m, p.n), (p.m, p.k), b_shape))
     forced = for_node(target, norm_follows=p.norm_follows)
     product = product_of(a.shape, b.shape, trans_b=p.trans_b)
     made = Matmul(product, out(0, y), inp(0, a), inp(1, b), tiling=tiling).lower(forced)
@@ -120,7 +121,8 @@ def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:
     """
     if p.kind == "integer":
         raise LookupError("convolutions of integers have no sample")
-    x_type, y_type = (DType.INT8, DType.INT32) if p.kind == "bytes" else (DType.FLOAT, DType.FLOAT)
+    floats = DType.FLOAT16 if p.half else DType.FLOAT
+    x_type, y_type = (DType.INT8, DType.INT32) if p.kind == "bytes" else (floats, floats)
     w, rows, channels = p.window, p.group * p.rows, p.group * p.channels
     weights = (channels, p.rows) if p.transposed else (rows, p.channels)
     conv = Convolution(
@@ -138,7 +140,7 @@ def _convolution(target: Target, p: ConvProblem) -> tuple[Dispatch, ...]:
 def _with_norm(target: Target, made: tuple[Dispatch, ...], kind: TensorType) -> tuple[Dispatch, ...]:
     """The dispatches of a product and the normalisation after it, as `ops.fused.with_norm` joins them."""
     y, p = out(1, kind), out(0, kind)
-    norm = Norm(1e-5, False, inp(2, TensorType(DType.FLOAT, kind.shape[-1:])), None)
+    norm = Norm(1e-5, False, inp(2, TensorType(kind.dtype, kind.shape[-1:])), None)
     joined = sum_and_normalize(target, made, y, None, norm)
     rows = rows_of(kind.shape, kind.rank - 1, flatten=True)
     return joined if joined is not None else (*made, normalize_rows(target, y, p, rows, norm))

@@ -27,7 +27,7 @@ VARIANTS: Mapping[str, str] = MappingProxyType(
         "dynamic_dimensions": "plans for all sizes of dynamic dimensions; without: one for each set of input shapes",
         "software": "kernels for adapters that run on a processor; without: those for GPUs",
         "fallback_kernels": "new sessions begin with kernels that compile fast, the others follow; without: they wait",
-        "half_loads": "float16 read by the device's own conversion, where it has shader-f16; without: bit by bit",
+        "half_loads": "float16 read by the device's own conversion, where it is a GPU; without: bit by bit",
         "attention_flash": "attention as one kernel; without: products around a softmax",
         "attention_prepare": "queries, keys and values made ready in one dispatch; without: one for each",
         "attention_new_row": "attention of one query makes it and the newest row ready; without: a kernel before it",

@@ -2,6 +2,7 @@
 
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
 from pyruntime.target.target import (
+    FLOAT16_CONVERSION,
     NO_WINNERS,
     SHADER_F16,
     SOFTWARE_ADAPTER,
@@ -14,6 +15,7 @@ from pyruntime.target.target import (
 )
 
 __all__ = [
+    "FLOAT16_CONVERSION",
     "H200",
     "NO_WINNERS",
     "SHADER_F16",

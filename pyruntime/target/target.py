@@ -9,6 +9,7 @@ from pyruntime.ir import positive, upper
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
 
 __all__ = [
+    "FLOAT16_CONVERSION",
     "NO_WINNERS",
     "SHADER_F16",
     "SOFTWARE_ADAPTER",
@@ -77,6 +78,9 @@ NO_WINNERS = Winners()
 SHADER_F16 = "shader-f16"
 """WebGPU's feature of devices that compute with 16-bit floats."""
 
+FLOAT16_CONVERSION = "float16_conversion"
+"""What a device is known by that is a GPU: `unpack2x16float` is an instruction of it, though WGSL has no f16 there."""
+
 SUBGROUP_SIZE = "subgroup_size_"
 """Begins the name of what a device is known by whose subgroups all have the size that follows."""
 
@@ -90,8 +94,8 @@ class Target:
 
     Attributes:
         features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), `SUBGROUP_SIZE`
-            with the size where all subgroups have the same, `SOFTWARE_ADAPTER`, and those of WGSL
-            ('packed_4x8_integer_dot_product').
+            with the size where all subgroups have the same, `SOFTWARE_ADAPTER`, `FLOAT16_CONVERSION`, and those of
+            WGSL ('packed_4x8_integer_dot_product').
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
         disabled: names of passes and kernel variants switched off by session config entries.
         rates: what was measured on the device; None: what is known of its kind.
@@ -138,6 +142,11 @@ class Target:
     def has_f16(self) -> bool:
         """True for a GPU whose WGSL has `enable f16`."""
         return SHADER_F16 in self.features and not self.is_software
+
+    @property
+    def converts_f16(self) -> bool:
+        """True where float16 is read by an instruction of the device."""
+        return (self.has_f16 or FLOAT16_CONVERSION in self.features) and self.allows("half_loads")
 
     def allows(self, variant: str) -> bool:
         """True unless the kernel variant (`kernels.variants`) was switched off."""

@@ -11,6 +11,10 @@
 // Outputs whose o + pad leave the same remainder by the stride meet the same positions: each such phase is a product of its
 // own, over the positions first, first + period, ... of which KD x KH x KW is the number.
 //
+//#if HALF
+// HALF: x and w are float16, multiplied as in matmul_half_tiled.wgsl, by pairs of k, PAIRS of them a step.
+enable f16;
+//#endif
 //   weight4  is the only reader of w: a layout packed at load changes that function and `position_of` alone
 //   finish   is the epilogue: fusion replaces it (activation, residual)
 //
@@ -28,6 +32,13 @@ const HIGH: u32 = SIDE / TALL;
 const THREADS: u32 = SIDE * HIGH;
 const STAGED: u32 = SIDE * 16u;
 const POSITIONS: u32 = KD * KH * KW;
+//#if HALF
+const PAIRS: u32 = 16u;
+
+alias S = f16;
+//#else
+alias S = ACC;
+//#endif
 const MANY: u32 = 0x10000000u;
 
 struct Params {
@@ -122,7 +133,7 @@ fn columns4(column: u32, group: u32, phase: u32) -> Quad {
   return quad;
 }
 
-fn weight4(quad: Quad, row: u32, k: u32, group: u32) -> vec4<ACC> {
+fn weight4(quad: Quad, row: u32, k: u32, group: u32) -> vec4<S> {
   let position = position_of(k);
   let at_position = quad.first + position.yzw * params.periods.xyz;
   let r = vec4<u32>(row, row + 1u, row + 2u, row + 3u);
@@ -130,8 +141,13 @@ fn weight4(quad: Quad, row: u32, k: u32, group: u32) -> vec4<ACC> {
   let place = (at_position.x * params.positions.y + at_position.y) * params.positions.z + at_position.z;
   let matrix = (group * params.channels + position.x) * params.rows;
   let at = select(vec4<u32>(0u), (r + matrix) * params.positions.w + place, inside);
+//#if HALF
+  let v = vec4<S>(half_w(at.x), half_w(at.y), half_w(at.z), half_w(at.w));
+  return select(vec4<S>(), v, inside);
+//#else
   let v = vec4<ACC>(ACC(load_w(at.x)), ACC(load_w(at.y)), ACC(load_w(at.z)), ACC(load_w(at.w)));
   return select(vec4<ACC>(0), v - zeros4(row, group), inside);
+//#endif
 }
 //#else
 fn columns4(column: u32, group: u32, phase: u32) -> Quad {
@@ -149,20 +165,29 @@ fn columns4(column: u32, group: u32, phase: u32) -> Quad {
   return quad;
 }
 
-fn weight4(quad: Quad, row: u32, k: u32, group: u32) -> vec4<ACC> {
+fn weight4(quad: Quad, row: u32, k: u32, group: u32) -> vec4<S> {
   let depth = params.channels * POSITIONS;
   let r = vec4<u32>(row, row + 1u, row + 2u, row + 3u);
   let inside = (r < vec4<u32>(params.rows)) & vec4<bool>(k < depth);
   let at = select(vec4<u32>(0u), (r + group * params.rows) * depth + k, inside);
+//#if HALF
+  let v = vec4<S>(half_w(at.x), half_w(at.y), half_w(at.z), half_w(at.w));
+  return select(vec4<S>(), v, inside);
+//#else
   let v = vec4<ACC>(ACC(load_w(at.x)), ACC(load_w(at.y)), ACC(load_w(at.z)), ACC(load_w(at.w)));
   return select(vec4<ACC>(0), v - zeros4(row, group), inside);
+//#endif
 }
 //#endif
 
-fn input4(quad: Quad, k: u32, zero: ACC) -> vec4<ACC> {
+fn input4(quad: Quad, k: u32, zero: ACC) -> vec4<S> {
 //#if POINTWISE
-  if (k >= params.channels || !quad.inside.x) { return vec4<ACC>(0); }
+  if (k >= params.channels || !quad.inside.x) { return vec4<S>(0); }
+//#if HALF
+  return half4_x((quad.x_at.x + k * params.output.w) / 4u);
+//#else
   return vec4<ACC>(load4_x((quad.x_at.x + k * params.output.w) / 4u)) - zero;
+//#endif
 //#else
   let position = position_of(k);
 //#if TRANSPOSED
@@ -182,8 +207,13 @@ fn input4(quad: Quad, k: u32, zero: ACC) -> vec4<ACC> {
 //#endif
   let offset = ((position.x * params.input.x + step.x) * params.input.y + step.y) * params.input.z + step.z;
   let at = select(vec4<u32>(0u), quad.x_at + offset, inside);
+//#if HALF
+  let v = vec4<S>(half_x(at.x), half_x(at.y), half_x(at.z), half_x(at.w));
+  return select(vec4<S>(), v, inside);
+//#else
   let v = vec4<ACC>(ACC(load_x(at.x)), ACC(load_x(at.y)), ACC(load_x(at.z)), ACC(load_x(at.w)));
   return select(vec4<ACC>(0), v - zero, inside);
+//#endif
 //#endif
 }
 
@@ -255,7 +285,11 @@ fn job_of(job: u32) -> Job {
 // <optimized>
 //#endif
 // Per slice, 16 rows of SIDE vec4: w's tile, rotated by k to keep banks apart, then x's.
+//#if HALF
+//#include conv_half_tile
+//#else
 var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
+//#endif
 
 @compute @workgroup_size(THREADS * SLICES)
 //#include workgroup name=main place=lane
@@ -272,6 +306,9 @@ var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
   let first = job.row_tile * SIDE * 4u;
   let x_zero = zero_of_x();
 
+//#if HALF
+//#include conv_half_steps
+//#else
   var k = (job.split * params.steps * SLICES + slice) * 16u;
   var w_next: array<vec4<ACC>, 2>;
   var x_next: array<vec4<ACC>, 2>;
@@ -305,7 +342,11 @@ var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
     k += 16u * SLICES;
   }
 
+//#endif
 //#if SLICED
+//#if HALF
+//#include conv_half_shares
+//#else
   // The last step's operands have been read by all of the slice.
   workgroupBarrier();
   let mine = base + (lane % THREADS) * 4u;
@@ -321,6 +362,7 @@ var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
       sums[r] += tile[s * 2u * STAGED + mine + r];
     }
   }
+//#endif
 //#endif
   let start = job.split * params.size;
 //#if ROLLED

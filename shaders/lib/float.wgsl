@@ -35,11 +35,11 @@ fn square_root(x: f32) -> f32 {
 // IEEE 754 binary16 to binary32, exact; subnormals, infinities and NaN included.
 fn f16_decode(h: u32) -> f32 {
   let sign = (h & 0x8000u) << 16u;
-  let body = h & 0x7fffu;
-  if (body >= 0x7c00u) { return bitcast<f32>(sign | 0x7f800000u | ((body & 0x3ffu) << 13u)); }
-  if (body >= 0x0400u) { return bitcast<f32>(sign | ((body << 13u) + 0x38000000u)); }
-  let tiny = f32(body) * 5.9604644775390625e-8;
-  return bitcast<f32>(sign | bitcast<u32>(tiny));
+  let body = (h & 0x7fffu) << 13u;
+  let normal = body + select(0x38000000u, 0x70000000u, body >= 0x0f800000u);
+  // Of a subnormal m: twice (1 + m / 1024) 2^-15, less 2^-14.
+  let tiny = 2.0 * bitcast<f32>(normal) - 6.103515625e-05;
+  return bitcast<f32>(sign | select(normal, bitcast<u32>(tiny), body < 0x00800000u));
 }
 
 // binary32 to binary16 bits, to nearest, ties to even; overflow to infinity.
@@ -47,17 +47,24 @@ fn f16_encode(x: f32) -> u32 {
   let bits = bitcast<u32>(x);
   let sign = (bits >> 16u) & 0x8000u;
   let body = bits & 0x7fffffffu;
-  if (body > 0x7f800000u) { return sign | 0x7e00u; }
-  if (body >= 0x477ff000u) { return sign | 0x7c00u; }
-  if (body >= 0x38800000u) { return sign | ((body - 0x38000000u + 0xfffu + ((body >> 13u) & 1u)) >> 13u); }
-  if (body < 0x33000000u) { return sign; }
-  let shift = 126u - (body >> 23u);
-  let mantissa = (body & 0x7fffffu) | 0x800000u;
-  let kept = mantissa >> shift;
-  let rest = mantissa & ((1u << shift) - 1u);
-  let half = 1u << (shift - 1u);
-  let up = u32(rest > half || (rest == half && (kept & 1u) == 1u));
-  return sign | (kept + up);
+  let normal = min((body - 0x38000000u + 0xfffu + ((body >> 13u) & 1u)) >> 13u, 0x7c00u);
+  // Numbers between 0.5 and 1 are 2^-24 apart, as subnormal binary16 are.
+  let tiny = bitcast<u32>(bitcast<f32>(body) + 0.5) - 0x3f000000u;
+  let finite = select(normal, tiny, body < 0x38800000u);
+  return sign | select(finite, 0x7e00u, body > 0x7f800000u);
+}
+
+// The binary16 nearest to x, ties to even, as a binary32: infinite past the largest one.
+fn f16_near(x: f32) -> f32 {
+  let bits = bitcast<u32>(x);
+  let body = bits & 0x7fffffffu;
+  let normal = (body + 0xfffu + ((body >> 13u) & 1u)) & 0xffffe000u;
+  // Numbers between 0.5 and 1 are 2^-24 apart, as subnormal binary16 are.
+  let count = bitcast<u32>(bitcast<f32>(body) + 0.5) - 0x3f000000u;
+  let tiny = bitcast<u32>(f32(count) * 5.9604644775390625e-8);
+  let known = select(normal, tiny, body < 0x38800000u);
+  let near = select(known, 0x7f800000u, known >= 0x47800000u);
+  return bitcast<f32>((bits & 0x80000000u) | select(near, body, body > 0x7f800000u));
 }
 
 // binary32 to bfloat16 bits, to nearest, ties to even.

@@ -49,6 +49,7 @@ HOOKS = {
     "matmul_packed_tiled": "matmul_[248]bits_[sml][1-8]",
     "matmul_sum_norm": "matmul_sum_norm",
     "matmul_sum_splits": "matmul_sum_splits",
+    "matmul_half_tiled": "(conv_)?matmul_half_[sml][1-8]",
     "matmul_tiled": "(conv_)?matmul_[sml][1-8]",
     "normalize_groups": "normalize_groups",
     "normalize_spread": "normalize_spread",

@@ -340,7 +340,7 @@ function missing({ target }, device, vendor) {
   const lacking = target.features.filter((feature) => (
     feature !== 'timestamp-query' && !device.features.has(feature) && !language?.has(feature)
     && !(subgroupMinSize === subgroupMaxSize && feature === `subgroup_size_${subgroupMinSize}`)
-    && !(isFallbackAdapter && feature === 'software_adapter')));
+    && feature !== (isFallbackAdapter ? 'software_adapter' : 'float16_conversion')));
   if (lacking.length) return `it is for devices with ${lacking.join(', ')}`;
   if (target.vendor && target.vendor !== vendor) return `it is for adapters of '${target.vendor}', and this is of '${vendor}'`;
   return null;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyruntime.device.desktop.adapters import Adapter
 from pyruntime.device.desktop.implementations import GpuObject, Implementation
 from pyruntime.kernels import Limits, Target
-from pyruntime.target import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
+from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
 __all__ = ["LIMITS", "target_of"]
 
@@ -54,7 +54,9 @@ def target_of(implementation: Implementation, adapter: Adapter, found: GpuObject
         if not most:
             size = _measured_subgroup(implementation, device)
         features |= {f"{SUBGROUP_SIZE}{size}"} if size else set()
-    if adapter.kind == "software" and adapter.vendor != SOFTWARE_VENDOR:
+    if adapter.kind != "software":
+        features.add(FLOAT16_CONVERSION)
+    elif adapter.vendor != SOFTWARE_VENDOR:
         features.add(SOFTWARE_ADAPTER)
     # Pipelines compile in threads here, and drivers cache them on disk.
     return Target(Limits(**limits), frozenset(features), adapter.vendor, frozenset({"fallback_kernels"}))

@@ -36,7 +36,7 @@ from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Limits, Target
 from pyruntime.ops.interpreter import current
-from pyruntime.target import SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
+from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
 __all__ = [
     "JsBytes",
@@ -61,8 +61,7 @@ _LIMITS = {
     "workgroup_bytes": "maxComputeWorkgroupStorageSize",
 }
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query")
-_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
-"""What of WGSL not every browser has."""
+_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)  # what of WGSL not every browser has
 _numbers = count(1)
 """Of buffers and recordings. Devices share them: JavaScript knows memory by its number, that of lost devices too."""
 
@@ -76,9 +75,10 @@ def subgroup_size(info: JsObject) -> list[str]:
     return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
 
 
-def _software(info: AdapterInfo) -> list[str]:
-    """`SOFTWARE_ADAPTER` where that is not known by the vendor: Firefox names none."""
-    return [SOFTWARE_ADAPTER] if info.is_fallback and info.vendor.lower() != SOFTWARE_VENDOR else []
+def _kind(info: AdapterInfo) -> list[str]:
+    """`FLOAT16_CONVERSION` of a GPU; `SOFTWARE_ADAPTER` where that is not known by the vendor: Firefox names none."""
+    known = info.vendor.lower() == SOFTWARE_VENDOR
+    return [] if known else [SOFTWARE_ADAPTER if info.is_fallback else FLOAT16_CONVERSION]
 
 
 async def open_device() -> WebGpuDevice:
@@ -115,7 +115,7 @@ class WebGpuDevice:
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
         language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
-        known = frozenset([*features, *spoken, *subgroup_size(info), *_software(self.info)])
+        known = frozenset([*features, *spoken, *subgroup_size(info), *_kind(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
         self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)))
         self.gpu_device, self.turn = device, None

@@ -22,10 +22,10 @@ from typing import Literal
 
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.products.candidates import (
-    EFFICIENCY,
     EIGHT_JOBS,
     TEXTS,
     ProductProblem,
+    half_refuses,
     large_refuses,
     sum_work,
     tile_kernel,
@@ -40,6 +40,8 @@ from pyruntime.kernels.selection.measurements import (
     CONV_DIRECT_EFFICIENCY,
     CONV_DIRECT_LOADS,
     CONV_GEMM,
+    CONV_HALF,
+    CONV_HALF_STEP,
     CONV_INT8_EFFICIENCY,
     CONV_POINTWISE,
     SOFTWARE_GEMM,
@@ -66,6 +68,7 @@ class ConvProblem:
         pointwise: every output looks at the one input of its own position. shared: the depthwise kernel knows it.
         narrow: the int8 depthwise kernel does.
         kind: 'float', 'integer', or 'bytes' that the kernel of packed dot products knows.
+        half: x and w are float16, and the device has shader-f16.
         fixed: weights are known before the run, so that they can be kept with their channels last.
     """
 
@@ -80,6 +83,7 @@ class ConvProblem:
     narrow: bool = False
     kind: str = "float"
     fixed: bool = False
+    half: bool = False
 
     @cached_property
     def phases(self) -> int:
@@ -118,7 +122,8 @@ class ConvProblem:
         """Bytes of x, w and y, each once."""
         x = self.images * self.group * self.channels * math.prod(self.window.input)
         w = self.group * self.rows * self.channels * self.window.positions
-        return (1.0 if self.kind == "bytes" else 4.0) * (x + w) + 4.0 * self.size
+        width = 1.0 if self.kind == "bytes" else 2.0 if self.half else 4.0
+        return width * (x + w) + (2.0 if self.half else 4.0) * self.size
 
     @property
     def key(self) -> str:
@@ -138,12 +143,13 @@ class ConvProblem:
         parts += ["transposed"] if self.transposed else []
         parts += [self.kind] if self.kind != "float" else []
         parts += ["fixed"] if self.fixed else []
+        parts += ["half"] if self.half else []
         return " ".join(parts)
 
     @cached_property
     def product(self) -> ProductProblem:
         """A pointwise one as a product."""
-        return ProductProblem(self.rows, self.window.pixels, self.channels, self.images * self.group)
+        return ProductProblem(self.rows, self.window.pixels, self.channels, self.images * self.group, half=self.half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +251,10 @@ def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
     first = Work(
         groups=tiles * t.splits,
         threads=t.threads,
-        flops=2.0 * t.high * t.wide * TILE_K * t.slices * steps,
+        flops=2.0 * t.high * t.wide * t.depth * t.slices * steps,
         nbytes=p.nbytes + 4.0 * p.size * (t.splits - 1),
-        efficiency=parts.efficiency[t.high] * parts.sliced ** math.log2(t.slices),
-        steps=parts.step * steps,
+        efficiency=(CONV_HALF if t.half else 1.0) * parts.efficiency[t.high] * parts.sliced ** math.log2(t.slices),
+        steps=(CONV_HALF_STEP if t.half else 1.0) * parts.step * steps,
         merges=parts.merge * math.log2(t.slices),
         stops=2 * steps + math.log2(t.slices),
     )
@@ -260,16 +266,19 @@ def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
 
 def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
+        if reason := half_refuses(t, p.half, p.depth):
+            return reason
         if t.slices * t.splits > 1 and t.steps(p.depth) < LEAST_STEPS:
             return "shares of k would be too short"
         staged = 16 * t.slices * TILE_K * (t.high + t.wide) // 4
+        staged += 16 * (t.slices - 1) * t.high * t.wide // 4 if t.half else 0
         if staged > target.limits.workgroup_bytes:
             return f"it takes {staged:,} bytes of workgroup memory"
         if t.threads > min(target.limits.invocations, target.limits.workgroup_x):
             return f"it takes {t.threads} invocations a workgroup"
         return ""
 
-    switches = ("conv_gemm", *(("conv_large",) if t.tile == MEDIUM.tile else ()))
+    switches = ("conv_gemm", *(("conv_half",) if t.half else ()), *(("conv_large",) if t.tile == MEDIUM.tile else ()))
     switches += ("conv_split",) if t.splits > 1 else ()
 
     def kernel(p: ConvProblem) -> str:
@@ -285,14 +294,17 @@ def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
         if not p.pointwise or p.kind != "float" or p.transposed:
             return "for pointwise convolutions of floats"
+        if reason := half_refuses(t, p.half, p.depth):
+            return reason
         if t.slices > 1 and t.steps(p.depth) < LEAST_STEPS:
             return "shares of k would be too short"
         return large_refuses(t, p.depth) or t.fits(target.limits)
 
     def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
-        return tile_work(t, p.product, EFFICIENCY[t.tile])
+        return tile_work(t, p.product)
 
-    tiled = ("matmul_large",) if t.tile == LARGE.tile else ("matmul_slices",) if t.slices > 1 else ()
+    tiled: tuple[str, ...] = ("conv_half",) if t.half else ()
+    tiled += ("matmul_large",) if t.tile == LARGE.tile else ("matmul_slices",) if t.slices > 1 else ()
     return Candidate(
         f"matmul_{t.name}",
         ConvWay("matmul", tiling=t),
@@ -317,7 +329,8 @@ _GEMMS = (
     *(replace(SMALL, slices=s, splits=z) for z in (4, 8) for s in (1, 2, 4)),
     MEDIUM,
 )
-_MATMULS = (MEDIUM, replace(MEDIUM, slices=2), LARGE)
+_GEMMS += tuple(replace(t, half=True) for t in _GEMMS)
+_MATMULS = (MEDIUM, replace(MEDIUM, slices=2), LARGE, replace(MEDIUM, half=True), replace(LARGE, half=True))
 
 CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
     "convolution",
@@ -342,6 +355,7 @@ CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
             "conv_direct": "groups of few output channels, each result on its own; without: implicit GEMM",
             "conv_gemm": "implicit GEMM through workgroup memory; without: each result on its own",
             "conv_matmul": "large pointwise convolution as a matrix product; without: implicit GEMM",
+            "conv_half": "float16 multiplied in float16, where the device has shader-f16; without: in float32",
             "conv_large": "implicit GEMM in tiles of 64 x 64; without: of 32 x 32",
             "conv_split": "k of implicit GEMM split across workgroups; without: a workgroup sums all of k",
             "conv_int8_direct": "int8 convolution on a processor by words of weights; without: number by number",

@@ -39,7 +39,7 @@ def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
         return convolve_int8_direct(
             target, conv, bool(_kernel_size(conv.window)["VOLUME"]), way.rows if way.kernel == "int8_direct" else 8
         )
-    way = CONVOLUTIONS.choose(problem_of(conv), target).way
+    way = CONVOLUTIONS.choose(replace(problem_of(conv), half=conv.is_half and target.has_f16), target).way
     if way.kernel == "int8_direct":
         return convolve_int8_direct(target, conv, False, way.rows)
     if way.kernel == "bytes":
@@ -136,6 +136,7 @@ def _tiled(
         "ROLLED": facts_of(target).long_epilogue and splits == 1,
         "SLICES": slices,
         "SLICED": slices > 1,
+        "HALF": tiling.half,
         **fallback_flag(target, conv.flops, **little),
     }
     values = {
@@ -203,7 +204,8 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     gaps = [d // g for d, g in zip(window.dilations, common, strict=True)]
     grid = tuple(-(-o // s) for o, s in zip(window.output, window.strides, strict=True))
     phases = math.prod(window.strides)
-    tiling = CONVOLUTIONS.choose(problem_of(conv, True), target).way.tiling
+    problem = replace(problem_of(conv, True), half=conv.is_half and target.has_f16)
+    tiling = CONVOLUTIONS.choose(problem, target).way.tiling
     if tiling is None:
         return _transposed_direct(target, conv, grid, phases)
     kernel = tuple(-(-k // p) for k, p in zip(window.kernel, periods, strict=True))

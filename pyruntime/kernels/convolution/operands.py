@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyruntime.ir import hint
+from pyruntime.ir import DType, hint
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.windows import Window
@@ -46,6 +46,12 @@ class Convolution:
         """A multiplication and an addition for each filter position of each window (transposed: without its edges)."""
         pixels = min((math.prod(o.type.shape[2:]) for o in (self.x, self.y)), key=hint)
         return 2 * self.x.type.shape[0] * pixels * self.rows * self.group * self.channels * self.window.positions
+
+    @property
+    def is_half(self) -> bool:
+        """True where x and w are float16 as they are."""
+        plain = self.x_zero_point is None and self.w_zero_point is None
+        return plain and self.x.type.dtype is self.w.type.dtype is DType.FLOAT16
 
     def launch(
         self, name: str, grid: tuple[int, int, int], defines: Mapping[str, object], params: Mapping[str, Any]

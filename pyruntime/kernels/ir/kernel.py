@@ -51,12 +51,14 @@ class Kernel:
         body: WGSL without the storage bindings; it may declare `struct Params` and then read `params`.
         bindings: storage tensors in binding order.
         converts: float16 is read by the device's own conversion (`kernels.wgsl.storage`).
+        halves: float16 tensors are declared as f16, so that single elements can be stored.
     """
 
     name: str
     body: str
     bindings: tuple[Binding, ...]
     converts: bool = False
+    halves: bool = False
     _texts: dict[tuple[tuple[int, ...], frozenset[int]], str] = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
@@ -81,6 +83,12 @@ class Kernel:
         floats = (b.name for b in self.bindings if b.dtype is DType.FLOAT16)
         return any(not self.accessors(name).isdisjoint(("load", "load4")) for name in floats)
 
+    @property
+    def stores_float16(self) -> bool:
+        """True where it stores single elements of float16, and indexes no float16 tensor but by accessors."""
+        floats = [b.name for b in self.bindings if b.dtype is DType.FLOAT16]
+        return any("store" in self.accessors(n) for n in floats) and self.module.indexed.isdisjoint(floats)
+
     def with_dtype(self, name: str, dtype: DType) -> Kernel:
         """The same kernel with one tensor of another type."""
         return replace(self, bindings=tuple(replace(b, dtype=dtype) if b.name == name else b for b in self.bindings))
@@ -88,7 +96,7 @@ class Kernel:
     def can_share(self, i: int, j: int) -> bool:
         """True where bindings i and j may be one array: same words, and neither indexed past its accessors."""
         a, b = self.bindings[i], self.bindings[j]
-        words = [storage.word_type(x.dtype, storage.is_grouped(self.accessors(x.name))) for x in (a, b)]
+        words = [storage.word_type(x.dtype, self.accessors(x.name), self.halves) for x in (a, b)]
         return words[0] == words[1] and a.parts == b.parts and not any(self.is_indexed(x.name) for x in (a, b))
 
     def is_indexed(self, name: str) -> bool:
@@ -152,7 +160,7 @@ def _render(kernel: Kernel, shared: tuple[int, ...], read_only: frozenset[int]) 
     for i, binding in enumerate(kernel.bindings):
         var, used = kernel.bindings[shared[i]].name, kernel.accessors(binding.name)
         if shared[i] == i:
-            words = storage.word_type(binding.dtype, storage.is_grouped(used))
+            words = storage.word_type(binding.dtype, used, kernel.halves)
             if binding.name in kernel.module.addressed:
                 words = f"atomic<{words}>"
             access = "read" if i in read_only else "read_write"
@@ -161,7 +169,9 @@ def _render(kernel: Kernel, shared: tuple[int, ...], read_only: frozenset[int]) 
                 declared.append(f"@group(0) @binding({slot}) var<storage, {access}> {part}: array<{words}>;")
         arrays = storage.part_names(var, binding.parts)
         helpers.append(
-            storage.accessors(binding.name, arrays, binding.dtype, used, kernel.converts, binding.part_bytes)
+            storage.accessors(
+                binding.name, arrays, binding.dtype, used, kernel.converts, kernel.halves, binding.part_bytes
+            )
         )
     if kernel.has_params:
         declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
@@ -169,7 +179,8 @@ def _render(kernel: Kernel, shared: tuple[int, ...], read_only: frozenset[int]) 
     code = "\n".join(h for h in helpers if h)
     body = Module.of(kernel.body.strip())
     front = "\n\n".join(p for p in (f"// {kernel.name}", head, code) if p)
-    enabled = "".join(f"enable {name};\n\n" for name in body.extensions)
+    extensions = dict.fromkeys((*body.extensions, *(("f16",) if kernel.halves else ())))
+    enabled = "".join(f"enable {name};\n\n" for name in extensions)
     return enabled + link(Module(front), body.without_directives()) + "\n"
 
 

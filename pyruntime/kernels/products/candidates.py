@@ -3,6 +3,7 @@
 s      tiles of 32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a workgroup
 m      tiles of 64 x 64, 8 x 4 an invocation, or the same with slices
 l      tiles of 64 x 128, 8 x 8 an invocation
+half   the same tiles of float16, multiplied in float16, where the device has shader-f16
 split  k is split across workgroups; a second dispatch adds the partial sums
 skinny m <= 8, or n = 1: every element of b (of a) is read once, k is split within a workgroup
 direct no workgroup memory: four or eight rows an invocation, as adapters that run on a processor want it
@@ -20,7 +21,7 @@ from typing import Literal
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
+from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.target import WORKGROUP, Target
 
@@ -32,6 +33,7 @@ __all__ = [
     "TILES",
     "ProductProblem",
     "Way",
+    "half_refuses",
     "large_refuses",
     "skinny_split",
     "tile_work",
@@ -42,6 +44,18 @@ SKINNY_ROWS = 8
 
 EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.78}
 """Part of a device's operations that tiles reach, by their size."""
+
+HALF_EFFICIENCY = {SMALL.tile: 0.8, MEDIUM.tile: 1.0, LARGE.tile: 1.0}
+"""The same of tiles of float16, in float32 operations of the device."""
+
+HALF_SLICED = 0.9
+"""`SLICED` of those."""
+
+HALF_STEP = 1.3
+"""What a step of a tile of float16 costs, of a step of float32: it is twice as long."""
+
+LEAST_HALF = 128
+"""k from which on float16 is multiplied in float16: shorter ones are few steps either way."""
 
 TEXTS = {SMALL.tile: 1.0, MEDIUM.tile: 1.0, LARGE.tile: 1.5}
 """What tiles take to compile: those of 64 x 128 have a thousand lines, where those of 64 x 64 have 660."""
@@ -70,6 +84,7 @@ class ProductProblem:
         known_rows: m is the same in every run of the plan.
         bits: of an element of b.
         norm_follows: the rows of the product are normalised, by the kernel that adds shares where there is one.
+        half: a and b are float16, and the device has shader-f16.
     """
 
     m: int
@@ -80,19 +95,21 @@ class ProductProblem:
     known_rows: bool = True
     bits: int = 32
     norm_follows: bool = False
+    half: bool = False
 
     @staticmethod
-    def of(product: Product, target: Target) -> ProductProblem:
-        """The problem of a product."""
+    def of(product: Product, target: Target, half: bool = False) -> ProductProblem:
+        """The problem of a product; `half`: of float16."""
         most, known = product.most(), isinstance(product.m, int)
         follows = facts_of(target).norm_follows and target.allows("matmul_norm")
-        return ProductProblem(most.m, most.n, most.k, most.batches, product.trans_b, known, 32, follows)
+        return ProductProblem(most.m, most.n, most.k, most.batches, product.trans_b, known, 32, follows, half)
 
     @property
     def key(self) -> str:
         """'128x3072x768', rows by columns by k, then batches and what else matters."""
         batches = f"x{self.batches}" if self.batches > 1 else ""
-        more = ("" if self.known_rows else "open", "t" if self.trans_b else "", "norm" if self.norm_follows else "")
+        told = (not self.known_rows, "open"), (self.trans_b, "t"), (self.norm_follows, "norm"), (self.half, "half")
+        more = (name for is_so, name in told if is_so)
         bits = f"bits{self.bits}" if self.bits != 32 else ""
         return f"{self.m}x{self.n}x{self.k}{batches}{''.join(more)}{bits}"
 
@@ -111,17 +128,25 @@ class Way:
     rows: int = 0
 
 
+def tile_efficiency(tiling: Tiling) -> float:
+    """Part of a device's float32 operations that a tile reaches."""
+    return (HALF_EFFICIENCY if tiling.half else EFFICIENCY)[tiling.tile]
+
+
 def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tuple[Work, ...]:
     """The dispatches of a tiled product."""
     steps = tiling.steps(p.k)
-    moved = 4.0 * p.batches * (p.m * p.k + p.m * p.n * tiling.splits) + p.batches * p.n * p.k * p.bits / 8
+    width = 2.0 if p.half else 4.0
+    read = p.batches * (width * p.m * p.k + p.n * p.k * (16 if p.half else p.bits) / 8)
+    moved = read + p.batches * p.m * p.n * (4.0 * tiling.splits if tiling.splits > 1 else width)
     first = Work(
         groups=tiling.groups(p.product),
         threads=tiling.threads,
-        flops=2.0 * tiling.high * tiling.wide * 16 * tiling.slices * steps,
+        flops=2.0 * tiling.high * tiling.wide * tiling.depth * tiling.slices * steps,
         nbytes=moved,
-        efficiency=(efficiency or EFFICIENCY[tiling.tile]) * SLICED ** math.log2(tiling.slices),
-        steps=steps,
+        efficiency=(efficiency or tile_efficiency(tiling))
+        * (HALF_SLICED if tiling.half else SLICED) ** math.log2(tiling.slices),
+        steps=HALF_STEP * steps if tiling.half else steps,
         merges=math.log2(tiling.slices) * tiling.results / 16,
     )
     if tiling.splits > 1:
@@ -146,8 +171,19 @@ def large_refuses(tiling: Tiling, k: int) -> str:
     return "k is too short" if tiling.tile == LARGE.tile and tiling.steps(k) < LEAST_LARGE else ""
 
 
+def half_refuses(tiling: Tiling, is_half: bool, k: int) -> str:
+    """Why a tile of float16 is not for a product; "" where it is, or is one of float32."""
+    if not tiling.half:
+        return ""
+    if not is_half:
+        return "operands are not float16, or the device has no shader-f16"
+    return "k is too short" if k < LEAST_HALF else ""
+
+
 def _tile_refuses(tiling: Tiling) -> Callable[[ProductProblem, Target], str]:
     def refuses(p: ProductProblem, target: Target) -> str:
+        if reason := half_refuses(tiling, p.half, p.k):
+            return reason
         if tiling.slices * tiling.splits > 1 and tiling.steps(p.k) < LEAST_STEPS:
             return "shares of k would be too short"
         return large_refuses(tiling, p.k) or tiling.fits(target.limits)
@@ -157,6 +193,7 @@ def _tile_refuses(tiling: Tiling) -> Callable[[ProductProblem, Target], str]:
 
 def _tile_switches(tiling: Tiling) -> tuple[str, ...]:
     return (
+        *(("matmul_half",) if tiling.half else ()),
         *(("matmul_large",) if tiling.tile == LARGE.tile else ()),
         *(("matmul_slices",) if tiling.tile == MEDIUM.tile and tiling.slices > 1 else ()),
         *(("matmul_split",) if tiling.splits > 1 else ()),
@@ -173,18 +210,28 @@ TILINGS = (
 )
 
 
+HALVES = (
+    *(replace(SMALL, slices=s, half=True) for s in (1, 2, 4)),
+    replace(SMALL, splits=4, half=True),
+    *(replace(MEDIUM, splits=z, half=True) for z in (1, 2, 4, 8)),
+    *(replace(LARGE, splits=z, half=True) for z in (1, 2, 4)),
+)
+
+
 def tile_kernel(tiling: Tiling, k: int, *columns: int) -> str:
     """Tells texts of a tiled product apart: shares of k have one, and a guard where the last one is not whole."""
-    whole = not k % (TILE_K * tiling.slices * tiling.splits)
+    whole = not k % (tiling.depth * tiling.slices * tiling.splits)
     parts = (tiling.unsplit, "split" if tiling.splits > 1 else "", "" if whole else "guarded")
     return " ".join((*parts, *("" if n % 4 else "quads" for n in columns)))
 
 
-def tile_candidates(*switches: str, unpack: float = 1.0) -> tuple[Candidate[ProductProblem, Way], ...]:
+def tile_candidates(
+    *switches: str, tilings: tuple[Tiling, ...] = TILINGS, unpack: float = 1.0
+) -> tuple[Candidate[ProductProblem, Way], ...]:
     """All tilings; `unpack`: part of their rate that is left where b is unpacked on its way."""
 
     def work(tiling: Tiling) -> Callable[[ProductProblem, Target], tuple[Work, ...]]:
-        return lambda p, target: tile_work(tiling, p, EFFICIENCY[tiling.tile] * unpack)
+        return lambda p, target: tile_work(tiling, p, tile_efficiency(tiling) * unpack)
 
     def kernel(tiling: Tiling) -> Callable[[ProductProblem], str]:
         return lambda p: f"{tile_kernel(tiling, p.k, p.k, p.n)} {p.trans_b} {p.norm_follows}"
@@ -199,7 +246,7 @@ def tile_candidates(*switches: str, unpack: float = 1.0) -> tuple[Candidate[Prod
             TEXTS[t.tile],
             kernel(t),
         )
-        for t in TILINGS
+        for t in tilings
     )
 
 
@@ -262,12 +309,15 @@ def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
 
 
 _TILE_SWITCHES = {
+    "matmul_half": "float16 multiplied in float16, where the device has shader-f16; without: in float32",
     "matmul_large": "tiles of 64 x 128; without: of 64 x 64",
     "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
     "matmul_split": "k split across workgroups, a second kernel adds; without: a workgroup sums all of k",
 }
 
-TILES: Family[ProductProblem, Way] = Family("tiles", tile_candidates(), MappingProxyType(_TILE_SWITCHES))
+TILES: Family[ProductProblem, Way] = Family(
+    "tiles", tile_candidates(tilings=(*TILINGS, *HALVES)), MappingProxyType(_TILE_SWITCHES)
+)
 """Products that only tiles can make: with zero points, say."""
 
 PRODUCTS: Family[ProductProblem, Way] = Family(
@@ -287,7 +337,7 @@ PRODUCTS: Family[ProductProblem, Way] = Family(
             lambda p, target: _few_work(1, p.m, p, True),
             ("matmul_skinny",),
         ),
-        *tile_candidates("matmul_tiled"),
+        *tile_candidates("matmul_tiled", tilings=(*TILINGS, *HALVES)),
         _direct_candidate(8),
         _direct_candidate(4),
     ),

@@ -16,7 +16,7 @@ from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProble
 from pyruntime.kernels.products.contract import Factor, contract
 from pyruntime.kernels.products.description import Product, product_of
 from pyruntime.kernels.products.packed_weights import Packed
-from pyruntime.kernels.products.tiling import SMALL, TILE_K, Tiling
+from pyruntime.kernels.products.tiling import SMALL, Tiling
 from pyruntime.kernels.selection.lanes import shuffled
 from pyruntime.target import Target
 
@@ -65,6 +65,12 @@ class Matmul:
         return any(x is not None for x in (self.a_zero, self.b_zero, self.bias, self.packed))
 
     @property
+    def is_half(self) -> bool:
+        """True where both operands are float16 as they are."""
+        plain = self.a_zero is None and self.b_zero is None and self.packed is None
+        return plain and self.a.type.dtype is self.b.type.dtype is DType.FLOAT16
+
+    @property
     def steps_a(self) -> tuple[int, int]:
         """Elements from a row of a to the next, and from a k to the next; a vector is contiguous, however stored."""
         p = self.product
@@ -93,8 +99,10 @@ class Matmul:
             return ()
         if self.y.type.dtype.is_wide:
             return (_wide(target, self),)
-        tiling = self.tiling or (select(self.product, target) if self.must_tile else None)
-        way = Way("tiled", tiling) if tiling else PRODUCTS.choose(ProductProblem.of(self.product, target), target).way
+        half = self.is_half and target.has_f16
+        tiling = self.tiling or (select(self.product, target, half) if self.must_tile else None)
+        problem = ProductProblem.of(self.product, target, half)
+        way = Way("tiled", tiling) if tiling else PRODUCTS.choose(problem, target).way
         made: tuple[Dispatch, ...]
         if way.tiling is not None:
             made = _tiled(target, self, way.tiling)
@@ -124,9 +132,9 @@ MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
 
 
-def select(product: Product, target: Target) -> Tiling:
-    """The cheapest tiled configuration for a product on a device."""
-    tiling = TILES.choose(ProductProblem.of(product, target), target).way.tiling
+def select(product: Product, target: Target, half: bool = False) -> Tiling:
+    """The cheapest tiled configuration for a product on a device; `half`: of float16."""
+    tiling = TILES.choose(ProductProblem.of(product, target, half), target).way.tiling
     assert tiling is not None
     return tiling
 
@@ -228,27 +236,34 @@ def _tiled(target: Target, m: Matmul, tiling: Tiling) -> tuple[Dispatch, ...]:
         "TRANS_B": p.trans_b,
         "VEC_A": vectors["VEC_A"],
         "VEC_Y": vectors["VEC_Y"],
-        "GUARD_K": not multiple(p.k, TILE_K * tiling.slices * splits),
+        "GUARD_K": not multiple(p.k, tiling.depth * tiling.slices * splits),
         "SPLIT": splits > 1,
         "SLICED": tiling.slices > 1 and tiling.tile == SMALL.tile,
         "STAGED": tiling.slices > 1 and tiling.tile != SMALL.tile,
-        "K_MAJOR": p.trans_a or tiling.tile != SMALL.tile,
         "UNROLL": not target.is_software,
         "ROLLED": facts_of(target).long_epilogue and splits == 1,
     }
+    shader, name = "matmul_tiled", "matmul"
     if packed is not None:
         shader, name = "matmul_packed_tiled", packed.name
         defines |= packed.defines
         values |= packed.fields
+    elif tiling.half:
+        shader = "matmul_half_tiled"
+    if tiling.half:
+        defines |= {"SHARES": tiling.slices > 1, "TILE_K": tiling.depth}
     else:
-        shader, name = "matmul_tiled", "matmul"
+        defines |= {"K_MAJOR": p.trans_a or tiling.tile != SMALL.tile}
+    if packed is None:
         # Rows of a transposed matrix are read by fours.
         defines |= fallback_flag(target, p.flops, FALLBACK_ROWS=4 if p.trans_a else 1)
-        defines |= {"VEC_B": vectors["VEC_B"], "ZERO_A": m.a_zero, "ZERO_B": m.b_zero, "BIAS": m.bias}
+        defines |= {"VEC_B": vectors["VEC_B"], "BIAS": m.bias}
+        values |= {"channels": m.bias.type.size if m.bias else 1}
+    if packed is None and not tiling.half:
+        defines |= {"ZERO_A": m.a_zero, "ZERO_B": m.b_zero}
         values |= {
             "a_zero_stride": m.a_zero[1] if m.a_zero else 0,
             "b_zero_stride": m.b_zero[1] if m.b_zero else 0,
-            "channels": m.bias.type.size if m.bias else 1,
         }
     made = part.launch(shader, f"{name}_{tiling.kernel}", target.fold(groups), defines, values)
     return (made, sum_splits(target, m.y, part.y, p, splits)) if splits > 1 else (made,)

@@ -11,6 +11,7 @@ from pyruntime.target import Limits
 __all__ = ["LARGE", "MEDIUM", "SMALL", "TILE_K", "Tiling"]
 
 TILE_K = 16
+HALF_TILE_K = 32
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Tiling:
         high, wide: rows and columns of a workgroup's results.
         rows, quads: results of an invocation: `rows` rows of `quads` vec4s.
         slices: shares of k within a workgroup. splits: shares of k over workgroups.
+        half: operands are float16 in workgroup memory, and `RUN` products at a time are summed in float16.
     """
 
     high: int
@@ -29,6 +31,7 @@ class Tiling:
     quads: int
     slices: int = 1
     splits: int = 1
+    half: bool = False
 
     @cached_property
     def name(self) -> str:
@@ -44,7 +47,7 @@ class Tiling:
     def unsplit(self) -> str:
         """What it is called without splits: 's4'."""
         size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(self.tile, "l")
-        return f"{size}{self.slices}"
+        return f"{'half_' if self.half else ''}{size}{self.slices}"
 
     @cached_property
     def threads(self) -> int:
@@ -61,9 +64,14 @@ class Tiling:
         """Results of an invocation."""
         return 4 * self.rows * self.quads
 
+    @property
+    def depth(self) -> int:
+        """Of k, what a step of a slice covers."""
+        return HALF_TILE_K if self.half else TILE_K
+
     def steps(self, k: int) -> int:
-        """Steps of TILE_K every slice of every split takes."""
-        return -(-k // (TILE_K * self.slices * self.splits))
+        """Steps that every slice of every split takes."""
+        return -(-k // (self.depth * self.slices * self.splits))
 
     def groups(self, product: Product) -> int:
         """Workgroups."""
@@ -76,6 +84,9 @@ class Tiling:
     @cached_property
     def workgroup_bytes(self) -> int:
         """Workgroup memory, at least."""
+        if self.half:
+            tiles = self.depth // 2 * (self.high // 2 + 1 + self.wide // 2 + 1)
+            return 8 * self.slices * tiles + 16 * (self.slices - 1) * self.high * self.wide // 4
         if self.tile == SMALL.tile:
             staged_a = max(self.slices * self.high * (TILE_K // 4 + 1), (self.slices - 1) * 64 * self.rows)
             return 16 * (staged_a + self.slices * TILE_K * self.wide // 4)

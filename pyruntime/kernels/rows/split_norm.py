@@ -12,6 +12,8 @@ from pyruntime.target import Target
 
 __all__ = ["sum_and_normalize"]
 
+_TYPES = (DType.FLOAT, DType.FLOAT16)
+
 WIDEST = 4096
 """Elements of a row that a workgroup holds in registers."""
 
@@ -22,13 +24,13 @@ def sum_and_normalize(
     """`made`, the dispatches of a matrix product, with their last one replaced; None where that adds no splits.
 
     Args:
-        y: the normalised product, float32 [..., n]. p: the product itself, where it is wanted.
+        y: the normalised product [..., n]. p: the product itself, where it is wanted; y is not made of what p rounds.
         norm: without what is added; `places` moves rows of y alone.
     """
     last, n = made[-1], y.type.shape[-1]
     if not last.kernel.name.startswith("matmul_sum_splits") or not target.allows("matmul_norm"):
         return None
-    if not multiple(n, 4) or upper(n) > WIDEST or y.type.dtype is not DType.FLOAT or len(last.operands) != 2:
+    if not multiple(n, 4) or upper(n) > WIDEST or y.type.dtype not in _TYPES or len(last.operands) != 2:
         return None
     parts = last.operands[0]
     quads = n // 4

@@ -27,8 +27,8 @@ _INDEXED = re.compile(r"\[\s*(\w*+)(?<!\d)(?!\.)")
 """Of the text backwards, where what is looked for begins with a bracket: three times as fast."""
 _POINTED = re.compile(r"[(,=]\s*&\s*([A-Za-z_]\w*)")
 _ADDRESSED = re.compile(r"&\s*([A-Za-z_]\w*)\s*\[")
-_ACCESSORS = ("load", "store")
-_ACCESSOR = re.compile(r"((?:load|store)\d*)_(\w+)")
+_ACCESSORS = ("load", "store", "half")
+_ACCESSOR = re.compile(r"((?:load|store|half)\d*)_(\w+)")
 _RESOURCE = re.compile(
     r"@group\(\s*(\d+)u?\s*\)\s*@binding\(\s*(\d+)u?\s*\)\s*var\s*<\s*(\w+)\s*(?:,\s*(\w+)\s*)?>\s*(\w+)\s*:\s*([^;]+);"
 )

@@ -8,13 +8,15 @@ A tensor is its raw_data in 32-bit words. For a binding `x` a kernel may use
     store4_x(g, v0..v3)       elements 4g .. 4g+3 (8 bits and more)
     store8_x, store16_x       the same for 4- and 2-bit types, one word
     x[i]                      the array itself, for kernels written for one type
+    half_x(i), half4_x(g)     element i, elements 4g .. 4g+3 of a float16 tensor as f16: where WGSL has `enable f16`
     atomicMax(&x[i], v)       and similar, on i32 and u32: the array is then declared atomic and has no other accessors
 
 and gets the accessors it mentions. A tensor larger than a device's binding is several arrays: its accessors find that
 which has an index, and `x[i]` is not for it. f16, bf16 and float8 are rounded to nearest even at the store.
 
 f16 is read bit by bit, or (`convert`) by unpack2x16float: the same numbers, but that WGSL lets a device read subnormals
-as zero. Stores never convert so: WGSL does not say which way that rounds.
+as zero. Stores never convert so: WGSL does not say which way that rounds. With `enable f16` it may be declared as what
+it is (`halves`): then single elements can be stored, rounded before they are converted.
 """
 
 from __future__ import annotations
@@ -23,7 +25,17 @@ from collections.abc import Sequence, Set
 
 from pyruntime.ir import DType
 
-__all__ = ["accessors", "bits_type", "group", "is_grouped", "lanes", "part_names", "rounded", "word_type"]
+__all__ = [
+    "accessors",
+    "bits_type",
+    "group",
+    "is_grouped",
+    "is_half",
+    "lanes",
+    "part_names",
+    "rounded",
+    "word_type",
+]
 
 _BITS_TYPE = {
     2: DType.UINT2,
@@ -58,8 +70,15 @@ def group(dtype: DType) -> int:
     return max(4, lanes(dtype))
 
 
-def word_type(dtype: DType, grouped: bool) -> str:
-    """The element type of the WGSL array: single words, or four elements where `grouped`."""
+def word_type(dtype: DType, used: Set[str], halves: bool = False) -> str:
+    """The element type of the WGSL array with these accessors: words, f16, or four elements where they are grouped.
+
+    Args:
+        halves: float16 tensors are declared as f16.
+    """
+    grouped = is_grouped(used)
+    if is_half(dtype, used, halves):
+        return "vec4<f16>" if grouped else "f16"
     if dtype.bits == 64:
         return "vec2<u32>"
     if dtype.bits == 32:
@@ -154,27 +173,35 @@ def part_names(name: str, count: int) -> list[str]:
 
 
 def accessors(
-    name: str, arrays: Sequence[str], dtype: DType, used: Set[str], convert: bool = False, part_bytes: int = 0
+    name: str,
+    arrays: Sequence[str],
+    dtype: DType,
+    used: Set[str],
+    convert: bool = False,
+    halves: bool = False,
+    part_bytes: int = 0,
 ) -> str:
     """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`.
 
     Args:
         arrays: that the tensor is stored in, one after another.
-        convert: float16 is read by unpack2x16float.
+        convert: float16 is read by unpack2x16float. halves: float16 tensors are declared as f16.
         part_bytes: of each array but the last.
     """
     if len(arrays) == 1:
-        return _accessors(name, arrays[0], dtype, used, convert)
+        return _accessors(name, arrays[0], dtype, used, convert, halves)
     parts = part_names(name, len(arrays))
-    made = [_accessors(part, var, dtype, used, convert) for part, var in zip(parts, arrays, strict=True)]
+    made = [_accessors(part, var, dtype, used, convert, halves) for part, var in zip(parts, arrays, strict=True)]
     return "\n".join((*made, *(_select(a, name, parts, dtype, part_bytes * 8 // dtype.bits) for a in sorted(used))))
 
 
 def _select(accessor: str, name: str, parts: Sequence[str], dtype: DType, elements: int) -> str:
     """The accessor that calls that of the part which an index is in; each part but the last has so many `elements`."""
-    count = int(accessor.removeprefix("load").removeprefix("store") or 1)
-    values = [f"v{k}" for k in range(count)] if accessor.startswith("store") else []
-    kind = dtype.compute if accessor == "load" else f"vec4<{dtype.compute}>"
+    action = accessor.rstrip("0123456789")
+    count = int(accessor.removeprefix(action) or 1)
+    values = [f"v{k}" for k in range(count)] if action == "store" else []
+    element = "f16" if action == "half" else dtype.compute
+    kind = element if count == 1 else f"vec4<{element}>"
     result, give = ("", "") if values else (f" -> {kind}", "return ")
     ways = []
     for number, part in enumerate(parts):
@@ -186,8 +213,10 @@ def _select(accessor: str, name: str, parts: Sequence[str], dtype: DType, elemen
     return f"fn {accessor}_{name}({given}){result} {{\n  {' else '.join(ways)}\n}}"
 
 
-def _accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool) -> str:
+def _accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool, halves: bool) -> str:
     grouped = is_grouped(used)
+    if is_half(dtype, used, halves):
+        return _half_accessors(name, var, dtype, used)
     made = []
     if "load" in used:
         made.append(_load(dtype, name, var, grouped, convert))
@@ -204,6 +233,29 @@ def _accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool)
     return "\n".join(made)
 
 
+def _half_accessors(name: str, var: str, dtype: DType, used: Set[str]) -> str:
+    """The accessors of a tensor that is declared as f16. What is stored is rounded before it is converted."""
+    if dtype is not DType.FLOAT16:
+        raise ValueError(f"half_{name}: for float16 tensors, not {dtype.onnx_name}")
+    element = f"{var}[i >> 2u][i & 3u]" if is_grouped(used) else f"{var}[i]"
+    given = ", ".join(f"v{k}: f32" for k in range(4))
+    near = ", ".join(f"f16_near(v{k})" for k in range(4))
+    texts = {
+        "half": f"fn half_{name}(i: u32) -> f16 {{ return {element}; }}",
+        "half4": f"fn half4_{name}(g: u32) -> vec4<f16> {{ return {var}[g]; }}",
+        "load": f"fn load_{name}(i: u32) -> f32 {{ return f32({element}); }}",
+        "load4": f"fn load4_{name}(g: u32) -> vec4<f32> {{ return vec4<f32>({var}[g]); }}",
+        "store": f"fn store_{name}(i: u32, v: f32) {{ {element} = f16(f16_near(v)); }}",
+        "store4": f"fn store4_{name}(g: u32, {given}) {{ {var}[g] = vec4<f16>(vec4<f32>({near})); }}",
+    }
+    return "\n".join(text for kind, text in texts.items() if kind in used)
+
+
 def is_grouped(used: Set[str]) -> bool:
     """True where these accessors read or write four elements at a time."""
-    return "load4" in used or "store4" in used
+    return not used.isdisjoint(("load4", "store4", "half4"))
+
+
+def is_half(dtype: DType, used: Set[str], halves: bool = False) -> bool:
+    """True for a tensor that is declared as f16: its elements are read as such, or (`halves`) all of float16 are."""
+    return (halves and dtype is DType.FLOAT16) or not used.isdisjoint(("half", "half4"))

@@ -1,9 +1,9 @@
 """A matrix product with an epilogue and the normalization of its rows become one node.
 
 The kernel that reduces the partial sums of a split-K product normalizes too, so that deep narrow products cost no
-further dispatch. The norm is a LayerNormalization or RMSNormalization over the last dimension of a float32 product,
-with constant scale and bias; a Reshape that keeps the rows may lie between. Other consumers of the product read
-output 1.
+further dispatch. The norm is a LayerNormalization or RMSNormalization over the last dimension of a float32 or float16
+product, with constant scale and bias; a Reshape that keeps the rows may lie between. Other consumers of the product
+read output 1.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def _fits(graph: TypedGraph, product: str, norm: Node) -> bool:
         return False
     x = graph.tensor(product)
     kinds = [graph.types[n] for n in (*weights, norm.outputs[0])]
-    if x.dtype is not DType.FLOAT or not all(isinstance(k, TensorType) and k.dtype is DType.FLOAT for k in kinds):
+    known = x.dtype in (DType.FLOAT, DType.FLOAT16)
+    if not known or not all(isinstance(k, TensorType) and k.dtype is x.dtype for k in kinds):
         return False
     return form.reduced(x.shape) == (x.rank - 1,) and all(form.rows_share(x, graph.tensor(n)) for n in weights)

@@ -62,8 +62,8 @@ const FALLBACK_ROWS: u32 = 4u;
     let quad = columns4((job.column_tile * wide + e % wide) * 4u, job.group, job.phase);
     var sums = array<vec4<ACC>, FALLBACK_ROWS>();
     for (var k = begin; k < end; k++) {
-      let a = weight4(quad, row, k, job.group);
-      let b = input4(quad, k, x_zero);
+      let a = vec4<ACC>(weight4(quad, row, k, job.group));
+      let b = vec4<ACC>(input4(quad, k, x_zero));
       //#unroll
       for (var r = 0u; r < FALLBACK_ROWS; r++) {
         sums[r] += a[r] * b;

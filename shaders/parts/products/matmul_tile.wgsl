@@ -50,29 +50,20 @@ fn stage_b(slice: u32, at: vec2<u32>, v: vec4<T>) {
 //#endif
 }
 
+// The row of a tile that starts at m0, of row `r` of an invocation's results.
+fn row_of(r: u32, m0: u32, ty: u32) -> u32 {
+//#if K_MAJOR
+  return m0 + ((r / 4u) * HIGH + ty) * 4u + r % 4u;
+//#else
+  return m0 + r * HIGH + ty;
+//#endif
+}
+
 @compute @workgroup_size(THREADS * SLICES)
 //#include workgroup name=main place=local
   let group = workgroup_index(wid, nwg);
   if (group >= params.groups) { return; }
-  let slice = local / THREADS;
-  let t = local % THREADS;
-  let block = t / 32u;
-  let tx = block % (WIDE / 8u) * 8u + t % 8u;
-  let ty = block / (WIDE / 8u) * 4u + t % 32u / 8u;
-  let plane = group / (params.m_tiles * params.n_tiles);
-  let tile = group - plane * (params.m_tiles * params.n_tiles);
-  let m0 = (tile / params.n_tiles) * TILE_M;
-  let n0 = (tile % params.n_tiles) * TILE_N;
-//#if SPLIT
-  let split = plane / params.batches;
-  let batch = plane - split * params.batches;
-  let first = split * params.steps * SLICES + slice;
-//#else
-  let batch = plane;
-  let first = slice;
-//#endif
-  let base_a = batch_base(batch, params.a_strides);
-  let base_b = batch_base(batch, params.b_strides);
+//#include matmul_tile_place
 
   var k0 = first * TILE_K;
   var next_a: array<vec4<T>, MOVES_A>;
@@ -144,61 +135,5 @@ fn stage_b(slice: u32, at: vec2<u32>, v: vec4<T>) {
     workgroupBarrier();
   }
 
-//#if STAGED
-  if (slice > 0u) {
-    //#unroll
-    for (var i = 0u; i < RESULTS; i++) {
-      tile_a[i * THREADS + t] = sums[i];
-    }
-  }
-  workgroupBarrier();
-  if (slice > 0u) { return; }
-  //#unroll
-  for (var i = 0u; i < RESULTS; i++) {
-    sums[i] += tile_a[i * THREADS + t];
-  }
-//#elif SLICED
-  if (slice > 0u) {
-    for (var i = 0u; i < RESULTS; i++) { tile_a[((slice - 1u) * RESULTS + i) * THREADS + t] = sums[i]; }
-  }
-  workgroupBarrier();
-  if (slice > 0u) { return; }
-  for (var s = 0u; s < SLICES - 1u; s++) {
-    for (var i = 0u; i < RESULTS; i++) { sums[i] += tile_a[(s * RESULTS + i) * THREADS + t]; }
-  }
-//#endif
-
-//#if ROLLED
-  let rows = select(ROWS, 0u, params.n == 0u);
-  for (var r = 0u; r < rows; r++) {
-//#else
-  //#unroll
-  for (var r = 0u; r < ROWS; r++) {
-//#endif
-//#if K_MAJOR
-    let row = m0 + ((r / 4u) * HIGH + ty) * 4u + r % 4u;
-//#else
-    let row = m0 + r * HIGH + ty;
-//#endif
-//#if ROLLED
-    if (row < params.m) {
-      //#unroll
-      for (var q = 0u; q < QUADS; q++) {
-        put(plane, batch, row, n0 + (q * WIDE + tx) * 4u, sums[q]);
-      }
-    }
-    //#unroll
-    for (var i = 0u; i < RESULTS - QUADS; i++) {
-      sums[i] = sums[i + QUADS];
-    }
-  }
-//#else
-    if (row < params.m) {
-      //#unroll
-      for (var q = 0u; q < QUADS; q++) {
-        put(plane, batch, row, n0 + (q * WIDE + tx) * 4u, sums[r * QUADS + q]);
-      }
-    }
-  }
-//#endif
+//#include matmul_tile_results shares=tile_a
 }

@@ -35,16 +35,16 @@ const FALLBACK_ROWS: u32 = 4u;
       //#unroll
       for (var c = 0u; c < 4u; c++) {
 //#if TRANS_B
-        let column = quad_b(base_b, k, col + c);
+        let column = vec4<T>(quad_b(base_b, k, col + c));
         right[0][c] = column[0];
         right[1][c] = column[1];
         right[2][c] = column[2];
         right[3][c] = column[3];
 //#else
-        right[c] = quad_b(base_b, k + c, col);
+        right[c] = vec4<T>(quad_b(base_b, k + c, col));
 //#endif
 //#if TRANS_A
-        let across = quad_a(base_a, row, k + c);
+        let across = vec4<T>(quad_a(base_a, row, k + c));
         left[0][c] = across[0];
         left[1][c] = across[1];
         left[2][c] = across[2];
@@ -54,7 +54,7 @@ const FALLBACK_ROWS: u32 = 4u;
       //#unroll
       for (var r = 0u; r < FALLBACK_ROWS; r++) {
 //#if !TRANS_A
-        left[r] = quad_a(base_a, row + r, k);
+        left[r] = vec4<T>(quad_a(base_a, row + r, k));
 //#endif
         sums[r] += left[r][0] * right[0] + left[r][1] * right[1] + left[r][2] * right[2] + left[r][3] * right[3];
       }
