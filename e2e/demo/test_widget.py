@@ -97,6 +97,31 @@ def test_draw__digit__is_recognized(widgets: Page, digit: int) -> None:
     assert result["ms"] > 0
 
 
+def test_run__that_reports_progress__has_a_bar_until_its_result(widgets: Page) -> None:
+    digits = widgets.locator("#digits")
+    widgets.evaluate(
+        """async () => {
+        const element = document.getElementById('digits');
+        const session = await element.load();
+        session.run = (feeds, options) => {
+          options.onProgress({ phase: 'run', status: 'progress', loaded: 1, total: 4 });
+          return new Promise((resolve) => {
+            globalThis.goOn = () => {
+              delete session.run;
+              resolve(session.run(feeds, options));
+            };
+          });
+        };
+        globalThis.running = element.run({ image: new Float32Array(256) });
+        }"""
+    )
+    bar = digits.get_by_role("progressbar", name="Running the model")
+    expect(bar).to_have_attribute("aria-valuenow", "25")
+    widgets.evaluate("async () => { goOn(); await running; }")
+    expect(bar).to_have_count(0)
+    expect(digits.locator(".best")).to_have_count(1)
+
+
 def test_draw__with_the_keyboard__is_recognized_and_cleared(widgets: Page) -> None:
     digits = widgets.locator("#digits")
     digits.locator(".pad canvas").focus()
