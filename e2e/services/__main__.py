@@ -21,11 +21,8 @@ HEAD = re.compile(r"^\| where \| (?P<browser>[^|]+), (?P<date>\d{4}-\d\d-\d\d) \
 
 def table(browser: str, date: str) -> str:
     """What each lack costs, as tests saw it in `browser` on `date`."""
-    rows = [(lack.name, lack.outcome) for lack in LACKS]
-    rows += [(f"a page of its own: {place}", outcome) for place, outcome in PLACES]
-    return "\n".join(
-        [f"| without | {browser}, {date} |", "|---|---|", *(f"| {name} | {what} |" for name, what in rows)]
-    )
+    rows = [*((f"without {lack.name}", lack.outcome) for lack in LACKS), *PLACES]
+    return "\n".join([f"| where | {browser}, {date} |", "|---|---|", *(f"| {name} | {what} |" for name, what in rows)])
 
 
 def written(document: str, browser: str, date: str) -> str:
