@@ -30,6 +30,15 @@ RUN = """async image => {
 }"""
 
 
+LEFT = """async expression => {
+    const here = Boolean((0, eval)(expression));
+    if (!globalThis.Worker) return [here];
+    const script = new Blob([`postMessage(Boolean(${expression}));`], { type: 'text/javascript' });
+    const worker = new Worker(URL.createObjectURL(script), { type: 'module' });
+    return [here, await new Promise((resolve) => { worker.onmessage = ({ data }) => resolve(data); })];
+}"""
+
+
 @pytest.fixture(scope="module")
 def server(site: Path) -> Iterator[Server]:
     """Without a policy, which would keep the tests from beginning workers by a script of theirs."""
@@ -45,6 +54,7 @@ def test_session__without_a_feature__answers_at_the_first_and_the_second_visit(
     with guarded_page(browser, server.url) as (page, _):
         page.add_init_script(lack.init_script)
         page.goto(server.url + "e2e/blank.html")
+        assert not any(page.evaluate(LEFT, lack.gone))
         answers = page.evaluate(RUN, image.ravel().tolist())
     (expected,) = onnxruntime.InferenceSession(ROOT / "models" / "digits.onnx").run(None, {"image": image})
     np.testing.assert_allclose(answers, [expected[0]] * 2, rtol=1e-3, atol=1e-4)
