@@ -138,6 +138,25 @@ y
     np.testing.assert_allclose(answer["value"], expected, rtol=RTOL, atol=ATOL)
 
 
+def test_python_api__run_without_await__gives_onnxruntimes_answer(page: Session, site_url: str) -> None:
+    """By WebAssembly's stack switching (JSPI), which Firefox has since 153."""
+    if not page.evaluate("return 'Suspending' in WebAssembly"):
+        pytest.skip("this Firefox has no WebAssembly stack switching")
+    image = from_counts(load_split().heldout_counts[:1])
+    page.goto(site_url + "e2e/python.html")
+    source = """
+from pyruntime import InferenceSession
+session = InferenceSession(model, providers=["WebGpuExecutionProvider"])
+answers = [session.run(None, {"image": image})[0] for _ in range(3)]
+answers[-1]
+"""
+    data = codec.encode({"model": DIGITS.read_bytes(), "image": image})
+    answer = codec.decode(page.evaluate("return runPython(source, data)", source=source, data=data))
+    assert "error" not in answer, answer
+    (expected,) = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})
+    np.testing.assert_allclose(answer["value"], expected, rtol=RTOL, atol=ATOL)
+
+
 def test_wait__for_nothing_at_all__is_soon_answered_by_a_question_or_two(page: Session) -> None:
     """Without submissions, Firefox looks every 100 ms; the first waits find out, by about 200 questions each."""
     found = page.evaluate(

@@ -6,21 +6,28 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import Bound, Device, Read, Slice, Write
 from pyruntime.device.blocking import run_blocking
+from pyruntime.device.desktop.adapters import adapters_of
 from pyruntime.device.desktop.device import DesktopDevice
-from pyruntime.device.desktop.implementations import Implementation
+from pyruntime.device.desktop.implementations import Implementation, installed
 from pyruntime.device.desktop.targets import LIMITS
-from pyruntime.errors import EPFail, OrtError
+from pyruntime.errors import EngineError, EPFail, OrtError
+from pyruntime.kernels.wgsl.module import Module
 from pyruntime.session import environment
-from pyruntime.target import Limits
+from pyruntime.target import SOFTWARE_ADAPTER, Limits, Target
+from pyruntime.target.named import read_target
 from tests.kernel_runner import Buffer, KernelRunner, Step
 
-__all__ = ["DesktopGpu", "desktop_device", "on_desktop", "with_bindings", "with_portable_limits"]
+__all__ = ["DesktopGpu", "desktop_device", "on_desktop", "on_target", "with_bindings", "with_portable_limits"]
+
+MORE = {"apple-m": frozenset({"subgroups", "shader-f16"}), "nvidia": frozenset({"subgroups"})}
+"""Features that such devices have and their profiles leave out."""
 
 _held: dict[object, Device] = {}
 """Devices between tests: others see none."""
@@ -45,6 +52,63 @@ def on_desktop() -> Iterator[None]:
             _held.clear()
             _held.update(environment._held)
             environment._held.clear()
+
+
+class _Limited:
+    """A GPUAdapter that offers the limits and features of a target, as far as it has them: its device has no others."""
+
+    def __init__(self, found: Any, target: Target, more: frozenset[str]) -> None:
+        self._found = found
+        self.info = found.info
+        self.limits = {
+            theirs: min(getattr(target.limits, name), found.limits[theirs]) for name, theirs in LIMITS.items()
+        }
+        named = {own for own, name in Implementation.features.items() if name in target.features | more}
+        self.features = named & set(found.features)
+
+    def request_device_sync(self, **wanted: Any) -> Any:
+        """Return a device with what the caller requests."""
+        return self._found.request_device_sync(**wanted)
+
+
+class _TargetDevice(DesktopDevice):
+    """A device that refuses what takes too much workgroup memory, too: wgpu-native looks at all limits but this one."""
+
+    async def compile(self, sources: Sequence[str]) -> None:
+        """See `Device.compile`."""
+        for source in sources:
+            taken, most = Module.of(source).workgroup_bytes, self.target.limits.workgroup_bytes
+            if taken > most:
+                raise EngineError(
+                    f"a kernel takes {taken:,} bytes of workgroup memory, the device has {most:,}:\n{source}"
+                )
+        await super().compile(sources)
+
+
+@contextmanager
+def on_target(name: str) -> Iterator[DesktopDevice]:
+    """Sessions opened inside run on the software adapter as on a device of a profile, with the kernels of GPUs.
+
+    The device has the limits and features of the profile and no others, as far as the adapter has them; what needs more
+    is refused when it is made.
+    """
+    with on_desktop():
+        target = read_target(name)
+        (implementation,) = installed()
+        adapter, found = next(pair for pair in adapters_of(implementation) if pair[0].kind == "software")
+        limited: Any = _Limited(found, target, MORE.get(name, frozenset()))
+        device = _TargetDevice(implementation, adapter, limited)
+        own = device.target.features - {SOFTWARE_ADAPTER, "packed_4x8_integer_dot_product"}
+        device.target = replace(device.target, features=own | target.features, vendor=target.vendor)
+        before = environment._held.copy()
+        environment._held.clear()
+        environment._held[None] = device
+        try:
+            yield device
+        finally:
+            device.close()
+            environment._held.clear()
+            environment._held.update(before)
 
 
 def desktop_device() -> DesktopDevice:

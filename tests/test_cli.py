@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pyruntime.cli import main
+from pyruntime.kernels.wgsl.module import Module
 from tests.scripts.models import write_models
 
 DIGITS = str(Path(__file__).parents[1] / "models" / "digits.onnx")
@@ -35,6 +36,16 @@ def test_plan__dim__sets_a_symbolic_size(capsys: pytest.CaptureFixture[str]) -> 
     one, four = told(capsys, "plan", DIGITS), told(capsys, "plan", DIGITS, "--dim", "N=4")
     assert one["memory"]["peak"] < four["memory"]["peak"]
     assert {n["placement"] for n in one["nodes"]} == {"gpu", "none"}
+
+
+def test_shaders__target__have_workgroups_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    most = {}
+    for name in ("default", "compatibility"):
+        kernels = told(capsys, "shaders", DIGITS, "--target", name)
+        most[name] = max(Module.of(kernel["wgsl"]).invocations for kernel in kernels)
+    assert most == {"default": 256, "compatibility": 128}
+    for command in ("plan", "ops", "passes"):
+        assert told(capsys, command, DIGITS, "--target", "phone")
 
 
 def test_plan__kernel_that_needs_an_input_value__is_planned_with_one(
@@ -108,6 +119,7 @@ def test_commands__text__is_for_people(command: str, capsys: pytest.CaptureFixtu
     [
         (["inspect", "there-is-no-such-file.onnx"], "does not exist"),
         (["plan", DIGITS, "--dim", "N"], "NAME=SIZE"),
+        (["plan", DIGITS, "--target", "toaster"], "neither a file nor one of the profiles amd, apple-m"),
         (["run", DIGITS, "--input", "image=nothing.npy"], "nothing.npy"),
     ],
 )

@@ -130,5 +130,5 @@ def test_published_site__before_its_visitor_agrees__contacts_no_other_server(con
 def test_page__without_webgpu__says_what_to_do_in_this_browser(page: Page, site_url: str) -> None:
     page.add_init_script("Object.defineProperty(Navigator.prototype, 'gpu', { value: undefined })")
     page.goto(site_url + "bench/")
-    expect(page.locator("#notice")).to_contain_text("chrome://gpu")
+    expect(page.locator("#notice")).to_contain_text("chrome://flags/#enable-unsafe-webgpu")
     expect(page.get_by_role("button", name="Measure")).to_be_disabled()

@@ -20,13 +20,17 @@ class BrowserPython:
 
     The source runs as a module of its own with top-level `await`, in one worker that lives as long as the test session:
     what is imported stays imported. Values are what e2e/harness/codec.py carries, NumPy arrays among them. Python
-    starts from nothing, or from the memory snapshot; `alone`: as in a notebook, the page has no JavaScript of ours.
+    starts from nothing, or from the memory snapshot; `alone`: as in a notebook, the page has no JavaScript of ours;
+    `target`: on an adapter with the limits that e2e/pages/limited.js reads.
     """
 
-    def __init__(self, page: Page, guard: Guard, base_url: str, *, snapshot: bool = False, alone: bool = False) -> None:
+    def __init__(
+        self, page: Page, guard: Guard, base_url: str, *, snapshot: bool = False, alone: bool = False, target: str = ""
+    ) -> None:
         self.page = page
         self.guard = guard
-        page.goto(base_url + "e2e/python.html" + ("?snapshot" if snapshot else "?alone" if alone else ""))
+        query = "?snapshot" if snapshot else "?alone" if alone else f"?target={target}" if target else ""
+        page.goto(base_url + "e2e/python.html" + query)
 
     def __call__(self, source: str, **variables: Any) -> Any:
         arguments = [textwrap.dedent(source), codec.encode(variables)]

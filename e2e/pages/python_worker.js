@@ -1,5 +1,6 @@
 // Runs Python source in the very environment that web/worker.js gives to sessions.
 import './faults.js';
+import './limited.js';
 import { places } from '../src/web/api/env.js';
 import { startPython } from '../src/web/worker/runtime.js';
 

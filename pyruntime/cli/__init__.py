@@ -1,7 +1,7 @@
 """The command line: `python -m pyruntime inspect | plan | passes | shaders | ops | run | bench | ... MODEL`.
 
-`plan`, `passes`, `shaders` and `ops` plan for a device of WebGPU's default limits and need no GPU. `run`, `bench`,
-`profile` and `explain` use the GPU where there is one, else NumPy.
+`plan`, `passes`, `shaders` and `ops` need no GPU: they plan for the device that `--target` names, or for WebGPU's
+default limits. `run`, `bench`, `profile` and `explain` use the GPU where there is one, else NumPy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,20 @@ from pyruntime.cli.compiling import compile_arguments, compile_files
 from pyruntime.cli.plans import inspect, ops, passes, plan, shaders
 from pyruntime.cli.runs import bench, explain, profile, run
 from pyruntime.errors import OrtError
+from pyruntime.target.named import profiles
 
 __all__ = ["main"]
 
 _ON_DEVICE = ("run", "bench", "profile", "explain")
 """Commands that run the model."""
+
+_FOR_TARGET = ("plan", "passes", "shaders", "ops", "compile")
+"""Commands that plan for a device that need not be here."""
+
+_TARGET = (
+    f"the device: {', '.join(profiles())}, or JSON with its limits, features, vendor (default: what every device of "
+    "WebGPU has)"
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -70,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
                 metavar="NAME=SIZE",
                 help="size of a symbolic dimension (default 1)",
             )
+        if name in _FOR_TARGET:
+            command.add_argument("--target", default="default", metavar="NAME|FILE", help=_TARGET)
         if name in _ON_DEVICE:
             command.add_argument(
                 "--input",

@@ -9,8 +9,9 @@ from typing import Any
 
 from pyruntime.compiler.saved import read
 from pyruntime.errors import InvalidArgument
-from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
+from pyruntime.session.aot.compile_ahead import compile_model
 from pyruntime.session.markup import bytes_text
+from pyruntime.target.named import read_target
 
 __all__ = ["compile_arguments", "compile_files"]
 
@@ -39,13 +40,6 @@ def compile_arguments(command: argparse.ArgumentParser) -> None:
         help="value of an input that decides what is computed: a number, true or false, numbers with commas, or JSON "
         "lists; given again, the plan is for each of them, with the shape of the same place (default: a model that "
         "needs one is refused)",
-    )
-    command.add_argument(
-        "--target",
-        default="default",
-        metavar="NAME|FILE",
-        help=f"the device: {', '.join(profiles())}, or JSON with its limits, features, vendor (default: what every "
-        "device of WebGPU has)",
     )
     command.add_argument(
         "--weights",

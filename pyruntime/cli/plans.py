@@ -1,4 +1,4 @@
-"""Commands that look at models and their plans, for a device of WebGPU's default limits."""
+"""Commands that look at models and their plans, for a device that need not be here."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from pyruntime.session.inspect.explanation import KernelUse, kernels_of
 from pyruntime.session.inspect.memory_plan import MemoryPlan
 from pyruntime.session.markup import bytes_text, text_table
 from pyruntime.session.run.program import Program, Stage
+from pyruntime.target.named import read_target
 
 __all__ = ["inspect", "ops", "passes", "plan", "shaders"]
 
@@ -34,7 +35,7 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
     session, dims = session_of(arguments), dims_of(arguments)
     graph = Internals(session).model.graph
     names = [v.name for v in graph.outputs]
-    program = Program(graph, NullDevice())
+    program = Program(graph, NullDevice(read_target(arguments.target)))
     stage = asyncio.run(program.prepare({v.name: type_of(v, dims) for v in graph.inputs}, names))
     if stage is None:
         given = feeds_of(session, arguments)
@@ -134,7 +135,7 @@ def passes(arguments: argparse.Namespace) -> tuple[Any, str]:
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        compiler = Compiler(graph, NullDevice().target, observe=observe)
+        compiler = Compiler(graph, read_target(arguments.target), observe=observe)
         compiler.compile(Request({v.name: type_of(v, dims) for v in graph.inputs}, [v.name for v in graph.outputs]))
     except OSError as error:
         raise InvalidArgument(f"--dump {folder}: {error}") from None

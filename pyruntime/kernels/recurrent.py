@@ -236,7 +236,7 @@ def _kernel(
     target: Target, layer: Layer, looped: bool, is_direct: bool, tensors: Mapping[str, Operand | None]
 ) -> Kernel:
     """The template with this layer's functions."""
-    units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, SHARES)
+    units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, target.widest(UNITS * SHARES) // UNITS)
     flags = {
         layer.kind: True,
         "RESET_FIRST": layer.reset_first,

@@ -159,6 +159,13 @@ class Target:
         """
         return self.fold(positive(-(-invocations // workgroup)))
 
+    def widest(self, wanted: int) -> int:
+        """Return `wanted` invocations a workgroup, a power of two, halved until the device takes them."""
+        most = min(self.limits.invocations, self.limits.workgroup_x)
+        while wanted > most:
+            wanted //= 2
+        return wanted
+
     def few(self, invocations: int) -> int:
         """Invocations a workgroup where a unit runs one workgroup after another: fewer where units would wait."""
         size = WORKGROUP

@@ -1,10 +1,12 @@
 // Multiplications and additions alone, enough at a time in a workgroup to keep a multiprocessor busy. For calibration.
 //#tensors x -> y
+const WG: u32 = 256u;
+
 struct Params {
   rounds: u32,
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let factor = vec4<f32>(load_x(0u));
   var a = vec4<f32>(f32(local), 1.0, 2.0, 3.0);

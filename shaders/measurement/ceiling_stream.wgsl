@@ -1,12 +1,14 @@
 // y = x + 1, two vec4s an invocation: as fast as memory goes. For profiles.
 //#tensors x -> y
+const WG: u32 = 256u;
+
 struct Params {
   quads: u32,
 }
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {
-  let at = global_index(gid, nwg, 256u);
+  let at = global_index(gid, nwg, WG);
   let half = params.quads / 2u;
   if (at >= half) { return; }
   let a = load4_x(at) + vec4<f32>(1.0);

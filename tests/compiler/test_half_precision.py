@@ -19,8 +19,9 @@ from pyruntime.kernels import Limits, Target
 from pyruntime.onnx.formats.source import open_file
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
-from pyruntime.session.aot.compile_ahead import compile_model, profiles, read_target
+from pyruntime.session.aot.compile_ahead import compile_model
 from pyruntime.session.run.program import Program
+from pyruntime.target.named import profiles, read_target
 from tests.compiler.test_forms import TARGETS
 from tests.half_models import attention, feeds
 

@@ -17,11 +17,15 @@ from pyruntime.kernels.wgsl.library import shader_names
 from pyruntime.kernels.wgsl.module import Module
 from pyruntime.ops.registry import newest, op_class
 from pyruntime.passes import optimize
+from pyruntime.session.tuning.ceilings import stream_kernel
+from pyruntime.target.named import read_target
 from tests.compiler.graphs import node, typed_graph
 from tests.harness import typed
 from tests.kernels.template_variants import variants_of
 from tests.kernels.variant_cases import CASES, lowered, target_of
 
+OFFERED = [Limits(), Limits(workgroup_bytes=32768), read_target("compatibility").limits]
+OFFERED_IDS = ["default", "32 KiB", "compatibility"]
 LITTLE = [Limits(workgroup_bytes=64), Limits(invocations=32), Limits(workgroup_x=32)]
 
 
@@ -40,28 +44,25 @@ def test_placement__kernel_that_takes_too_much__is_on_the_host_and_says_why(limi
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("workgroup_bytes", [16384, 32768])
-def test_kernels__of_every_variant__fit_the_device_they_are_made_for(name: str, workgroup_bytes: int) -> None:
+@pytest.mark.parametrize("limits", OFFERED, ids=OFFERED_IDS)
+def test_kernels__of_every_variant__fit_the_device_they_are_made_for(name: str, limits: Limits) -> None:
     case = CASES[name]
-    target = target_of(Target(), case)
-    target = replace(target, limits=replace(target.limits, workgroup_bytes=workgroup_bytes))
+    target = replace(target_of(Target(), case), limits=limits)
     for dispatch in lowered(target, case, [typed(x) for x in case.inputs()]):
         module = dispatch.kernel.module
-        assert module.workgroup_bytes <= workgroup_bytes
-        assert 0 < module.invocations <= target.limits.invocations
+        assert module.workgroup_bytes <= limits.workgroup_bytes
+        assert 0 < module.invocations <= limits.invocations
 
 
-@pytest.mark.parametrize("workgroup_bytes", [16384, 32768])
+@pytest.mark.parametrize("limits", OFFERED, ids=OFFERED_IDS)
 @pytest.mark.parametrize("features", [(), ("subgroups", "subgroup_size_32")], ids=["plain", "subgroups"])
-def test_products__of_any_size__fit_the_device_they_are_made_for(
-    features: tuple[str, ...], workgroup_bytes: int
-) -> None:
+def test_products__of_any_size__fit_the_device_they_are_made_for(features: tuple[str, ...], limits: Limits) -> None:
     """Which kernel and how large its tiles are depends on sizes: drawn ones, always the same."""
     rng = np.random.default_rng(9)
     sizes = (1, 2, 3, 4, 5, 8, 9, 17, 33, 64, 128, 257, 512, 1000, 2048)
     packed: Any = op_class("MatMulNBits", "com.microsoft", 1)
     for vendor in ("nvidia", "google"):
-        target = Target(Limits(workgroup_bytes=workgroup_bytes), frozenset(features), vendor)
+        target = Target(limits, frozenset(features), vendor)
         for _ in range(60):
             m, k, n = map(int, rng.choice(sizes, 3))
             bits, block = int(rng.choice((2, 4, 8))), int(rng.choice((16, 32, 64, 128)))
@@ -75,7 +76,7 @@ def test_products__of_any_size__fit_the_device_they_are_made_for(
             for op, types in cases:
                 for dispatch in op.lower(target, *types):
                     module = dispatch.kernel.module
-                    assert module.workgroup_bytes <= workgroup_bytes, (dispatch.kernel.name, m, k, n)
+                    assert module.workgroup_bytes <= limits.workgroup_bytes, (dispatch.kernel.name, m, k, n)
                     assert 0 < module.invocations <= target.limits.invocations, (dispatch.kernel.name, m, k, n)
 
 
@@ -142,3 +143,10 @@ def test_module__sizes_said_in_other_ways__are_0() -> None:
     assert Module.of(text.format("8, 4", "8 * 4")).workgroup_bytes == 128
     unread = Module.of(text.format("wide", "1u << 3u"))
     assert (unread.invocations, unread.workgroup_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("limits", OFFERED, ids=OFFERED_IDS)
+def test_stream__kernel_that_measures_memory__has_workgroups_that_the_device_takes(limits: Limits) -> None:
+    made = stream_kernel(Target(limits), 1 << 20)
+    assert made.kernel.module.invocations <= limits.invocations
+    assert made.grid[0] * made.kernel.module.invocations * 2 * 16 == 1 << 20

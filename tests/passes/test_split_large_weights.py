@@ -67,8 +67,8 @@ def chain(nodes: list[Node], shape: Any, constants: Mapping[str, Any]) -> tuple[
 
 def filled(nodes: list[Node], shape: Any, *sizes: int, value: float = 0.25, **constants: Any) -> tuple[Any, ...]:
     """A weight that ConstantOfShape makes."""
-    made = node("ConstantOfShape", ["s"], ["w"], value=Constant.from_array(np.float32([value])))
-    return [made, *nodes], {"x": shape}, {"s": np.int64(sizes), **constants}
+    made = node("ConstantOfShape", ["s"], ["w"], value=Constant.from_array(np.array([value], np.float32)))
+    return [made, *nodes], {"x": shape}, {"s": np.array(sizes, np.int64), **constants}
 
 
 CASES: dict[str, tuple[Any, ...]] = {

@@ -173,6 +173,7 @@ def lint(*, fix: bool) -> int:
         ("docs/images/layers.svg", [python(), "-m", "tools.docs.figure", "--check"]),
         ("docs/SWITCHES.md", [python(), "-m", "tools.switches", "--check"]),
         ("OPERATORS.md", [python(), "-m", "e2e.conformance", "--table", "--check"]),
+        ("docs/browsers.md", [python(), "-m", "e2e.services", "--check"]),
     ]
 
     def passes(check: tuple[str, list[str | Path]]) -> bool:

@@ -7,6 +7,7 @@ import { chosenDevice, env, version } from '../api/env.js';
 import { inWorker } from '../api/port.js';
 import { readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
+import { requestAdapter } from '../gpu/adapter.js';
 import { StandaloneClient } from './standalone.js';
 
 const LIMITS = /** @type {const} */ ([
@@ -25,7 +26,7 @@ let opened;
 /** @returns {Promise<GPUAdapter>} */
 async function findAdapter() {
   for (const pause of [...PAUSES, 0]) {
-    const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+    const adapter = await requestAdapter();
     if (adapter) return adapter;
     if (!navigator.gpu || !pause) break;
     await new Promise((resolve) => { setTimeout(resolve, pause); });

@@ -28,6 +28,8 @@ _had_adapter = False
 async def find_adapter() -> JsObject:
     """Request the high-performance adapter, again while the GPU process may be starting.
 
+    Where there is none, that of compatibility mode (OpenGL ES 3.1), whose limits are lower.
+
     Raises:
         EPFail: no WebGPU, or no adapter.
     """
@@ -40,10 +42,12 @@ async def find_adapter() -> JsObject:
     until = js.performance.now() + _RESTART_MS if _had_adapter else _first_asked() + _START_MS
     for seconds in chain((0.05, 0.1), repeat(0.2)):
         asked = js.performance.now()
-        adapter = await gpu.requestAdapter(js_object({"powerPreference": "high-performance"}))
-        if adapter:
-            _had_adapter = True
-            return adapter
+        for level in ("core", "compatibility"):
+            options = {"powerPreference": "high-performance", "featureLevel": level}
+            adapter = await gpu.requestAdapter(js_object(options))
+            if adapter:
+                _had_adapter = True
+                return adapter
         if asked > until:
             break
         await asyncio.sleep(seconds)

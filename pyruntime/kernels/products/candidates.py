@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 SKINNY_ROWS = 8
+
+SKINNY_THREADS = 256
+"""Invocations a workgroup of a skinny product; fewer where the device takes fewer."""
 """Products of at most this many rows can read b once instead of tiling it."""
 
 EFFICIENCY = {SMALL.tile: 0.49, MEDIUM.tile: 0.72, LARGE.tile: 0.78}
@@ -250,22 +253,22 @@ def tile_candidates(
     )
 
 
-def skinny_split(k: int, trans_b: bool) -> tuple[int, int]:
+def skinny_split(target: Target, k: int, trans_b: bool) -> tuple[int, int]:
     """Columns, or quads of columns, of a workgroup of a skinny product, and shares of k: more the longer k is."""
-    if trans_b:
-        return (4, 64) if k >= 2048 else (8, 32)
-    return (2, 128) if k >= 2048 else (4, 64)
+    cols = (4 if k >= 2048 else 8) if trans_b else (2 if k >= 2048 else 4)
+    return cols, target.widest(SKINNY_THREADS) // cols
 
 
-def _few_work(m: int, n: int, p: ProductProblem, trans_b: bool) -> tuple[Work, ...]:
-    cols, shares = skinny_split(p.k, trans_b)
+def _few_work(target: Target, m: int, n: int, p: ProductProblem, trans_b: bool) -> tuple[Work, ...]:
+    cols, shares = skinny_split(target, p.k, trans_b)
     wide = cols if trans_b else 4 * cols
     # Three quarters of the bandwidth: few loads of an invocation are on their way at once.
     moved = p.batches * (4.0 * m * p.k + n * p.k * p.bits / 8 + 4 * m * n) / 0.75
     loads = p.k / shares / (4 if trans_b else 1)
     groups = -(-n // wide) * p.batches
     stops = 1 + math.log2(shares)
-    return Work(groups, 256, 2.0 * m * wide * p.k, moved, 0.4, steps=1, loads=loads, stops=stops), *norm_work(p)
+    flops = 2.0 * m * wide * p.k
+    return Work(groups, cols * shares, flops, moved, 0.4, steps=1, loads=loads, stops=stops), *norm_work(p)
 
 
 def _skinny_refuses(p: ProductProblem, target: Target) -> str:
@@ -327,14 +330,14 @@ PRODUCTS: Family[ProductProblem, Way] = Family(
             "skinny",
             Way("skinny"),
             _skinny_refuses,
-            lambda p, target: _few_work(p.m, p.n, p, p.trans_b),
+            lambda p, target: _few_work(target, p.m, p.n, p, p.trans_b),
             ("matmul_skinny",),
         ),
         Candidate(
             "few_columns",
             Way("few_columns"),
             _few_columns_refuses,
-            lambda p, target: _few_work(1, p.m, p, True),
+            lambda p, target: _few_work(target, 1, p.m, p, True),
             ("matmul_skinny",),
         ),
         *tile_candidates("matmul_tiled", tilings=(*TILINGS, *HALVES)),

@@ -107,7 +107,7 @@ class IntegerMatmul:
         tile, rows = (64, 8) if large and target.allows("integer_large") else (32, 4)
         words = -(-p.k // 4)
         slices = 1
-        while tile == 32 and slices < 4 and upper(words) >= 4 * slices * WORDS:
+        while tile == 32 and slices < target.widest(256) // 64 and upper(words) >= 4 * slices * WORDS:
             slices *= 2
         m_tiles, n_tiles = -(-p.m // tile), -(-p.n // tile)
         groups = m_tiles * n_tiles * p.batches
@@ -133,7 +133,7 @@ class IntegerMatmul:
         )
 
     def _skinny(self, target: Target) -> Dispatch:
-        """`shaders/products/matmul_integer_skinny.wgsl`: 256 invocations."""
+        """`shaders/products/matmul_integer_skinny.wgsl`: 256 invocations, or as many as the device takes."""
         p = self.product
         columns = 4 if p.trans_b else 16 if upper(p.n) >= WIDE else 8
         blocks = -(-p.n // (4 * columns))
@@ -142,7 +142,7 @@ class IntegerMatmul:
             target,
             "matmul_integer_skinny",
             "matmul_integer_skinny",
-            {"M": p.m, "COLS": columns, "SHARES": 256 // columns},
+            {"M": p.m, "COLS": columns, "SHARES": target.widest(256) // columns},
             target.fold(groups),
             words=-(-p.k // 4),
             blocks=blocks,

@@ -167,10 +167,10 @@ def batch_params(product: Product) -> dict[str, list[int]]:
 
 
 def _skinny(target: Target, m: Matmul) -> Dispatch:
-    """`shaders/products/matmul_skinny.wgsl`: 256 invocations, as few shares of k as still fill a workgroup."""
+    """`shaders/products/matmul_skinny.wgsl`: as few shares of k as still fill a workgroup."""
     p, vectors = m.product, m.vectors
     row, step = m.steps_a
-    cols, shares = skinny_split(upper(p.k), p.trans_b)
+    cols, shares = skinny_split(target, upper(p.k), p.trans_b)
     defines = {
         "M": p.m,
         "COLS": cols,

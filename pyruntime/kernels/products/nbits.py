@@ -20,7 +20,7 @@ from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.matmul import Matmul
 from pyruntime.kernels.products.packed_dot import dot_product, takes_dots
 from pyruntime.kernels.products.packed_weights import Packed, in_words
-from pyruntime.target import Limits, Target
+from pyruntime.target import Target
 
 __all__ = [
     "Experts",
@@ -239,9 +239,9 @@ class Split:
         return self.threads // self.lanes * self.columns
 
 
-def _split(chunks: int, n: int, m: int, limits: Limits) -> Split:
+def _split(target: Target, chunks: int, n: int, m: int) -> Split:
     """Fitted to 30 to 90 configurations of each of ten shapes of decoders, by themselves, at a GPU's lowest clock."""
-    threads = 2 * THREADS if chunks >= LONG and limits.invocations >= 2 * THREADS else THREADS
+    threads = target.widest(2 * THREADS if chunks >= LONG else THREADS)
     most = threads // 4 if chunks >= LONG else 64 if n < 768 else 32
     lanes = 8
     while lanes < min(chunks, most):
@@ -330,7 +330,7 @@ def _skinny(target: Target, y: Operand, given: _Rows, b: Packed, p: Product, pai
 def _staged(target: Target, p: Product, chunks: int, chunk: int, is_normed: bool, most: int) -> tuple[int, Split, int]:
     """Rows of a workgroup, `most` at most and m split evenly; lanes of a column; chunks of a lane at a time."""
     for rows in range(most, 0, -1):
-        split = _split(chunks, p.n, rows, target.limits)
+        split = _split(target, chunks, p.n, rows)
         sides = split.lanes // min(split.lanes, _exchanging(target, split))
         capacity = min(STAGED, target.limits.workgroup_bytes - 4 * rows * (split.wide + is_normed) * sides)
         fits = capacity // ((5 if is_normed else 4) * rows * chunk * split.lanes)

@@ -13,6 +13,7 @@ from pyruntime.kernels.ir.indexing import collapse, contiguous
 from pyruntime.ops.base import LATEST, Op, op
 
 TILE = 32
+TILED_THREADS = 256
 WORTH_TILING = 16
 """Least extent of both dimensions: below it the strided reads of neighbouring invocations share their cache lines."""
 
@@ -62,6 +63,8 @@ class Transpose(Op):
 
 def tiled_transpose(target: Target, y: Operand, x: Operand, strides: list[int]) -> Dispatch | None:
     """The dispatch that moves two long dimensions past each other in tiles; None where there is no such pair."""
+    if target.widest(TILED_THREADS) < TILED_THREADS:
+        return None
     bits = bits_type(y.type.dtype)
     dims, (view,) = collapse(y.type.shape, strides)
     if 1 not in view or view[-1] == 1 or len(dims) > 4 or bits.bits < 8:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from pyruntime.device.null import NullDevice
 from pyruntime.errors import EPFail, InvalidArgument, OrtError
 from pyruntime.ir import DeclaredTensor, DeclaredType, Graph, HostTensor, TensorType, ValueType
 from pyruntime.ir.encoding import encode
-from pyruntime.kernels import Limits, Target
+from pyruntime.kernels import Target
 from pyruntime.onnx.formats.external import ExternalDirectory
 from pyruntime.onnx.formats.source import ByteSource, open_file
 from pyruntime.onnx.importer.extents import extents
@@ -38,9 +36,7 @@ from pyruntime.session.run.program import Program
 from pyruntime.session.run.stages import Stage
 from pyruntime.session.web_api import value_metadata
 
-__all__ = ["compile_model", "package_version", "profiles", "read_target", "saved_program"]
-
-_PROFILES = Path(__file__).parents[2] / "target" / "profiles"
+__all__ = ["compile_model", "package_version", "saved_program"]
 
 
 def compile_model(
@@ -116,35 +112,6 @@ def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> S
 def _raw(value: Any, kind: ValueType) -> bytes:
     assert isinstance(kind, TensorType)
     return encode(np.asarray(value), kind.dtype).tobytes()
-
-
-def read_target(text: str) -> Target:
-    """Read the target of a profile (`profiles`), or of a JSON file: `limits` by name, `features`, `vendor`.
-
-    Raises:
-        InvalidArgument: there is no such file, or it says other things.
-    """
-    try:
-        known = _PROFILES / f"{text}.json"
-        data = json.loads((known if text in profiles() else Path(text)).read_text())
-        unknown = data.keys() - {"limits", "features", "vendor", "about", "source"}
-        if unknown:
-            raise ValueError(f"a target has limits, features, vendor, about and source, not {sorted(unknown)}")
-        limits = data.get("limits", {})
-        if not all(isinstance(n, int) and n >= getattr(Limits(), name) for name, n in limits.items()):
-            raise ValueError("a limit is a number, at least what WebGPU guarantees")
-        return Target(Limits(**limits), frozenset(data.get("features", ())), str(data.get("vendor", "")))
-    except FileNotFoundError:
-        raise InvalidArgument(
-            f"--target {text}: neither a file nor one of the profiles {', '.join(profiles())}"
-        ) from None
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidArgument(f"--target {text}: {error}") from None
-
-
-def profiles() -> list[str]:
-    """Return the names of the targets that come with the package; 'default' is what every device of WebGPU has."""
-    return sorted(path.stem for path in _PROFILES.glob("*.json"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,6 @@ async def _flops(clock: _Clock, units: int) -> float:
 
 
 def _arithmetic(target: Target, groups: int) -> Dispatch:
-    kernel = template("ceiling_arithmetic")
+    kernel = template("ceiling_arithmetic", WG=target.widest(256))
     kind = TensorType(DType.FLOAT, (max(_GROUPS),))
     return Dispatch(kernel, (inp(0, kind), out(0, kind)), (groups, 1, 1), params_of(kernel, rounds=_TURNS))

@@ -66,9 +66,12 @@ def _product(target: Target, side: int) -> Dispatch:
 def stream_kernel(target: Target, nbytes: int) -> Dispatch:
     """Reads `nbytes` bytes and writes as many, as fast as memory goes."""
     kind = TensorType(DType.FLOAT, (nbytes // 4,))
-    kernel = template("ceiling_stream")
+    threads = target.widest(256)
+    kernel = template("ceiling_stream", WG=threads)
     quads = nbytes // 16
-    return Dispatch(kernel, (inp(0, kind), out(0, kind)), target.grid(quads // 2, 256), params_of(kernel, quads=quads))
+    return Dispatch(
+        kernel, (inp(0, kind), out(0, kind)), target.grid(quads // 2, threads), params_of(kernel, quads=quads)
+    )
 
 
 async def _seconds(device: Device, dispatch: Dispatch, nbytes: int, repeats: int) -> float:

@@ -1,4 +1,4 @@
-"""naga takes the kernels of ONNX's node tests and of com.microsoft's operators, for four kinds of devices."""
+"""naga takes the kernels of ONNX's node tests and of com.microsoft's operators, for five kinds of devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyruntime.ir import ValueNeeded
 from pyruntime.kernels import Target
 from pyruntime.kernels.legalize import legalize
 from pyruntime.ops.base import Op, Unsupported
-from pyruntime.session.aot.compile_ahead import read_target
+from pyruntime.target.named import read_target
 from tests.contrib.case import draws, op_of
 from tests.contrib.samples import sample
 from tests.desktop import desktop_device
@@ -24,6 +24,7 @@ from tests.harness import node_tests, op_and_data, single_node, typed
 SUBGROUPS = frozenset({"subgroups", "subgroup_size_32"})
 TARGETS = {
     "every device": read_target("default"),
+    "compatibility mode": read_target("compatibility"),
     "phone": read_target("mobile-mali"),
     "Apple": read_target("apple-m"),
     "NVIDIA": read_target("nvidia"),

@@ -1,4 +1,6 @@
 // @ts-check
+import { requestAdapter } from '../../gpu/adapter.js';
+
 /** @typedef {import('../../pyruntime.js').AdapterInfo & {isFallbackAdapter: boolean}} Adapter */
 
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render/i;
@@ -10,7 +12,7 @@ export function isEmulated(adapter) {
 
 /** What the browser tells of the adapter that models run on, which Python asks for as well. @returns {Promise<Adapter | null>} */
 export async function readAdapter() {
-  const adapter = await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' });
+  const adapter = await requestAdapter();
   if (!adapter) return null;
   const { vendor, architecture, device, description, isFallbackAdapter = false } = /** @type {any} */ (adapter.info);
   return { vendor, architecture, device, description, isFallbackAdapter };

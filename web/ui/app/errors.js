@@ -1,4 +1,5 @@
 // @ts-check
+import { requestAdapter } from '../../gpu/adapter.js';
 import { h } from '../dom.js';
 
 /**
@@ -80,20 +81,29 @@ function kindOf(error) {
   return error.name;
 }
 
-/** How the browser at hand is brought to offer a GPU: what it is called, and the way. */
-const WAYS = /** @type {[RegExp, string][]} */ ([
-  [/Firefox\//, 'In Firefox 141 or newer, set dom.webgpu.enabled, dom.webgpu.workers.enabled and, where the GPU is blocked, '
-    + 'gfx.webgpu.ignore-blocklist to true in about:config, and update the graphics driver.'],
-  [/Edg\//, 'See edge://gpu; on Linux, switch edge://flags/#enable-unsafe-webgpu on, and update the graphics driver.'],
-  [/Chrome\//, 'See chrome://gpu; on Linux, start Chrome with --enable-unsafe-webgpu, and update the graphics driver.'],
-  [/Safari\//, 'Update to Safari 26 or newer, or switch WebGPU on in its Feature Flags.'],
+/** What to do, by what the user agent has: where `navigator.gpu` is missing, and where it finds no adapter. */
+const WAYS = /** @type {[RegExp, string, string][]} */ ([
+  [/iPhone|iPad/, 'update to iOS 26 or newer',
+    'switch WebGPU on in Settings, Apps, Safari, Advanced, Feature Flags, and load this page again'],
+  [/Firefox\//, 'set dom.webgpu.enabled to true in about:config of Firefox 141 or newer, and load this page again',
+    'set gfx.webgpu.ignore-blocklist to true in about:config, update the graphics driver, and restart Firefox'],
+  [/Linux.*Edg\//, 'switch edge://flags/#enable-unsafe-webgpu on, and restart Edge',
+    'switch graphics acceleration on in edge://settings/system and edge://flags/#enable-unsafe-webgpu on, and restart Edge'],
+  [/Edg\//, 'update to Edge 113 or newer',
+    'switch graphics acceleration on in edge://settings/system, update the graphics driver, and restart Edge'],
+  [/Android.*Chrome\//, 'update to Chrome 121 or newer, on Android 12 or newer', 'switch chrome://flags/#enable-unsafe-webgpu on, and restart Chrome'],
+  [/Linux.*Chrome\//, 'switch chrome://flags/#enable-unsafe-webgpu on, and restart Chrome',
+    'switch graphics acceleration on in chrome://settings/system and chrome://flags/#enable-unsafe-webgpu on, and restart Chrome'],
+  [/Chrome\//, 'update to Chrome 113 or newer',
+    'switch graphics acceleration on in chrome://settings/system, update the graphics driver, and restart Chrome'],
+  [/Safari\//, 'update to Safari 26 on macOS 26 or newer', 'switch WebGPU on in Safari\'s settings, Feature Flags, and load this page again'],
+  [/^/, 'use Chrome, Edge, Firefox 141 or newer, or Safari 26', 'see what the browser\'s settings say of the GPU'],
 ]);
 
-/** Why there is no WebGPU here and how to get it; null where there is an adapter. @returns {Promise<string | null>} */
+/** Why there is no WebGPU here and how to get it, in one sentence; null where there is an adapter. @returns {Promise<string | null>} */
 export async function whyNoWebGpu() {
   if (!window.isSecureContext) return 'WebGPU needs a secure page: open this one by https:// or on localhost.';
-  if (await navigator.gpu?.requestAdapter()) return null;
-  const way = WAYS.find(([name]) => name.test(navigator.userAgent))?.[1]
-    ?? 'Chrome and Edge 113 or newer, Safari 26 and Firefox 141 have it.';
-  return `${navigator.gpu ? 'The browser has WebGPU but offers no GPU.' : 'This browser has no WebGPU.'} ${way}`;
+  if (await requestAdapter()) return null;
+  const [, missing, blocked] = /** @type {typeof WAYS[number]} */ (WAYS.find(([name]) => name.test(navigator.userAgent)));
+  return navigator.gpu ? `WebGPU finds no GPU in this browser: ${blocked}.` : `This browser has no WebGPU, or it is switched off: ${missing}.`;
 }

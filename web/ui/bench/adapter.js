@@ -22,8 +22,3 @@ export function describe(adapter) {
     wgsl_features: [...navigator.gpu.wgslLanguageFeatures ?? []].sort(),
   };
 }
-
-/** @returns {Promise<GPUAdapter | null>} */
-export async function findAdapter() {
-  return await navigator.gpu?.requestAdapter({ powerPreference: 'high-performance' }) ?? null;
-}

@@ -3,7 +3,8 @@
 import { byId, h, saveAs } from '../dom.js';
 import { explain, whyNoWebGpu } from '../app/errors.js';
 import { formatBytes } from '../app/format.js';
-import { describe, findAdapter } from './adapter.js';
+import { requestAdapter } from '../../gpu/adapter.js';
+import { describe } from './adapter.js';
 import { findPeer, hostOf } from './engines.js';
 import { measure } from './measurement.js';
 import { MODELS } from './models.js';
@@ -92,7 +93,7 @@ async function start() {
     byId('notice').replaceChildren(h('p', { class: 'notice' }, reason));
     return;
   }
-  const adapter = /** @type {GPUAdapter} */ (await findAdapter());
+  const adapter = /** @type {GPUAdapter} */ (await requestAdapter());
   const described = describe(adapter);
   const isSoftware = isEmulated(/** @type {any} */ (described.adapter));
   byId('gpu').textContent = gpuOf({ ...described, is_software: isSoftware });

@@ -4,6 +4,7 @@
 import { formatBytes } from '../format.js';
 import { download } from '../model/download.js';
 import * as store from '../model/store.js';
+import { requestAdapter } from '../../../gpu/adapter.js';
 import { h } from '../../dom.js';
 
 /** A folder that takes longer than a moment is asked about first. */
@@ -137,7 +138,7 @@ export async function lookInto(named, place) {
   const names = wanted.flatMap((dtype) => ['model', 'decoder_model_merged'].map((stem) => `onnx/${stem}${SUFFIXES[dtype]}.onnx`));
   const files = await weightsOf(folder, [...config ? names : [], ...genai ? [genai.filename ?? 'model.onnx'] : []]);
   const bytes = files.reduce((sum, [, size]) => sum + size, 0);
-  const adapter = await navigator.gpu?.requestAdapter();
+  const adapter = await requestAdapter();
   const largest = adapter?.limits.maxBufferSize;
   const caches = cacheBytes(config?.text_config ?? config) || cacheBytes(genai);
   const memory = `${formatBytes(bytes)} of weights${caches ? `, and ${formatBytes(caches)} for a thousand tokens of text` : ''}`;
