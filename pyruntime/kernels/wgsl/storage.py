@@ -24,7 +24,7 @@ from collections.abc import Set
 
 from pyruntime.ir import DType
 
-__all__ = ["accessors", "bits_type", "group", "is_grouped", "is_half", "lanes", "rounded", "word_type"]
+__all__ = ["accessors", "atomic_store", "bits_type", "group", "is_grouped", "is_half", "lanes", "rounded", "word_type"]
 
 _BITS_TYPE = {
     2: DType.UINT2,
@@ -197,6 +197,15 @@ def _half_accessors(name: str, var: str, dtype: DType, used: Set[str]) -> str:
         "store4": f"fn store4_{name}(g: u32, {given}) {{ {var}[g] = vec4<f16>(vec4<f32>({near})); }}",
     }
     return "\n".join(text for kind, text in texts.items() if kind in used)
+
+
+def atomic_store(name: str, var: str) -> str:
+    """`store_x` of float16 in an array of atomic words: no other invocation changes the bits of an element."""
+    return (
+        f"fn store_{name}(i: u32, v: f32) {{\n  let shift = (i & 1u) * 16u;\n"
+        f"  atomicAnd(&{var}[i >> 1u], 0xffff0000u >> shift);\n"
+        f"  atomicOr(&{var}[i >> 1u], f16_encode(v) << shift);\n}}"
+    )
 
 
 def is_grouped(used: Set[str]) -> bool:

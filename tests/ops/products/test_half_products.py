@@ -24,7 +24,7 @@ from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.kernels.selection.candidates import Candidate
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest
-from pyruntime.target import Target
+from pyruntime.target import FLOAT16_CONVERSION, SHADER_F16, Target
 from tests.desktop import DesktopGpu, on_desktop
 from tests.harness import run_op
 
@@ -140,6 +140,20 @@ def test_convolution__odd_rows__stores_single_elements_without_a_second_dispatch
     assert made.kernel.halves and "y: array<f16>" in made.kernel.wgsl()
     x, w = halves(1, 8, 7, 7), halves(12, 8, 1, 1, seed=1)
     (found,), (exact,) = run_op(op, [x, w], gpu), run_op(op, [x.astype(np.float64), w.astype(np.float64)])
+    np.testing.assert_allclose(found, exact, 2 * U, 2.0**-24)
+
+
+def test_store__gpu_without_shader_f16__changes_the_bits_of_one_element(gpu: DesktopGpu) -> None:
+    features = gpu.target.features - {SHADER_F16} | {FLOAT16_CONVERSION}
+    other = DesktopGpu()
+    other.target = replace(gpu.target, features=features)
+    op: Any = newest("Conv")
+    x, w = halves(1, 8, 7, 7), halves(12, 8, 1, 1, seed=1)
+    kinds = [TensorType(DType.FLOAT16, v.shape) for v in (x, w)]
+    (made,) = legalize(other.target, op.lower(other.target, *kinds))
+    text = made.kernel.wgsl()
+    assert "y: array<atomic<u32>>" in text and "unpack2x16float" in text and "enable f16" not in text
+    (found,), (exact,) = run_op(op, [x, w], other), run_op(op, [x.astype(np.float64), w.astype(np.float64)])
     np.testing.assert_allclose(found, exact, 2 * U, 2.0**-24)
 
 
