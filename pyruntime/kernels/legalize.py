@@ -81,10 +81,12 @@ def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:
     kernel, operands, after = dispatch.kernel, list(dispatch.operands), []
     if target.has_f16 and target.allows("half_loads") and kernel.stores_float16:
         kernel = replace(kernel, halves=True)
+    elif target.converts_f16 and kernel.stores_float16:
+        kernel = replace(kernel, atomics=True)
     for i, binding in enumerate(kernel.bindings):
         if not binding.write or lanes(binding.dtype) == 1 or "store" not in kernel.accessors(binding.name):
             continue
-        if kernel.halves and binding.dtype is DType.FLOAT16:
+        if (kernel.halves and binding.dtype is DType.FLOAT16) or kernel.stores_words(binding):
             continue
         packed = operands[i]
         wide_type = _WIDE[binding.dtype.compute]
@@ -98,5 +100,6 @@ def _legalize(target: Target, dispatch: Dispatch) -> list[Dispatch]:
         expr = "x != 0u" if binding.dtype is DType.BOOL else "x"
         after.append(elementwise(target, f"pack_{binding.dtype.onnx_name}", {"x": wide}, packed, expr))
     if not after:
-        return [replace(dispatch, kernel=kernel)]
+        apart = any(map(kernel.stores_words, kernel.bindings))
+        return [replace(dispatch, kernel=kernel, inplace=() if apart else dispatch.inplace)]
     return [replace(dispatch, kernel=kernel, operands=tuple(operands), inplace=()), *after]

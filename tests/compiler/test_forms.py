@@ -49,21 +49,21 @@ HOOKS = {
     "matmul_packed_tiled": "matmul_[248]bits_[sml][1-8]",
     "matmul_sum_norm": "matmul_sum_norm",
     "matmul_sum_splits": "matmul_sum_splits",
-    "matmul_half_tiled": "(conv_)?matmul_half_[sml][1-8]",
     "matmul_tiled": "(conv_)?matmul_[sml][1-8]",
     "normalize_groups": "normalize_groups",
     "normalize_spread": "normalize_spread",
 }
 """Templates that take an epilogue, and how the names of the kernels made of them begin."""
 
-BYTES = {
+NOT_FLOAT32 = {
     "conv_depthwise_int8",
     "conv_int8_direct",
+    "matmul_half_tiled",
     "matmul_integer_direct",
     "matmul_integer_skinny",
     "matmul_integer_tiled",
 }
-"""Templates that take one, but no float `t` as operand."""
+"""Templates that take one, but no float32 `t` as operand."""
 
 
 def planned(form: Form, target: Target) -> Plan:
@@ -128,7 +128,7 @@ def test_forms__of_every_kind__destroy_nothing_that_is_still_read(size: Shape, t
 def test_forms__kernels_with_an_epilogue__are_all_among_them(found: Found) -> None:
     """Where not all of the tests above ran, forms are planned until there is none missing."""
     hooked = {name for name in shader_names() if re.search(r"^(fn finish\(|//#include finish_quad)", read(name), re.M)}
-    assert hooked == HOOKS.keys() | BYTES
+    assert hooked == HOOKS.keys() | NOT_FLOAT32
     for size, target in product(SIZES, TARGETS):
         if (size, target) not in found and missing(found):
             plan_all(size, target, found)

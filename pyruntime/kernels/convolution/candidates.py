@@ -41,6 +41,7 @@ from pyruntime.kernels.selection.measurements import (
     CONV_DIRECT_LOADS,
     CONV_GEMM,
     CONV_HALF,
+    CONV_HALF_SLICED,
     CONV_HALF_STEP,
     CONV_INT8_EFFICIENCY,
     CONV_POINTWISE,
@@ -248,12 +249,13 @@ def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
         parts = SOFTWARE_POINTWISE if p.pointwise else SOFTWARE_GEMM
     else:
         parts = CONV_POINTWISE if p.pointwise else CONV_GEMM
+    sliced = parts.sliced * (CONV_HALF_SLICED if t.half else 1.0)
     first = Work(
         groups=tiles * t.splits,
         threads=t.threads,
         flops=2.0 * t.high * t.wide * t.depth * t.slices * steps,
         nbytes=p.nbytes + 4.0 * p.size * (t.splits - 1),
-        efficiency=(CONV_HALF if t.half else 1.0) * parts.efficiency[t.high] * parts.sliced ** math.log2(t.slices),
+        efficiency=(CONV_HALF if t.half else 1.0) * parts.efficiency[t.high] * sliced ** math.log2(t.slices),
         steps=(CONV_HALF_STEP if t.half else 1.0) * parts.step * steps,
         merges=parts.merge * math.log2(t.slices),
         stops=2 * steps + math.log2(t.slices),

@@ -52,6 +52,7 @@ class Kernel:
         bindings: storage tensors in binding order.
         converts: float16 is read by the device's own conversion (`kernels.wgsl.storage`).
         halves: float16 tensors are declared as f16, so that single elements can be stored.
+        atomics: they are stored by atomic operations on the word that two of them share.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Kernel:
     bindings: tuple[Binding, ...]
     converts: bool = False
     halves: bool = False
+    atomics: bool = False
     _texts: dict[tuple[tuple[int, ...], frozenset[int]], str] = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
@@ -96,7 +98,7 @@ class Kernel:
     def can_share(self, i: int, j: int) -> bool:
         """True where bindings i and j may be one array: same words, and neither indexed past its accessors."""
         a, b = self.bindings[i], self.bindings[j]
-        words = [storage.word_type(x.dtype, self.accessors(x.name), self.halves) for x in (a, b)]
+        words = [self._word_of(x) for x in (a, b)]
         return words[0] == words[1] and a.parts == b.parts and not any(self.is_indexed(x.name) for x in (a, b))
 
     def is_indexed(self, name: str) -> bool:
@@ -116,6 +118,17 @@ class Kernel:
             for b, count in zip(self.bindings, counts, strict=True)
         )
         return replace(self, bindings=tuple(made))
+
+    def _word_of(self, binding: Binding) -> str:
+        """The element type of a binding's array."""
+        used = self.accessors(binding.name)
+        if binding.name in self.module.addressed or self.stores_words(binding):
+            return f"atomic<{storage.word_type(binding.dtype, used)}>"
+        return storage.word_type(binding.dtype, used, self.halves)
+
+    def stores_words(self, binding: Binding) -> bool:
+        """True for a tensor whose single elements are stored by atomic operations on words."""
+        return self.atomics and binding.dtype is DType.FLOAT16 and self.accessors(binding.name) == {"store"}
 
     def wgsl(self, shared: tuple[int, ...] | None = None, constants: frozenset[int] = frozenset()) -> str:
         """The whole shader.
@@ -160,19 +173,18 @@ def _render(kernel: Kernel, shared: tuple[int, ...], read_only: frozenset[int]) 
     for i, binding in enumerate(kernel.bindings):
         var, used = kernel.bindings[shared[i]].name, kernel.accessors(binding.name)
         if shared[i] == i:
-            words = storage.word_type(binding.dtype, used, kernel.halves)
-            if binding.name in kernel.module.addressed:
-                words = f"atomic<{words}>"
-            access = "read" if i in read_only else "read_write"
+            access, words = "read" if i in read_only else "read_write", kernel._word_of(binding)
             for part in storage.part_names(var, binding.parts):
                 slot = len(declared)
                 declared.append(f"@group(0) @binding({slot}) var<storage, {access}> {part}: array<{words}>;")
-        arrays = storage.part_names(var, binding.parts)
-        helpers.append(
-            storage.accessors(
-                binding.name, arrays, binding.dtype, used, kernel.converts, kernel.halves, binding.part_bytes
-            )
-        )
+        names = storage.part_names(binding.name, binding.parts)
+        for name, array in zip(names, storage.part_names(var, binding.parts), strict=True):
+            if kernel.stores_words(binding):
+                helpers.append(storage.atomic_store(name, array))
+            else:
+                helpers.append(storage.accessors(name, array, binding.dtype, used, kernel.converts, kernel.halves))
+        if binding.parts > 1:
+            helpers.append(storage.selected(binding.name, names, binding.dtype, used, binding.part_bytes))
     if kernel.has_params:
         declared.append(f"@group(0) @binding({len(declared)}) var<uniform> params: Params;")
     head = "\n".join(declared)

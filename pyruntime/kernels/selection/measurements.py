@@ -40,8 +40,8 @@ This and `CONV_POINTWISE`: fitted to `dev.py tune` on an H200 and an H100, 80 co
 bench/shapes.txt (bench/README.md).
 """
 
-CONV_HALF, CONV_HALF_STEP = 1.5, 1.5
-"""Efficiency and step of an implicit GEMM of float16, of those of float32: its steps are twice as long."""
+CONV_HALF, CONV_HALF_SLICED, CONV_HALF_STEP = 1.35, 0.8, 1.3
+"""Efficiency, `sliced` and step of an implicit GEMM of float16, of those of float32: its steps are twice as long."""
 
 CONV_POINTWISE = GemmParts(MappingProxyType({32: 0.405, 64: 0.476}), 1.153, 2.187, 0.697, 41.5)
 """The implicit GEMM of windows of one element, on GPUs."""

@@ -27,6 +27,7 @@ from pyruntime.ir import DType
 
 __all__ = [
     "accessors",
+    "atomic_store",
     "bits_type",
     "group",
     "is_grouped",
@@ -34,6 +35,7 @@ __all__ = [
     "lanes",
     "part_names",
     "rounded",
+    "selected",
     "word_type",
 ]
 
@@ -172,27 +174,34 @@ def part_names(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}_part{k}" for k in range(count)]
 
 
-def accessors(
-    name: str,
-    arrays: Sequence[str],
-    dtype: DType,
-    used: Set[str],
-    convert: bool = False,
-    halves: bool = False,
-    part_bytes: int = 0,
-) -> str:
-    """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`.
+def accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool = False, halves: bool = False) -> str:
+    """WGSL of the accessors `used` ('load', 'store4', ...) of binding `name`, stored in array `var`.
 
     Args:
-        arrays: that the tensor is stored in, one after another.
         convert: float16 is read by unpack2x16float. halves: float16 tensors are declared as f16.
-        part_bytes: of each array but the last.
     """
-    if len(arrays) == 1:
-        return _accessors(name, arrays[0], dtype, used, convert, halves)
-    parts = part_names(name, len(arrays))
-    made = [_accessors(part, var, dtype, used, convert, halves) for part, var in zip(parts, arrays, strict=True)]
-    return "\n".join((*made, *(_select(a, name, parts, dtype, part_bytes * 8 // dtype.bits) for a in sorted(used))))
+    grouped = is_grouped(used)
+    if is_half(dtype, used, halves):
+        return _half_accessors(name, var, dtype, used)
+    made = []
+    if "load" in used:
+        made.append(_load(dtype, name, var, grouped, convert))
+    if "load4" in used:
+        made.append(_load4(dtype, name, var, convert))
+    if "store" in used:
+        if lanes(dtype) > 1:
+            raise ValueError(f"store_{name}: elements of {dtype.onnx_name} share words; use store4_{name}")
+        target = f"{var}[i >> 2u][i & 3u]" if grouped and dtype.bits == 32 else f"{var}[i]"
+        made.append(f"fn store_{name}(i: u32, v: {dtype.compute}) {{ {target} = v; }}")
+    for count in (4, 8, 16):
+        if f"store{count}" in used:
+            made.append(_store_group(dtype, name, var, count))
+    return "\n".join(made)
+
+
+def selected(name: str, parts: Sequence[str], dtype: DType, used: Set[str], part_bytes: int) -> str:
+    """WGSL of the accessors of a tensor in `parts` of `part_bytes`, but the last; parts have accessors of their own."""
+    return "\n".join(_select(a, name, parts, dtype, part_bytes * 8 // dtype.bits) for a in sorted(used))
 
 
 def _select(accessor: str, name: str, parts: Sequence[str], dtype: DType, elements: int) -> str:
@@ -213,26 +222,6 @@ def _select(accessor: str, name: str, parts: Sequence[str], dtype: DType, elemen
     return f"fn {accessor}_{name}({given}){result} {{\n  {' else '.join(ways)}\n}}"
 
 
-def _accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool, halves: bool) -> str:
-    grouped = is_grouped(used)
-    if is_half(dtype, used, halves):
-        return _half_accessors(name, var, dtype, used)
-    made = []
-    if "load" in used:
-        made.append(_load(dtype, name, var, grouped, convert))
-    if "load4" in used:
-        made.append(_load4(dtype, name, var, convert))
-    if "store" in used:
-        if lanes(dtype) > 1:
-            raise ValueError(f"store_{name}: elements of {dtype.onnx_name} share words; use store4_{name}")
-        target = f"{var}[i >> 2u][i & 3u]" if grouped and dtype.bits == 32 else f"{var}[i]"
-        made.append(f"fn store_{name}(i: u32, v: {dtype.compute}) {{ {target} = v; }}")
-    for count in (4, 8, 16):
-        if f"store{count}" in used:
-            made.append(_store_group(dtype, name, var, count))
-    return "\n".join(made)
-
-
 def _half_accessors(name: str, var: str, dtype: DType, used: Set[str]) -> str:
     """The accessors of a tensor that is declared as f16. What is stored is rounded before it is converted."""
     if dtype is not DType.FLOAT16:
@@ -249,6 +238,15 @@ def _half_accessors(name: str, var: str, dtype: DType, used: Set[str]) -> str:
         "store4": f"fn store4_{name}(g: u32, {given}) {{ {var}[g] = vec4<f16>(vec4<f32>({near})); }}",
     }
     return "\n".join(text for kind, text in texts.items() if kind in used)
+
+
+def atomic_store(name: str, var: str) -> str:
+    """`store_x` of float16 in an array of atomic words: no other invocation changes the bits of an element."""
+    return (
+        f"fn store_{name}(i: u32, v: f32) {{\n  let shift = (i & 1u) * 16u;\n"
+        f"  atomicAnd(&{var}[i >> 1u], 0xffff0000u >> shift);\n"
+        f"  atomicOr(&{var}[i >> 1u], f16_encode(v) << shift);\n}}"
+    )
 
 
 def is_grouped(used: Set[str]) -> bool:

@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 
+import pyruntime as ort
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, inp, out
 from pyruntime.kernels.convolution import convolution
@@ -24,7 +26,7 @@ from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, Tiling
 from pyruntime.kernels.selection.candidates import Candidate
 from pyruntime.ops.base import Op
 from pyruntime.ops.registry import newest
-from pyruntime.target import Target
+from pyruntime.target import FLOAT16_CONVERSION, SHADER_F16, Target
 from tests.desktop import DesktopGpu, on_desktop
 from tests.harness import run_op
 
@@ -140,6 +142,48 @@ def test_convolution__odd_rows__stores_single_elements_without_a_second_dispatch
     assert made.kernel.halves and "y: array<f16>" in made.kernel.wgsl()
     x, w = halves(1, 8, 7, 7), halves(12, 8, 1, 1, seed=1)
     (found,), (exact,) = run_op(op, [x, w], gpu), run_op(op, [x.astype(np.float64), w.astype(np.float64)])
+    np.testing.assert_allclose(found, exact, 2 * U, 2.0**-24)
+
+
+RESIDUALS = {
+    "product": ("y = MatMul(x, w)", (64, 128), (128, 128)),
+    "convolution, odd": ("y = Conv(x, w)", (1, 128, 7, 7), (128, 128, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_session__operand_is_the_residual_too__is_right(gpu: DesktopGpu, name: str) -> None:
+    """The operand is read as f16 by the product and as words by its epilogue."""
+    text, x_shape, w_shape = RESIDUALS[name]
+    x, w = halves(*x_shape), halves(*w_shape, seed=1) / np.float16(8)
+    dims = [",".join(map(str, shape)) for shape in (x_shape, w_shape)]
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float16[{dims[0]}] x) => (float16[{dims[0]}] z) '
+        f"<float16[{dims[1]}] w> {{ {text} z = Add(y, x) }}"
+    )
+    del model.graph.initializer[:]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    options = ort.SessionOptions()
+    options.add_session_config_entry("pyruntime.disable", "software")
+    session = ort.InferenceSession(model.SerializeToString(), options)
+    (found,) = session.run(None, {"x": x})
+    assert any("half" in kernel for node in session.summary()["nodes"] for kernel in node["kernels"])
+    wide = x.astype(np.float64), w.astype(np.float64)
+    exact = wide[0] @ wide[1] if x.ndim == 2 else np.einsum("nchw,mc->nmhw", wide[0], wide[1][:, :, 0, 0])
+    np.testing.assert_allclose(found, exact + wide[0], 4e-3, 4e-3)
+
+
+def test_store__gpu_without_shader_f16__changes_the_bits_of_one_element(gpu: DesktopGpu) -> None:
+    features = gpu.target.features - {SHADER_F16} | {FLOAT16_CONVERSION}
+    other = DesktopGpu()
+    other.target = replace(gpu.target, features=features)
+    op: Any = newest("Conv")
+    x, w = halves(1, 8, 7, 7), halves(12, 8, 1, 1, seed=1)
+    kinds = [TensorType(DType.FLOAT16, v.shape) for v in (x, w)]
+    (made,) = legalize(other.target, op.lower(other.target, *kinds))
+    text = made.kernel.wgsl()
+    assert "y: array<atomic<u32>>" in text and "unpack2x16float" in text and "enable f16" not in text
+    (found,), (exact,) = run_op(op, [x, w], other), run_op(op, [x.astype(np.float64), w.astype(np.float64)])
     np.testing.assert_allclose(found, exact, 2 * U, 2.0**-24)
 
 
