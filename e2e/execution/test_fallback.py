@@ -33,8 +33,9 @@ PLAYING = """async ({ bodies, early }) => {
     const made = bodies.map((body) => compileWithFallback(device, body));
     const ready = Promise.all(made.map(({ pipeline }) => pipeline));
     const buffer = bufferOf(device, 64);
-    const rows = bodies.map((_, i) => [i, [16 / bodies.length, 1, 1], [], [0, 0, 64]]);
-    const { commands } = record(device, JSON.stringify({ rows, order: null }), early ? made : await ready, [buffer]);
+    const rows = bodies.map((_, i) => [i, [16 / bodies.length, 1, 1], [], [0, 0, 64], 0]);
+    const text = JSON.stringify({ rows, order: null, repeated: [] });
+    const { commands } = record(device, text, early ? made : await ready, [buffer]);
     await ready;
     const zero = { buffer, offset: 0, nbytes: 64, data: new ArrayBuffer(64), dataOffset: 0 };
     const run = async () => {
