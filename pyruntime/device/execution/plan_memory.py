@@ -134,5 +134,5 @@ def region_slice(region: Region, nbytes: int, plan: Plan, weights: Weights, aren
     """Return where the first bytes of a region of constants or activations are."""
     if region.space is Space.WEIGHTS:
         place = weights.slice(plan.constants[region.index])
-        return Slice(place.buffer, place.offset, nbytes)
+        return Slice(place.buffer, place.offset + region.offset, nbytes)
     return Slice(arenas[region.index], region.offset, nbytes)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import pyruntime as ort
 from tests.desktop import with_bindings, with_portable_limits
@@ -190,6 +190,22 @@ def test_run__tensors_above_a_binding__as_onnxruntime_on_the_gpu_alone(case: str
     for mine, theirs in zip(results, expected, strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", [case for case, (_, feeds) in CASES.items() if len(feeds) > 1])
+def test_run__constants_above_a_binding__as_onnxruntime_on_the_gpu_alone(case: str, desktop_gpu: None) -> None:
+    text, feeds = CASES[case]
+    model = text_model(f"g {text}", opset=18)
+    first, *others = feeds
+    constants = {name: numpy_helper.from_array(feeds[name], name) for name in others}
+    model.graph.initializer.extend(constants.values())
+    inputs = [given for given in model.graph.input if given.name not in constants]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    (expected, *_) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {first: feeds[first]})
+    with with_bindings(LIMIT):
+        (result, *_) = gpu_session(model).run(None, {first: feeds[first]})
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_run__tensor_above_a_buffer__on_the_host_with_the_reason(desktop_gpu: None) -> None:

@@ -1,8 +1,8 @@
-"""An embedding and a vocabulary projection of 600 MB each at WebGPU's guaranteed limits: the GPU alone runs them."""
+"""Weights of 160 MiB and of 600 MB at WebGPU's guaranteed limits: the GPU alone runs what reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +100,35 @@ def test_run__table_of_600_mb_at_portable_limits__on_the_gpu_alone(
         for other in tokens(rows):
             expected[place, other] = (row(token) / 16) @ (row(other) / 16)
     np.testing.assert_allclose(y, expected, rtol=2e-3, atol=1e-3)
+
+
+LARGE = (4096, 10_240)
+"""A float32 matrix of 160 MiB."""
+
+USES: dict[str, tuple[NodeProto, tuple[int, int], Callable[[Any, Any], Any]]] = {
+    "MatMul": (helper.make_node("MatMul", ["x", "w"], ["y"]), (2, LARGE[0]), lambda x, w: x @ w),
+    "Gemm": (helper.make_node("Gemm", ["x", "w"], ["y"], transB=1), (2, LARGE[1]), lambda x, w: x @ w.T),
+    "Add": (helper.make_node("Add", ["x", "w"], ["y"]), (1, LARGE[1]), lambda x, w: x + w),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_run__weight_of_160_mib_at_portable_limits__on_the_gpu_alone(
+    use: str, desktop_gpu: None, tmp_path: Path
+) -> None:
+    node, shape, expected = USES[use]
+    rng = np.random.default_rng(0)
+    rows = {row: rng.standard_normal(LARGE[1], dtype=np.float32) for row in (0, 3275, 3276, LARGE[0] - 1)}
+    w = stored(tmp_path, "w", LARGE, "float32", rows)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy")
+    made = helper.make_model(
+        helper.make_graph([node], "test", [x], [y], [w]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())
+    fed = rng.standard_normal(shape, dtype=np.float32)
+    options = ort.SessionOptions()
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    with with_portable_limits():
+        (result,) = ort.InferenceSession(tmp_path / "model.onnx", options).run(None, {"x": fed})
+    table = np.memmap(tmp_path / "w", np.float32, "r", shape=LARGE)
+    np.testing.assert_allclose(result, expected(fed, table), rtol=1e-3, atol=1e-3)
