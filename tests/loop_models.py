@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
-__all__ = ["LOOPS", "floats"]
+from tests.open_models import Writer
+
+__all__ = ["LOOPS", "floats", "gated_delta"]
 
 F16, F32 = np.float16, np.float32
 
@@ -141,3 +145,60 @@ LOOPS: dict[str, tuple[str, Any]] = {
     "loop": (LOOP, lambda n: {"a": floats(3), "x": floats(n, 3)}),
 }
 """Models and their feeds for n steps."""
+
+
+def _delta_body(heads: int, size: int) -> onnx.GraphProto:
+    """One token of the gated delta rule, of states [heads, size, size]."""
+
+    def value(name: str, *shape: int) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    steps = (
+        ("Exp", "g", "e0"),
+        ("Unsqueeze", "e0 both", "e"),
+        ("Mul", "s e", "decayed"),
+        ("Unsqueeze", "k last", "column"),
+        ("Mul", "decayed column", "recalls"),
+        ("ReduceSum", "recalls first", "recalled"),
+        ("Sub", "v recalled", "difference"),
+        ("Unsqueeze", "b first", "rate"),
+        ("Mul", "difference rate", "correction"),
+        ("Unsqueeze", "correction first", "row"),
+        ("Mul", "column row", "update"),
+        ("Add", "decayed update", "next"),
+        ("Unsqueeze", "q last", "query"),
+        ("Mul", "next query", "reads"),
+        ("ReduceSum", "reads first", "y"),
+    )
+    axes = {"both": [1, 2], "last": [2], "first": [1]}
+    nodes = []
+    for op_type, inputs, output in steps:
+        first, _, rest = inputs.partition(" ")
+        more = {"keepdims": 0} if op_type == "ReduceSum" else {}
+        nodes.append(helper.make_node(op_type, [first, *filter(None, [rest])], [output], **more))
+    given = [value("s", heads, size, size), *(value(n, heads, size) for n in "qkv"), *(value(n, heads) for n in "gb")]
+    made = [value("next", heads, size, size), value("y", heads, size)]
+    constants = [numpy_helper.from_array(np.array(a, np.int64), n) for n, a in axes.items()]
+    return helper.make_graph(nodes, "token", given, made, constants)
+
+
+def gated_delta(layers: int, hidden: int, heads: int, size: int) -> bytes:
+    """x: [length, hidden] -> y, through layers with random weights, each a Scan of the gated delta rule."""
+    w = Writer(7)
+    start, body = w.given(np.zeros((heads, size, size), np.float32)), _delta_body(heads, size)
+    x = "x"
+    for _ in range(layers):
+
+        def projected(width: int, x: str = x) -> str:
+            return w.add("MatMul", x, w.weight(hidden, width, scale=hidden**-0.5))
+
+        q, k, v = (w.add("Reshape", projected(heads * size), w.ints(0, heads, size)) for _ in range(3))
+        q, k = (w.add("LpNormalization", t, axis=-1, p=2) for t in (q, k))
+        decay, rate = w.add("Neg", w.add("Softplus", projected(heads))), w.add("Sigmoid", projected(heads))
+        y = f"y{len(w.nodes)}"
+        given = [start, q, k, v, decay, rate]
+        w.nodes.append(helper.make_node("Scan", given, [f"{y}.state", y], body=body, num_scan_inputs=5))
+        flat = w.add("Reshape", y, w.ints(0, heads * size))
+        x = w.add("Add", x, w.add("MatMul", flat, w.weight(heads * size, hidden, scale=hidden**-0.5)))
+    w.add("Identity", x, out="y")
+    return w.model({"x": (TensorProto.FLOAT, ["length", hidden])}, ["y"])

@@ -11,7 +11,7 @@ import pytest
 
 import pyruntime as ort
 from tests.desktop import on_desktop
-from tests.loop_models import LOOPS, floats
+from tests.loop_models import LOOPS, floats, gated_delta
 from tests.models import compare, text_model
 from tests.oracle import OPTIONS
 
@@ -124,3 +124,18 @@ def test_loop__of_many_trips__is_planned_once() -> None:
             session.run(None, feeds(length))
             counts.append(session.explain().dispatches)
         assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize(("disabled", "dispatches"), [("", 13 * 24), ("fuse_linear_attention", 30 * 24)])
+def test_layers__of_the_gated_delta_rule__are_one_run_without_a_host_step(
+    disabled: str, dispatches: int, desktop_gpu: None
+) -> None:
+    model, x = gated_delta(24, 64, 2, 32), floats(20, 64)
+    options = ort.SessionOptions()
+    options.add_session_config_entry("pyruntime.disable", disabled)
+    session = ort.InferenceSession(model, options)
+    (expected,) = onnxruntime.InferenceSession(model, OPTIONS).run(None, {"x": x})
+    compare(session.run(None, {"x": x})[0], expected, 1e-3, 1e-3)
+    (plan,) = (stage.executable.plan for stage in session._program.roots)  # type: ignore[union-attr]
+    assert len(plan.steps) == 1 and not plan.host_steps
+    assert len(plan.commands) <= dispatches
