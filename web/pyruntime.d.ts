@@ -345,6 +345,13 @@ export interface TensorLike {
   readonly gpuBuffer?: unknown;
 }
 
+export interface MapOptions extends RunOptions {
+  /** The outputs wanted; default: all. */
+  fetches?: readonly string[];
+  /** Called when a batch is done; `total` is known of arrays. */
+  onProgress?: (event: { readonly done: number; readonly total: number | undefined }) => void;
+}
+
 /** A tensor, a sequence of them, a map (by numbers, BigInt too, or strings), null for an empty optional. */
 export type FeedValue = TensorLike | readonly TensorLike[] | ReadonlyMap<string | number | bigint, number | bigint | string> | null;
 export type Feeds = Readonly<Record<string, FeedValue>>;
@@ -381,6 +388,11 @@ export declare class InferenceSession {
 
   run(feeds: Feeds, options?: RunOptions): Promise<RunResult>;
   run(feeds: Feeds, fetches: Fetches, options?: RunOptions): Promise<RunResult>;
+  /**
+   * Run batch after batch, for throughput: while the GPU computes one, the next is uploaded. Results come in the order of the
+   * batches; leaving the loop ends it. A batch's arrays must not change until its results have come.
+   */
+  map(batches: Iterable<Feeds> | AsyncIterable<Feeds>, options?: MapOptions): AsyncGenerator<RunResult, void, void>;
   /** Note the times of every run from now on. */
   startProfiling(): Promise<void>;
   /** Stop noting; the events as a file of Chrome's tracing has them. */

@@ -394,3 +394,29 @@ def test_run__called_synchronously_from_javascript__names_the_awaitable_form(
     assert len(got) == len(forms)
     for message, form in zip(got, forms, strict=True):
         assert "await " in message and form in message
+
+
+def test_map__async_for__runs_two_batches_at_a_time_in_order(python_in_browser: BrowserPython) -> None:
+    got = python_in_browser(
+        """
+        import numpy as np, pyruntime as ort
+        session = await ort.InferenceSession.create(bytes(model), providers=["WebGpuExecutionProvider"])
+        batches = [{"x": x * n} for n in range(5)]
+        await session.run_async(None, batches[0])
+        asked, told, results = [], [], []
+        def each():
+            for n, feeds in enumerate(batches):
+                asked.append((n, len(results)))
+                yield feeds
+        async for (y,) in session.map(each(), progress=lambda *counts: told.append(counts)):
+            results.append(y)
+        session.release()
+        {"y": np.stack(results), "asked": np.array(asked), "told": np.array([n for n, _ in told])}
+        """,
+        model=STEP,
+        x=X,
+    )
+    np.testing.assert_array_equal(got["y"], np.stack([steps(X * n, 1) for n in range(5)]))
+    assert got["told"].tolist() == [1, 2, 3, 4, 5]
+    # A batch is asked for before the results of the one before it have come.
+    assert got["asked"].tolist() == [[0, 0], [1, 0], [2, 1], [3, 2], [4, 3]]

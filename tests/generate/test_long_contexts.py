@@ -90,7 +90,8 @@ def test_token__after_sixteen_thousand__does_what_it_does_after_a_hundred(bits: 
                 await made.append(CHUNK)
             await made.token()
             allocated, copied, written, dispatches = await made.token()
-            assert (allocated, copied) == first[:2] == (0, 0)
+            assert max(allocated, first[0]) <= 1024, "logits"
+            assert copied == first[1] == 0
             assert dispatches == first[3]
             assert written - first[2] <= 8 * LONG + 64, "the mask, and nothing else, grows"
 
@@ -108,7 +109,8 @@ def test_prompt__of_sixteen_thousand_tokens__takes_the_memory_of_a_part_and_the_
                 await made.append(CHUNK)
                 arenas.append(made.arena)
             assert max(arenas[1:]) <= 2 * arenas[1]
-            copied = sum(what[0].nbytes for name, what in device.calls if name == "copy")
+            calls: list[tuple[str, Any]] = device.calls
+            copied = sum(what[0].nbytes for name, what in calls if name == "copy")
             row = SIZE * bits // 8 + 4 if bits else 4 * SIZE
             assert copied <= 2 * CACHES * HEADS * LONG * row, "capacity doubles"
 

@@ -16,13 +16,13 @@ from pyruntime.generate.options import GenerationOptions
 from pyruntime.ir import Array
 
 AUSTEN = Path(__file__).parents[2] / "models" / "austen"
-TEXT = """The family of Dashwood had long been settled in Sussex. Their estate was large, and their residence was at
-Norland Park, in the centre of their property, where, for many generations, they had lived in so respectable a manner as
-to engage the general good opinion of their surrounding acquaintance. The late owner of this estate was a single man,
-who lived to a very advanced age, and who for many years of his life, had a constant companion and housekeeper in his
-sister. But her death, which happened ten years before his own, produced a great alteration in his home; for to supply
-her loss, he invited and received into his house the family of his nephew Mr. Henry Dashwood, the legal inheritor of the
-Norland estate, and the person to whom he intended to bequeath it."""
+TEXT = """Their estate was large, and their residence was at Norland Park, in the centre of their property, where, for
+many generations, they had lived in so respectable a manner as to engage the general good opinion of their surrounding
+acquaintance. The late owner of this estate was a single man, who lived to a very advanced age, and who for many years
+of his life, had a constant companion and housekeeper in his sister. But her death, which happened ten years before
+his own, produced a great alteration in his home; for to supply her loss, he invited and received into his house the
+family of his nephew Mr. Henry Dashwood, the legal inheritor of the Norland estate, and the person to whom he intended
+to bequeath it."""
 
 
 def packed(bits: int) -> genai.Model:

@@ -6,6 +6,7 @@ import { optionsOf, requireArray, requireText, wrong } from './arguments.js';
 import { client, isShared } from './client.js';
 import { env } from './env.js';
 import { asTensor, isTensor } from './foreign.js';
+import { mapBatches } from './map.js';
 import { requireBrowser } from './port.js';
 import { toFile, toSource, transferable } from './sources.js';
 import { Tensor, moveTo } from './tensor.js';
@@ -228,6 +229,21 @@ export class InferenceSession {
       results[name] = deliver(name, value, targets[name], this.#client);
     }
     return results;
+  }
+
+  /**
+   * Run batch after batch; results come in the order of the batches.
+   * @param {Iterable<import('../pyruntime.js').Feeds> | AsyncIterable<import('../pyruntime.js').Feeds>} batches
+   * @param {import('../pyruntime.js').MapOptions} [options]
+   * @returns {AsyncGenerator<Record<string, any>, void, void>}
+   */
+  map(batches, options) {
+    this.#refuseReleased();
+    const given = /** @type {any} */ (batches);
+    if (!given?.[Symbol.iterator] && !given?.[Symbol.asyncIterator]) {
+      throw wrong('batches', 'an iterable, or async iterable, of feeds', batches);
+    }
+    return mapBatches(this, batches, options);
   }
 
   /**

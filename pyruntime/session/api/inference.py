@@ -16,6 +16,7 @@ from pyruntime.ops.interpreter import RunContext, current, interpret, running
 from pyruntime.session.api.bound_runs import BoundRuns
 from pyruntime.session.api.devices import OrtAllocatorType, OrtMemoryInfo, OrtMemType
 from pyruntime.session.api.feeds import check_names, check_tensor, from_user, to_user
+from pyruntime.session.api.mapped import Batches, Mapped
 from pyruntime.session.api.ortvalue import OrtValue
 from pyruntime.session.environment import CPU, WEBGPU, apart, call_back, wait_for
 from pyruntime.session.inspect.insight import Insight
@@ -90,6 +91,29 @@ class InferenceSession(Creation, BoundRuns, Insight):
             callback, run_options = None, callback
         work = apart(self._run_user(output_names, input_feed, run_options))
         return work if callback is None else call_back(work, callback, user_data)
+
+    def map(
+        self,
+        batches: Batches,
+        output_names: Sequence[str] | None = None,
+        run_options: RunOptions | None = None,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Mapped:
+        """Run batch after batch; `for` and `async for` give the outputs of each, as `run` does, in order.
+
+        In a browser the next batch is uploaded while the GPU computes the one before it. A batch's arrays must not
+        change until its outputs have come.
+
+        Args:
+            batches: feeds, one by one; for `async for` also an async iterable.
+            progress: called with the number of batches that are done, and of all, None where that is not known.
+        """
+        return Mapped(
+            batches,
+            lambda feeds: self.run(output_names, feeds, run_options),
+            lambda feeds: apart(self._run_user(output_names, feeds, run_options)),
+            progress,
+        )
 
     async def _run_user(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None
