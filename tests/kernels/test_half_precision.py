@@ -17,7 +17,7 @@ from pyruntime.kernels.legalize import legalize
 from pyruntime.kernels.samples import sample
 from pyruntime.kernels.selection.candidates import Noted
 from pyruntime.ops.registry import newest
-from pyruntime.target import H200
+from pyruntime.target import FLOAT16_CONVERSION, H200
 from tests.kernels.test_attention import form
 
 WITH = frozenset({"shader-f16"})
@@ -62,6 +62,14 @@ def test_load__device_with_shader_f16__is_one_conversion_of_two_elements() -> No
 def test_load__other_devices__bit_by_bit(target: Target) -> None:
     assert not softmax(target).kernel.converts
     assert "f16_decode" in softmax(target).kernel.wgsl()
+
+
+@pytest.mark.parametrize(("off", "converts"), [((), True), (("half_loads",), False)])
+def test_load__gpu_without_shader_f16__is_one_conversion(off: tuple[str, ...], converts: bool) -> None:
+    gpu = replace(PLAIN, features=frozenset({FLOAT16_CONVERSION}), disabled=frozenset(off))
+    text = softmax(gpu).kernel.wgsl()
+    assert ("unpack2x16float" in text, "f16_decode" in text) == (converts, not converts)
+    assert "enable" not in text
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.BFLOAT16])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyruntime.ir import Node, TypedGraph
+from pyruntime.ir import DType, Node, TypedGraph
 from pyruntime.kernels import Limits, Target
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.passes.cleanup import dead_code
@@ -340,6 +340,14 @@ def test_fuse_product_norm__product_residual_norm__is_one_node(norm: str, output
     assert apply(fuse_product_norm.run, graph)
     assert op_types(graph) == ["WithNorm"]
     assert graph.nodes[0].op.wants(1) == (len(outputs) == 2)  # type: ignore[attr-defined]
+
+
+def test_fuse_product_norm__float16__is_one_node() -> None:
+    constants = {name: value.astype(np.float16) for name, value in PRODUCT_NORM.items()}
+    graph = graph_of(residual_and_norm(), {"x": (2, 4, 3), "z": (2, 4, 8)}, ["y"], constants, DType.FLOAT16)
+    assert apply(fuse_epilogue.run, graph)
+    assert apply(fuse_product_norm.run, graph)
+    assert op_types(graph) == ["WithNorm"]
 
 
 @pytest.mark.parametrize("outputs", [["y"], ["y", "r"], ["y", "a"]])

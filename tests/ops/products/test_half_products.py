@@ -29,6 +29,7 @@ from pyruntime.ops.registry import newest
 from pyruntime.target import FLOAT16_CONVERSION, SHADER_F16, Target
 from tests.desktop import DesktopGpu, on_desktop
 from tests.harness import run_op
+from tests.kernels.variant_cases import CASES
 
 SUMMED = 16
 """Products that are summed in float16: half of a step."""
@@ -143,6 +144,17 @@ def test_convolution__odd_rows__stores_single_elements_without_a_second_dispatch
     x, w = halves(1, 8, 7, 7), halves(12, 8, 1, 1, seed=1)
     (found,), (exact,) = run_op(op, [x, w], gpu), run_op(op, [x.astype(np.float64), w.astype(np.float64)])
     np.testing.assert_allclose(found, exact, 2 * U, 2.0**-24)
+
+
+def test_product__rows_are_normalised__in_the_kernel_that_adds_shares(gpu: DesktopGpu) -> None:
+    op, (a, b, added, scale) = CASES["matmul_norm"].op, (halves(64, 2048), halves(2048, 256), halves(256), halves(256))
+    kinds = [TensorType(DType.FLOAT16, v.shape) for v in (a, b, added, scale)]
+    *_, last = legalize(gpu.target, op.lower(gpu.target, *kinds))
+    assert last.kernel.name.startswith("matmul_sum_norm")
+    found, product = run_op(op, [a, b, added, scale], gpu)
+    p = a.astype(np.float64) @ b.astype(np.float64) + added
+    np.testing.assert_allclose(product, p, 4e-3, 4e-2)
+    np.testing.assert_allclose(found, p / np.sqrt((p**2).mean(-1, keepdims=True) + 1e-5) * scale, 4e-3, 4e-3)
 
 
 RESIDUALS = {
