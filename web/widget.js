@@ -202,8 +202,7 @@ export class PyruntimeModel extends Base {
   /** @param {URL} url @param {{signal: AbortSignal, onProgress: (event: import('./pyruntime.js').ProgressEvent) => void}} options */
   async #createGenerator(url, options) {
     const sessionOptions = /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...this.options });
-    const kvCacheBits = /** @type {any} */ (this.getAttribute('kv-cache-bits') ?? undefined);
-    const dtype = this.getAttribute('dtype') ?? undefined;
+    const [dtype, kvCacheBits] = ['dtype', 'kv-cache-bits'].map((name) => /** @type {any} */ (this.getAttribute(name) ?? undefined));
     const generator = await TextGenerator.create(url, { ...options, sessionOptions, dtype, kvCacheBits });
     if (options.signal.aborted) {
       await generator.release();

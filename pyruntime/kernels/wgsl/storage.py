@@ -200,7 +200,7 @@ def accessors(name: str, var: str, dtype: DType, used: Set[str], convert: bool =
 
 
 def selected(name: str, parts: Sequence[str], dtype: DType, used: Set[str], part_bytes: int) -> str:
-    """WGSL of the accessors of a tensor in `parts` of `part_bytes`, but the last; parts have accessors of their own."""
+    """WGSL of the accessors of a tensor in `parts`, each of `part_bytes` but the last, which have theirs."""
     return "\n".join(_select(a, name, parts, dtype, part_bytes * 8 // dtype.bits) for a in sorted(used))
 
 
