@@ -10,13 +10,16 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser
 
-from e2e.conformance.suites import SUITES, Results, run_in_browser
+from e2e.conformance.suites import SUITES, run_in_browser
 from e2e.harness.browser import guarded_page
 from e2e.harness.python import BrowserPython
 from pyruntime.device.desktop.targets import LIMITS
 from pyruntime.target.named import read_target
 
-SAMPLE = ("light_shufflenet", "light_squeezenet")
+LIGHT = (
+    *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19"),
+    "zfnet512",
+)
 
 LIMITS_OF_DEVICE = """
 from pyruntime.session import environment
@@ -42,21 +45,34 @@ def python_on(name: str, browser: Browser, site_url: str) -> Iterator[BrowserPyt
         yield BrowserPython(page, guard, site_url, target=of_browser(name))
 
 
-def check(results: Results) -> None:
-    results.check(part=True)
-    assert {name: facts["host"] for name, facts in results.facts.items() if facts["host"]} == {}
-
-
-def test_light_models__limits_of_a_phone__right_and_on_the_gpu_alone(browser: Browser, site_url: str) -> None:
+@pytest.fixture(scope="module")
+def phone(browser: Browser, site_url: str) -> Iterator[BrowserPython]:
     with python_on("phone", browser, site_url) as python:
-        results = run_in_browser(SUITES["light"], python, batch=1)
-    assert len(results.wrong) == 9
-    check(results)
+        yield python
 
 
-def test_light_models__compatibility_mode__right_and_on_the_gpu_alone(browser: Browser, site_url: str) -> None:
+@pytest.fixture(scope="module")
+def compatibility(browser: Browser, site_url: str) -> Iterator[BrowserPython]:
     with python_on("compatibility", browser, site_url) as python:
-        assert python(LIMITS_OF_DEVICE) == [128, 128, 16 << 10]
-        results = run_in_browser(SUITES["light"], python, lambda case: case.name in SAMPLE)
-    assert len(results.wrong) == len(SAMPLE)
-    check(results)
+        yield python
+
+
+def check(name: str, python: BrowserPython) -> None:
+    results = run_in_browser(SUITES["light"], python, lambda case: case.name == f"light_{name}")
+    assert len(results.wrong) == 1
+    results.check(part=True)
+    assert [facts["host"] for facts in results.facts.values()] == [[]]
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_light_model__limits_of_a_phone__right_and_on_the_gpu_alone(name: str, phone: BrowserPython) -> None:
+    check(name, phone)
+
+
+@pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
+def test_light_model__compatibility_mode__right_and_on_the_gpu_alone(name: str, compatibility: BrowserPython) -> None:
+    check(name, compatibility)
+
+
+def test_device__compatibility_mode__has_its_limits(compatibility: BrowserPython) -> None:
+    assert compatibility(LIMITS_OF_DEVICE) == [128, 128, 16 << 10]
