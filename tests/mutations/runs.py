@@ -76,7 +76,7 @@ DEVICE_MUTATIONS = (
     Mutation(
         "staging buffers of a run that failed",
         "web/gpu/readback.js",
-        "    for (const { staging, done } of this.#begun) if (!done) staging.destroy();\n",
+        "    for (const { staging, done } of this.#begun) if (!done) poolOf(this.#device).discard(staging);\n",
         "",
         (PAGE + "test_fault__of_every_call_during_a_replay__is_an_exception_or_the_right_answer",),
     ),
