@@ -174,7 +174,7 @@ def _delta_body(heads: int, size: int) -> onnx.GraphProto:
     nodes = []
     for op_type, inputs, output in steps:
         first, _, rest = inputs.partition(" ")
-        more = {"keepdims": 0} if op_type == "ReduceSum" else {}
+        more: dict[str, Any] = {"keepdims": 0} if op_type == "ReduceSum" else {}
         nodes.append(helper.make_node(op_type, [first, *filter(None, [rest])], [output], **more))
     given = [value("s", heads, size, size), *(value(n, heads, size) for n in "qkv"), *(value(n, heads) for n in "gb")]
     made = [value("next", heads, size, size), value("y", heads, size)]
