@@ -111,9 +111,10 @@ class _Lowering:
         steps = [d for placed in running for d in self._dispatches(placed)]
         steps = self._in_place(steps)
         before, each, after = self._around(steps)
-        if len(each) * upper(self._op.times) > MOST_DISPATCHES:
+        count = sum(math.prod(upper(loop.times) for loop in d.loops) for d in each)
+        if count * upper(self._op.times) > MOST_DISPATCHES:
             raise Unsupported(
-                f"its {len(each)} dispatches of {upper(self._op.times):,} iterations are more than {MOST_DISPATCHES:,}"
+                f"its {upper(self._op.times):,} iterations of {count:,} dispatches are more than {MOST_DISPATCHES:,}"
             )
         loop = Repetition(self._op.times)
         repeated = (replace(d, loops=(loop, *d.loops)) for d in each)

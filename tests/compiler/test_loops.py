@@ -36,6 +36,15 @@ agraph (float[3] a) => (p) {
 }"""
 
 
+DOUBLE = """
+agraph (double[3] a, double[n, 3] x) => (p, u) {
+  p, u = Scan <num_scan_inputs = 1, body = step (double[3] s, double[3] xi) => (double[3] s2, double[3] ui) {
+    s2 = Add (s, xi)
+    ui = Mul (s2, xi)
+  }> (a, x)
+}"""
+
+
 def check(session: ort.InferenceSession, text: str, feeds: dict[str, Any]) -> None:
     """Compare a run with onnxruntime's."""
     oracle = onnxruntime.InferenceSession(
@@ -104,6 +113,29 @@ def test_loops__that_grow_or_ask_a_run__stay_on_the_host(text: str, desktop_gpu:
     session = opened(text)
     check(session, text, feeds)
     assert placements(session, "Loop") == ["host"]
+
+
+def test_loop__of_float64__is_a_host_step_for_each_length(desktop_gpu: None) -> None:
+    session = opened(DOUBLE)
+    for length in (4, 6, 3, 4):
+        check(session, DOUBLE, {"a": floats(3, dtype=np.float64), "x": floats(length, 3, dtype=np.float64)})
+    (scan,) = (node for node in session.explain().nodes if node.op_type == "Scan")
+    assert scan.placement == "host" and "float64" in scan.reason
+
+
+def test_loop__whose_outputs_stay_on_the_device__as_onnxruntime(desktop_gpu: None) -> None:
+    text, feeds = LOOPS["states"]
+    session, given = opened(text), feeds(6)
+    expected = onnxruntime.InferenceSession(text_model(text).SerializeToString(), OPTIONS).run(None, given)
+    for _ in range(3):
+        binding = session.io_binding()
+        for name, value in given.items():
+            binding.bind_cpu_input(name, value)
+        for output in session.get_outputs():
+            binding.bind_output(output.name, "webgpu")
+        session.run_with_iobinding(binding)
+        for mine, theirs in zip(binding.get_outputs(), expected, strict=True):
+            compare(mine.numpy(), theirs, 1e-5, 1e-6)
 
 
 def test_loop__profiled__counts_each_dispatch_once(desktop_gpu: None) -> None:
