@@ -25,7 +25,6 @@ from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
 from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page, in_browser, opened, preopen_device
 from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
-from pyruntime.session.load.packed_caches import cache_bits, pack_caches
 from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
 from pyruntime.session.providers import chosen_providers
@@ -69,7 +68,6 @@ class Creation(Session):
         self._provider_options = chosen_providers(providers, provider_options, fallback)
         self._providers = list(self._provider_options)
         self._limits = self._options.limits.merged(self._options.config_entries)
-        self._cache_bits = cache_bits(self._options.config("pyruntime.kv_cache_bits"))
         self._live: LiveProgram | None = None
         self._random = Randomness()
         self._timings = {}
@@ -131,8 +129,10 @@ class Creation(Session):
                 self._model = await when_there(lambda: _imported(record, files, folder, limits))
             self._dims = dimension_sizes(self._model, self._options)
             self._replace_initializers()
-            if self._cache_bits:
-                pack_caches(self._model.graph, self._cache_bits, self._dims)
+            if bits := self._options.config("pyruntime.kv_cache_bits"):
+                from pyruntime.session.load.packed_caches import pack_caches  # operators load on use
+
+                pack_caches(self._model.graph, bits, self._dims)
             if WEBGPU in self._providers:
                 with Phase("adapter", progress, self._timings):
                     await self._open_device()
@@ -178,7 +178,7 @@ class Creation(Session):
         sanitize = config("pyruntime.sanitize") == "1"
         rates = given_rates(config(ENTRY, "auto"))
 
-        stored = self._stored_plans(disabled, optimize, self._cache_bits) if not sanitize else None
+        stored = self._stored_plans(disabled, optimize, config("pyruntime.kv_cache_bits")) if not sanitize else None
         planned = partial(
             Program,
             self._model.graph,

@@ -13,32 +13,25 @@ from pyruntime.ops.microsoft.attention.group_query_form import PER_ROW
 from pyruntime.ops.microsoft.attention.packed_rows import row_bytes
 from pyruntime.session.run.cache_sizes import cache_sizes
 
-__all__ = ["cache_bits", "pack_caches"]
+__all__ = ["pack_caches"]
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 _MULTIPLE = 8
 
 
-def cache_bits(entry: str) -> int:
-    """Read the config entry; 0: caches stay as the model declares them.
-
-    Raises:
-        InvalidArgument: it is neither 8 nor 4, nor empty.
-    """
-    if entry not in ("", "8", "4"):
-        raise InvalidArgument(f"pyruntime.kv_cache_bits: expected 8 or 4, got {entry!r}")
-    return int(entry or 0)
-
-
-def pack_caches(graph: Graph, bits: int, sizes: Mapping[str, int]) -> None:
+def pack_caches(graph: Graph, entry: str, sizes: Mapping[str, int]) -> None:
     """Let each GroupQueryAttention of a graph keep packed rows in its caches, which become uint8 inputs and outputs.
 
     Args:
+        entry: '8' or '4'.
         sizes: of dimensions that the session's options fix.
 
     Raises:
-        InvalidArgument: there are no such caches, or something else reads or makes one.
+        InvalidArgument: another entry; there are no such caches, or something else reads or makes one.
     """
+    if entry not in ("8", "4"):
+        raise InvalidArgument(f"pyruntime.kv_cache_bits: expected 8 or 4, got {entry!r}")
+    bits = int(entry)
     attentions = [n for n in graph.nodes if isinstance(n.op, GroupQueryAttention) and any(_caches(n))]
     if not attentions:
         raise InvalidArgument(
