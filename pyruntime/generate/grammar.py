@@ -159,7 +159,7 @@ class Automaton:
         return least
 
     def _closed(self, configurations: list[tuple[int, Stack]]) -> State:
-        """With all that is reached without a character."""
+        """The state of these configurations and of all that are reached from them without reading a character."""
         seen: set[tuple[int, Stack]] = set()
         waiting = list(configurations)
         while waiting:

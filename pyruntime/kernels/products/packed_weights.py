@@ -46,7 +46,7 @@ class Packed:
 
     @property
     def is_codes(self) -> bool:
-        """True for codes of a table."""
+        """True where weights are indices into a table of numbers."""
         return "CODES" in self.defines
 
     @property

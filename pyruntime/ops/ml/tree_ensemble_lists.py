@@ -36,7 +36,9 @@ _TENSORS = " ".join(
 
 @attributes
 class _Trees(Op):
-    """Shared by both. The node with the first place among those of a tree id is the tree's root.
+    """What TreeEnsembleClassifier and TreeEnsembleRegressor share.
+
+    The node with the first place among those of a tree id is the tree's root.
 
     Where a row has a single score, the first vote of a leaf counts alone, as in onnxruntime: sklearn-onnx writes paths
     through a tree as the leaf's number, once for every class.

@@ -32,7 +32,7 @@ class Expand(Op):
         return (np.broadcast_to(x, self.expanded(x.shape, tuple(shape.tolist()))),)
 
     def alias(self, x: TensorType, shape: TensorType) -> int | None:
-        """Dimensions of size 1 in front are no new elements."""
+        """Input 0 where the result has its elements alone: only dimensions of size 1 are added, in front."""
         return 0 if self.infer(x, shape)[0].size == x.size else None
 
     def lower(self, target: Target, x: TensorType, shape: TensorType) -> tuple[Dispatch, ...]:

@@ -167,7 +167,7 @@ class Pad(_Pad):
     mode: str = "constant"
 
     def sides(self, x: TensorType, pads: TensorType, axes: TensorType | None) -> list[Side]:
-        """The sides."""
+        """How each axis of x is padded or cut."""
         return sides_of(self, x.shape, pads.ints(), None if axes is None else axes.ints(), self.mode)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
@@ -205,7 +205,7 @@ class _PadByAttribute(_Pad):
         raise NotImplementedError
 
     def sides(self, x: TensorType) -> list[Side]:
-        """The sides."""
+        """How each axis of x is padded or cut."""
         return sides_of(self, x.shape, self.pads_attribute(), None, self.mode)
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:

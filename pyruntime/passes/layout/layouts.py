@@ -55,7 +55,7 @@ class Groups:
 
 
 class Kind(Enum):
-    """How a node does without channels first.
+    """How a node computes with its channels last.
 
     DEPTHWISE: by its own kernel. POINTWISE: as a product. PATCHES: as a product after one movement of its input.
     ELEMENTWISE: as it is. SINK: it reduces all spatial dimensions, so that its result has no layout.

@@ -16,7 +16,7 @@ HOST = (1, 0)
 
 
 class _Capsule:
-    """What NumPy takes a capsule from."""
+    """A DLPack capsule with the two methods by which `numpy.from_dlpack` asks for one."""
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule

@@ -72,7 +72,7 @@ class MixtureOp(Op):
         return layer(1), layer(2), None if given["fc3"] is None else layer(3)
 
     def router(self, *inputs: Any) -> tuple[Any, bool]:
-        """Weights of experts where the graph has them, None: a softmax; and whether the chosen ones add up to 1."""
+        """The weights of experts that the graph computes (None: a softmax); and whether the chosen are scaled to 1."""
         raise NotImplementedError
 
     def check_weights(self, layer: Layer[TensorType], shape: tuple[int, int, int]) -> None:
