@@ -52,6 +52,10 @@ struct Params {
 //#endif
 var<workgroup> tile_a: array<vec4<f16>, A_SIZE * SLICES>;
 var<workgroup> tile_b: array<vec4<f16>, B_SIZE * SLICES>;
+
+//#include half_stage_a
+//#include half_stage_b
+
 //#if SHARES
 var<workgroup> shares: array<vec4<T>, (SLICES - 1u) * THREADS * RESULTS>;
 //#endif

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from pyruntime.compiler.memory import MemoryReport
 from pyruntime.compiler.plan import Command, GpuSegment, Plan
+from pyruntime.device.desktop.implementations import installed
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Target
 from pyruntime.kernels.attention.candidates import LARGE, SMALL, WIDE
@@ -24,6 +25,7 @@ from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.session.run.program import Program
 from tests.compiler.test_prefetch import Listening
+from tests.desktop import desktop_device
 from tests.kernels.template_variants import variants_of
 
 GPU = Target(vendor="nvidia")
@@ -105,14 +107,24 @@ FALLBACK = [
 ]
 
 
+def fallback_text(name: str, number: int) -> str:
+    """A variant of a template without its optimized kernel."""
+    defines, types = variants_of(name)[number]
+    whole = template(name, types, **defines).wgsl()
+    return re.sub(r"^// <optimized>\n.*?^// </optimized>\n", "", whole, flags=re.M | re.S)
+
+
 @pytest.mark.parametrize(("name", "number"), FALLBACK, ids=[f"{name}-{number}" for name, number in FALLBACK])
 def test_fallback_kernel__knows_no_size_of_a_tile__so_all_tiles_have_one_text(name: str, number: int) -> None:
-    defines, types = variants_of(name)[number]
-    text = re.sub(
-        r"^// <optimized>\n.*?^// </optimized>\n", "", template(name, types, **defines).wgsl(), flags=re.M | re.S
-    )
+    text = fallback_text(name, number)
     used = Module.of("\n".join(line for line in text.splitlines() if not line.startswith("const "))).names
     assert "fn fallback(" in text and not TILE.intersection(used)
+
+
+@pytest.mark.parametrize(("name", "number"), FALLBACK, ids=[f"{name}-{number}" for name, number in FALLBACK])
+def test_fallback_kernel__without_the_optimized_one__compiles(name: str, number: int, desktop_gpu: None) -> None:
+    (wgpu,) = installed()
+    wgpu.module(desktop_device().gpu_device, fallback_text(name, number), False)
 
 
 def test_fallback_attention__workgroups_have_as_many_invocations_as_the_largest_tile_has_rows() -> None:

@@ -13,17 +13,6 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<f16> {
   return v;
 //#endif
 }
-
-// Move `e` takes four k of two rows of it.
-fn from_b(e: u32) -> vec2<u32> {
-  return vec2<u32>(e / (TILE_K / 4u) * 2u, (e % (TILE_K / 4u)) * 4u);
-}
-
-fn stage_b(slice: u32, at: vec2<u32>, v: vec4<f16>, w: vec4<f16>) {
-  let place = slice * B_SIZE + at.y / 2u * B_PITCH + at.x / 2u;
-  tile_b[place] = vec4<f16>(v.xy, w.xy);
-  tile_b[place + B_PITCH] = vec4<f16>(v.zw, w.zw);
-}
 //#else
 // B[k, n .. n + 3]
 fn quad_b(base: u32, k: u32, n: u32) -> vec4<f16> {
@@ -40,16 +29,5 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<f16> {
 //#else
   return v;
 //#endif
-}
-
-// Move `e` takes two k of four columns of it.
-fn from_b(e: u32) -> vec2<u32> {
-  return vec2<u32>((e % (TILE_N / 4u)) * 4u, e / (TILE_N / 4u) * 2u);
-}
-
-fn stage_b(slice: u32, at: vec2<u32>, v: vec4<f16>, w: vec4<f16>) {
-  let place = slice * B_SIZE + at.y / 2u * B_PITCH + at.x / 2u;
-  tile_b[place] = vec4<f16>(v[0], w[0], v[1], w[1]);
-  tile_b[place + 1u] = vec4<f16>(v[2], w[2], v[3], w[3]);
 }
 //#endif
