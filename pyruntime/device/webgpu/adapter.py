@@ -7,11 +7,13 @@ from itertools import chain, repeat
 
 import js
 
+from pyruntime.device.base import AdapterInfo
 from pyruntime.device.webgpu.advice import no_adapter, no_webgpu
 from pyruntime.device.webgpu.javascript import JsObject, js_object
 from pyruntime.errors import EPFail
+from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
-__all__ = ["find_adapter"]
+__all__ = ["find_adapter", "kind_of", "subgroup_size"]
 
 _START_MS = 2000.0
 """Milliseconds from the first question for an adapter on, in which there may be none since the GPU process starts."""
@@ -60,3 +62,15 @@ def _first_asked() -> float:
     if not marks:
         js.performance.mark(_ASKED)
     return float(marks[0].startTime if marks else js.performance.now())
+
+
+def subgroup_size(info: JsObject) -> list[str]:
+    """`SUBGROUP_SIZE` with the size of all subgroups; nothing where they differ or the browser does not say."""
+    least, most = (int(getattr(info, f"subgroup{which}Size", 0) or 0) for which in ("Min", "Max"))
+    return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
+
+
+def kind_of(info: AdapterInfo) -> list[str]:
+    """`FLOAT16_CONVERSION` of a GPU; `SOFTWARE_ADAPTER` where that is not known by the vendor: Firefox names none."""
+    known = info.vendor.lower() == SOFTWARE_VENDOR
+    return [] if known else [SOFTWARE_ADAPTER if info.is_fallback else FLOAT16_CONVERSION]

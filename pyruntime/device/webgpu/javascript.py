@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -26,13 +25,13 @@ __all__ = [
     "JsException",
     "JsFile",
     "JsObject",
+    "Watch",
     "fetch_bytes",
     "in_python",
     "javascript_object",
     "js_data",
     "js_object",
     "read_bytes",
-    "watched",
     "web_modules",
 ]
 
@@ -249,17 +248,23 @@ def js_object(value: object) -> JsObject:
     return to_js(value, dict_converter=js.Object.fromEntries)
 
 
-@contextmanager
-def watched(progress: Callable[[int, int], object] | None) -> Iterator[JsObject]:
-    """A `Watch` of web/gpu/long_runs.js, for a run that is aborted where the block ends before it."""
-    report = None if progress is None else create_proxy(progress)
-    watch = js_object({"aborted": False, "report": report})
-    try:
-        yield watch
-    finally:
-        watch.aborted = True
-        if report is not None:
-            report.destroy()
+class Watch:
+    """A `Watch` of web/gpu/long_runs.js, for a run that is aborted where the block ends before it.
+
+    A class: the frame of a generator would hold the model of a run that failed, until Python collects cycles.
+    """
+
+    def __init__(self, progress: Callable[[int, int], object] | None) -> None:
+        self._report = None if progress is None else create_proxy(progress)
+        self._made = js_object({"aborted": False, "report": self._report})
+
+    def __enter__(self) -> JsObject:
+        return self._made
+
+    def __exit__(self, *_: object) -> None:
+        self._made.aborted = True
+        if self._report is not None:
+            self._report.destroy()
 
 
 @cache

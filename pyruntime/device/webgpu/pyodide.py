@@ -16,18 +16,18 @@ from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_syn
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Repeated, Slice, Write
 from pyruntime.device.execution.executable import Replay
-from pyruntime.device.webgpu.adapter import find_adapter
+from pyruntime.device.webgpu.adapter import find_adapter, kind_of, subgroup_size
 from pyruntime.device.webgpu.foreign import copy_foreign
 from pyruntime.device.webgpu.javascript import (
     JsArriving,
     JsBytes,
     JsObject,
+    Watch,
     fetch_bytes,
     in_python,
     js_data,
     js_object,
     read_bytes,
-    watched,
     web_modules,
 )
 from pyruntime.device.webgpu.pipelines import Pipelines
@@ -36,7 +36,6 @@ from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.ir import RawSource
 from pyruntime.kernels import Limits, Target
 from pyruntime.ops.interpreter import current
-from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
 
 __all__ = [
     "JsBytes",
@@ -67,18 +66,6 @@ _numbers = count(1)
 
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, one after the other, for `device.lost` after a call has failed."""
-
-
-def subgroup_size(info: JsObject) -> list[str]:
-    """`SUBGROUP_SIZE` with the size of all subgroups; nothing where they differ or the browser does not say."""
-    least, most = (int(getattr(info, f"subgroup{which}Size", 0) or 0) for which in ("Min", "Max"))
-    return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
-
-
-def _kind(info: AdapterInfo) -> list[str]:
-    """`FLOAT16_CONVERSION` of a GPU; `SOFTWARE_ADAPTER` where that is not known by the vendor: Firefox names none."""
-    known = info.vendor.lower() == SOFTWARE_VENDOR
-    return [] if known else [SOFTWARE_ADAPTER if info.is_fallback else FLOAT16_CONVERSION]
 
 
 async def open_device() -> WebGpuDevice:
@@ -115,7 +102,7 @@ class WebGpuDevice:
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
         language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
-        known = frozenset([*features, *spoken, *subgroup_size(info), *_kind(self.info)])
+        known = frozenset([*features, *spoken, *subgroup_size(info), *kind_of(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
         self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)))
         self.gpu_device, self.turn = device, None
@@ -341,8 +328,10 @@ class WebGpuDevice:
             for scope in self._unchecked.pop(recording, ()):
                 if refused := await scope:
                     raise EngineError(f"the model's buffers could not be bound: {refused}")
+            if recording not in self._recordings:
+                raise EngineError("its recording was dropped while it waited, as is done with a lost device's")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
-            with watched(current().progress) as watch:
+            with Watch(current().progress) as watch:
                 answers = await self._web.play(self.gpu_device, self._recordings[recording], *given, watch)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
