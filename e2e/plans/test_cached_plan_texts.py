@@ -107,7 +107,10 @@ def test_text__longer_than_any_plan__goes_on_in_python_with_the_same_ids(visits:
     texts(visits, "austen", short)
     alone = [(PROMPT, {**WARM, "maxNewTokens": 30}), (long_prompt, {**GREEDY, "maxNewTokens": 20}), short]
     wanted = visits(
-        WRITE.replace("cachePlan: true", "cachePlan: false"), folder="austen", prompts=list(map(list, alone))
+        WRITE.replace("cachePlan: true", "cachePlan: false"),
+        folder="austen",
+        prompts=list(map(list, alone)),
+        kvCacheBits=None,
     )
     found = texts(visits, "austen", short, *alone)
     assert visits.has_python() and found["warned"] == []
