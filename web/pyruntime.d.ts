@@ -345,7 +345,7 @@ export interface TensorLike {
   readonly gpuBuffer?: unknown;
 }
 
-export interface MapOptions extends RunOptions {
+export interface MapOptions extends Omit<RunOptions, 'onProgress'> {
   /** The outputs wanted; default: all. */
   fetches?: readonly string[];
   /** Called when a batch is done; `total` is known of arrays. */
