@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.open_models import Writer
 
-__all__ = ["LOOPS", "floats", "gated_delta"]
+__all__ = ["HALF", "LOOPS", "floats", "gated_delta"]
 
 F16, F32 = np.float16, np.float32
 

@@ -11,7 +11,7 @@ import pytest
 
 import pyruntime as ort
 from tests.desktop import on_desktop
-from tests.loop_models import LOOPS, floats, gated_delta
+from tests.loop_models import HALF, LOOPS, floats, gated_delta
 from tests.models import compare, text_model
 from tests.oracle import OPTIONS
 
@@ -36,13 +36,7 @@ agraph (float[3] a) => (p) {
 }"""
 
 
-DOUBLE = """
-agraph (double[3] a, double[n, 3] x) => (p, u) {
-  p, u = Scan <num_scan_inputs = 1, body = step (double[3] s, double[3] xi) => (double[3] s2, double[3] ui) {
-    s2 = Add (s, xi)
-    ui = Mul (s2, xi)
-  }> (a, x)
-}"""
+DOUBLE = HALF.replace("float16", "double")
 
 
 def check(session: ort.InferenceSession, text: str, feeds: dict[str, Any]) -> None:
