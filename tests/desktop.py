@@ -20,11 +20,11 @@ from pyruntime.device.desktop.targets import LIMITS
 from pyruntime.errors import EngineError, EPFail, OrtError
 from pyruntime.kernels.wgsl.module import Module
 from pyruntime.session import environment
-from pyruntime.target import SOFTWARE_ADAPTER, Limits, Target
+from pyruntime.target import SOFTWARE_ADAPTER, Target
 from pyruntime.target.named import read_target
 from tests.kernel_runner import Buffer, KernelRunner, Step
 
-__all__ = ["DesktopGpu", "desktop_device", "on_desktop", "on_target", "with_bindings", "with_portable_limits"]
+__all__ = ["DesktopGpu", "desktop_device", "on_desktop", "on_target", "with_bindings"]
 
 MORE = {"apple-m": frozenset({"subgroups", "shader-f16"}), "nvidia": frozenset({"subgroups"})}
 """Features that such devices have and their profiles leave out."""
@@ -116,24 +116,6 @@ def desktop_device() -> DesktopDevice:
     device = run_blocking(environment.device())
     assert isinstance(device, DesktopDevice)
     return device
-
-
-@contextmanager
-def with_portable_limits() -> Iterator[DesktopDevice]:
-    """Within `on_desktop`, sessions run on a device that has WebGPU's guaranteed limits and enforces them."""
-    held, request = dict(environment._held), Implementation.request_device
-    portable = {theirs: getattr(Limits(), ours) for ours, theirs in LIMITS.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Implementation, "request_device", lambda self, adapter, _: request(self, adapter, portable))
-        environment._held.clear()
-        device = desktop_device()
-        try:
-            assert device.target.limits == Limits()
-            yield device
-        finally:
-            device.close()
-            environment._held.clear()
-            environment._held.update(held)
 
 
 @contextmanager

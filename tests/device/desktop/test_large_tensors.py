@@ -10,7 +10,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import pyruntime as ort
-from tests.desktop import with_bindings, with_portable_limits
+from pyruntime.target import Limits
+from tests.desktop import on_target, with_bindings
 from tests.models import text_model
 
 LIMIT = 4096
@@ -220,7 +221,8 @@ def test_run__tensor_above_a_buffer__on_the_host_with_the_reason(desktop_gpu: No
 
 def test_run__tensor_of_160_mib_at_portable_limits__on_the_gpu_alone(desktop_gpu: None) -> None:
     x = np.resize(numbers(1 << 20), 40 << 20)
-    with with_portable_limits() as device:
+    with on_target("default") as device:
+        assert device.target.limits == Limits()
         (y,) = gpu_session(sized("Relu", x.size)).run(None, {"x": x})
         assert device.target.limits.binding_bytes < x.nbytes < device.target.limits.buffer_bytes
     np.testing.assert_array_equal(y, np.maximum(x, 0))
@@ -228,7 +230,8 @@ def test_run__tensor_of_160_mib_at_portable_limits__on_the_gpu_alone(desktop_gpu
 
 def test_run__input_and_output_of_160_mib_on_the_gpu__bound_in_parts(desktop_gpu: None) -> None:
     x = np.resize(numbers(1 << 20), 40 << 20)
-    with with_portable_limits():
+    with on_target("default") as device:
+        assert device.target.limits == Limits()
         session = gpu_session(sized("Neg", x.size))
         binding = session.io_binding()
         binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(x, "webgpu"))

@@ -11,7 +11,8 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 import pyruntime as ort
-from tests.desktop import with_portable_limits
+from pyruntime.target import Limits
+from tests.desktop import on_target
 
 WIDTH, BLOCK = 1024, 32
 NBYTES = 600_000_000
@@ -90,7 +91,8 @@ def test_run__table_of_600_mb_at_portable_limits__on_the_gpu_alone(
     path, rows = model_of(tmp_path, kind), ROWS[kind]
     options = ort.SessionOptions()
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    with with_portable_limits() as device:
+    with on_target("default") as device:
+        assert device.target.limits == Limits()
         session = ort.InferenceSession(path, options)
         (y,) = session.run(None, {"i": np.array([tokens(rows)[5], -1])})
         assert NBYTES < device.ledger.total < 1.2 * NBYTES + 4 * y.nbytes
@@ -128,7 +130,8 @@ def test_run__weight_of_160_mib_at_portable_limits__on_the_gpu_alone(
     fed = rng.standard_normal(shape, dtype=np.float32)
     options = ort.SessionOptions()
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    with with_portable_limits():
+    with on_target("default") as device:
+        assert device.target.limits == Limits()
         (result,) = ort.InferenceSession(tmp_path / "model.onnx", options).run(None, {"x": fed})
     table = np.memmap(tmp_path / "w", np.float32, "r", shape=LARGE)
     np.testing.assert_allclose(result, expected(fed, table), rtol=1e-3, atol=1e-3)
