@@ -115,7 +115,7 @@ ZSTDDEC = NpmPackage(
     name="zstddec",
     version="0.3.4",
     integrity="sha512-3Y/NMP6MNdp9b0fWhjCUGiybog7RC3EbUSIJLWnfjylOvnbuGykeu4zYUuH4IRLy5xI7NytXTHN3CWQKIN3cSg==",
-    members=("dist/zstddec.mjs", "LICENSE"),
+    members=("dist/zstddec-stream.mjs", "LICENSE"),
 )
 
 # Looks for what keeps people with a keyboard or a screen reader out (e2e/demo/test_page_access.py).

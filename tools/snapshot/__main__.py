@@ -174,7 +174,7 @@ def write(snapshot: Path, answer: dict[str, Any], now: Files, later: Files, libr
     packages = bundle(now | later, len(now))
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
     rest = b"".join(later.values())
-    sizes = {"bytes": len(content), "packages": len(packages), "now": len(now), "later": len(rest)}
+    sizes = {"packages": len(packages), "now": len(now), "later": len(rest)}
     (snapshot / "manifest.json").write_text(json.dumps(answer["manifest"] | sizes) + "\n")
     packed = {"memory.zst": compress(content, level), "packages.zst": compress(rest, level), "zstd.wasm": decoder()}
     for file, data in {**packed, **libraries}.items():

@@ -8,12 +8,12 @@
  */
 
 import { importUrl } from './importing.js';
-import { decompress } from './zstd.js';
+import { reading } from '../net/reading.js';
+import { Decompressor } from './zstd.js';
 
 /**
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
- * @property {number} bytes of the content of `memory.zst`
- * @property {number} packages bytes of a bundle of files, the first of that content
+ * @property {number} packages bytes of a bundle of files, the first of the content of `memory.zst`
  * @property {number} now how many of the bundle's files have their content in it
  * @property {number} later bytes of the content of `packages.zst`, files that are fetched when they are read
  * @property {number} library bytes of Pyodide's `python_stdlib.zip`
@@ -80,12 +80,13 @@ export function compile(url) {
 /** Bytes of the snapshot's memory that have come, as they were sent. */
 export const received = { bytes: 0 };
 
-/** The bytes of a response, counted as they come. @param {Response} response */
+/** The bytes of a response, counted and kept as they come. @param {Response} response */
 function counted({ body }) {
-  return new Response(/** @type {ReadableStream<Uint8Array>} */ (body).pipeThrough(new TransformStream({ transform(chunk, controller) {
+  const counting = new TransformStream({ transform(/** @type {Uint8Array} */ chunk, controller) {
     received.bytes += chunk.byteLength;
     controller.enqueue(chunk);
-  } }))).arrayBuffer();
+  } }, undefined, new CountQueuingStrategy({ highWaterMark: Infinity }));
+  return /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (body).pipeThrough(counting);
 }
 
 /** Requests all files of the memory snapshot. */
@@ -122,7 +123,7 @@ class SnapshotFiles {
       if (below) targets.push(lower.subarray(head + offset, head + offset + below));
       if (below < length) targets.push(new Uint8Array(memory.buffer, offset + below, length - below));
     }
-    const filled = this.#fill(targets, known.bytes);
+    const filled = this.#fill(targets);
     filled.catch(() => {}); // awaited when it is needed
     return {
       memory,
@@ -135,20 +136,14 @@ class SnapshotFiles {
     };
   }
 
-  /**
-   * Write the content of `memory.zst` to `targets`, one after the other.
-   * @param {Uint8Array[]} targets
-   * @param {number} size of the content
-   */
-  async #fill(targets, size) {
+  /** Write the content of `memory.zst` to `targets`, one after the other, as it arrives. @param {Uint8Array[]} targets */
+  async #fill(targets) {
     // Decompressing keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
     const [packed, decoder] = await Promise.all([this.packed, this.decoder, this.script]);
-    const content = decompress(decoder, new Uint8Array(packed), size);
-    let offset = 0;
-    for (const target of targets) {
-      target.set(content.subarray(offset, offset + target.length));
-      offset += target.length;
-    }
+    const decompressor = new Decompressor(decoder, targets);
+    const reader = reading(packed.getReader());
+    for (let next = await reader.read(); next.value; next = await reader.read()) decompressor.push(next.value);
+    decompressor.end();
   }
 }
 
