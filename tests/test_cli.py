@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pyruntime.cli import main
+from pyruntime.cli.progress import showing_progress
 from pyruntime.kernels.wgsl.module import Module
 from tests.scripts.models import write_models
 
@@ -134,6 +137,38 @@ def test_bench__digits__times_on_numpy(capsys: pytest.CaptureFixture[str]) -> No
     data = told(capsys, "bench", DIGITS, "--runs", "2")
     assert data["provider"] == "CPUExecutionProvider"
     assert 0 < data["least_ms"] <= data["median_ms"]
+
+
+class Terminal(io.StringIO):
+    """An error output that people look at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_run__terminal__shows_progress_and_prints_the_result(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert told(capsys, "run", DIGITS, "--adapter", "cpu")["provider"] == "CPUExecutionProvider"
+    assert "reading" in terminal.getvalue()
+
+
+def test_progress__long_run_and_download__say_how_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with showing_progress() as progress:
+        progress.loading({"phase": "model", "status": "progress", "loaded": 1, "total": 4})
+        progress.running(3, 4)
+    assert "75%" in terminal.getvalue()
+
+
+def test_progress__no_terminal__writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", file := io.StringIO())
+    with showing_progress() as progress:
+        progress.running(3, 4)
+    assert not file.getvalue()
 
 
 def test_run__input_without_a_name__is_the_next_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

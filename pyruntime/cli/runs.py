@@ -9,20 +9,29 @@ from typing import Any
 
 import numpy as np
 
+from pyruntime.cli.progress import Progress, showing_progress
 from pyruntime.cli.sessions import feeds_of, session_of
 from pyruntime.errors import InvalidArgument
+from pyruntime.session import RunOptions
 from pyruntime.session.markup import text_table
 
 __all__ = ["bench", "explain", "profile", "run"]
 
 
+def _options(progress: Progress) -> RunOptions:
+    options = RunOptions()
+    options.on_progress = progress.running
+    return options
+
+
 def run(arguments: argparse.Namespace) -> tuple[Any, str]:
     """One run and its outputs."""
-    session = session_of(arguments)
-    names = [a.name for a in session.get_outputs()]
-    began = time.perf_counter()
-    values = session.run(names, feeds_of(session, arguments))
-    seconds = time.perf_counter() - began
+    with showing_progress() as progress:
+        session = session_of(arguments, progress)
+        names = [a.name for a in session.get_outputs()]
+        began = time.perf_counter()
+        values = session.run(names, feeds_of(session, arguments), _options(progress))
+        seconds = time.perf_counter() - began
     outputs = dict(zip(names, values, strict=True))
     if arguments.save:
         arrays: dict[str, Any] = {k: np.asarray(v) for k, v in outputs.items()}
@@ -40,7 +49,8 @@ def run(arguments: argparse.Namespace) -> tuple[Any, str]:
 def bench(arguments: argparse.Namespace) -> tuple[Any, str]:
     """The time of runs."""
     began = time.perf_counter()
-    session = session_of(arguments)
+    with showing_progress() as progress:
+        session = session_of(arguments, progress)
     created = time.perf_counter() - began
     feeds, seconds = feeds_of(session, arguments), list[float]()
     for _ in range(1 + max(1, arguments.runs)):
@@ -57,15 +67,17 @@ def bench(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 def profile(arguments: argparse.Namespace) -> tuple[Any, str]:
     """The time of kernels and operators."""
-    session = session_of(arguments)
-    profile = session.profile(feeds_of(session, arguments), arguments.runs)
+    with showing_progress() as progress:
+        session = session_of(arguments, progress)
+        profile = session.profile(feeds_of(session, arguments), arguments.runs)
     return profile.to_dict(), str(profile)
 
 
 def explain(arguments: argparse.Namespace) -> tuple[Any, str]:
     """What a session tells of itself after a run."""
-    session = session_of(arguments)
-    session.run(None, feeds_of(session, arguments))
+    with showing_progress() as progress:
+        session = session_of(arguments, progress)
+        session.run(None, feeds_of(session, arguments), _options(progress))
     explanation = session.explain()
     if arguments.html:
         try:

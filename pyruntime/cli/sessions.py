@@ -7,21 +7,25 @@ from typing import Any
 
 import numpy as np
 
+from pyruntime.cli.progress import Progress
 from pyruntime.errors import InvalidArgument, NoSuchFile
 from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.base import Internals
-from pyruntime.session.environment import CPU, WEBGPU
+from pyruntime.session.environment import CPU, WEBGPU, wait_for
 
 __all__ = ["dims_of", "feeds_of", "session_of", "type_of"]
 
 
-def session_of(arguments: argparse.Namespace) -> InferenceSession:
+def session_of(arguments: argparse.Namespace, progress: Progress | None = None) -> InferenceSession:
     """A session that runs where the command says; on NumPy for commands that do not run models."""
     adapter = getattr(arguments, "adapter", "cpu")
+    providers: list[Any] | None = [(WEBGPU, {"adapter": adapter})] if adapter else None
     if adapter == "cpu":
-        return InferenceSession(arguments.model, SessionOptions(), [CPU])
-    return InferenceSession(arguments.model, SessionOptions(), [(WEBGPU, {"adapter": adapter})] if adapter else None)
+        providers = [CPU]
+    told = progress.loading if progress else None
+    created = InferenceSession.create(arguments.model, SessionOptions(), providers, progress=told)
+    return wait_for(created, "await InferenceSession.create(model)")
 
 
 def dims_of(arguments: argparse.Namespace) -> dict[str, int]:
