@@ -21,7 +21,7 @@ from e2e.harness.python import BrowserPython
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Handler, Server
 from tools.devkit.shell import ROOT, python
-from tools.devkit.site import build_site
+from tools.devkit.site import build_site, mounts
 from tools.zoo.check import Feeds, inputs_of, result_path
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
@@ -56,14 +56,9 @@ host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement
 @contextmanager
 def browser_python(handler: type[Handler] = Handler) -> Iterator[BrowserPython]:
     """Python in headless Chromium, with the site as it is built now; `handler` answers its requests."""
-    mounts = {
-        "/zoo/": CACHE,
-        "/": build_site(python()),
-        "/e2e/": ROOT / "e2e" / "pages",
-        "/harness/": ROOT / "e2e" / "harness",
-    }
+    pages = {"/e2e/": ROOT / "e2e" / "pages", "/harness/": ROOT / "e2e" / "harness"}
     with (
-        Server(mounts, handler=handler) as server,
+        Server(mounts(build_site(python())) | pages | {"/zoo/": CACHE}, handler=handler) as server,
         sync_playwright() as playwright,
         launch(playwright, ensure_chromium(python())) as browser,
         guarded_page(browser, server.url) as (page, guard),
