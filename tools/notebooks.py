@@ -98,10 +98,10 @@ def write(path: Path, fresh: Sequence[Cell]) -> None:
 
 
 def stored_output(output: dict[str, Any]) -> dict[str, Any]:
+    """As notebooks have it. Texts are strings: of a list of lines JupyterLite shows the commas, too."""
     if "stream" in output:
-        return {"name": output["stream"], "output_type": "stream", "text": output["text"].splitlines(keepends=True)}
-    data = {kind: text.splitlines(keepends=True) for kind, text in output.items()}
-    return {"data": data, "execution_count": None, "metadata": {}, "output_type": "execute_result"}
+        return {"name": output["stream"], "output_type": "stream", "text": output["text"]}
+    return {"data": output, "execution_count": None, "metadata": {}, "output_type": "execute_result"}
 
 
 def main(argv: Sequence[str]) -> int:

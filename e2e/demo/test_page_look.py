@@ -155,6 +155,41 @@ def test_kernels_and_memory__of_digits__are_all_there(ready_page: Page) -> None:
     )
 
 
+def test_charts__of_an_opened_model__show_speed_time_and_memory_unasked(ready_page: Page) -> None:
+    report = opened(ready_page, "negative.onnx", picture_model())
+    runs = int(re.findall(r"median of (\d+) round", report.locator(".report-times").inner_text())[0])
+    speed = report.get_by_role("img", name=re.compile(rf"^{runs} runs after the first, from [\d.]+ ms to [\d.]+ m?s"))
+    expect(speed.locator("rect")).to_have_count(runs)
+    expect(report.locator(".bar-list").first).to_contain_text(re.compile(r"First run[\d.]+ m?sLater runs[\d.]+ m?s"))
+    expect(report.locator(".memory figcaption")).to_contain_text(
+        re.compile(r"^[\d.]+ KB on the GPU: \d+ B of weights, \d+ B for activations$")
+    )
+
+
+def test_profile__of_two_operators__colors_them_by_kind(ready_page: Page) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Softmax", ["x"], ["a"]), helper.make_node("TopK", ["a", "k"], ["y", "i"])],
+        "two",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 64])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3]),
+            helper.make_tensor_value_info("i", TensorProto.INT64, [4, 3]),
+        ],
+        [numpy_helper.from_array(np.array([3], np.int64), "k")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    report = opened(ready_page, "two.onnx", bytes(model.SerializeToString()))
+    report.get_by_role("button", name="Profile").click()
+    rows = report.get_by_role("region", name="Profile").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    order = report.get_by_role("img", name=re.compile(r"^One run in order.* The most: \w+ [\d.]+%, \w+ [\d.]+%$"))
+    parts = order.locator("span").evaluate_all("spans => spans.map(({ title, dataset }) => [title, dataset.color])")
+    assert [title.split()[0] for title, _ in parts] == ["Softmax", "TopK"]
+    swatches = rows.locator(".swatch").evaluate_all("spans => spans.map(({ dataset }) => dataset.color)")
+    names = [text.split()[0] for text in rows.locator("th").all_inner_texts()]
+    assert dict(zip(names, swatches, strict=True)) == {title.split()[0]: color for title, color in parts}
+
+
 def test_profile__of_digits__names_kernels_and_can_be_saved(ready_page: Page) -> None:
     report = ready_page.get_by_role("article", name="Report on digits.onnx")
     if not report.count():

@@ -109,3 +109,19 @@ def test_url__missing__says_so(page: Page, guard: Guard, site_url: str) -> None:
 def test_url__on_another_site__is_not_fetched(page: Page, site_url: str) -> None:
     page.goto(f"{site_url}?url=https://example.com/model.onnx")
     expect(page.locator("#model-error")).to_contain_text("only from its own site")
+
+
+def test_address__on_this_site_and_elsewhere__is_opened_or_refused(ready_page: Page) -> None:
+    ready_page.get_by_label("Address on this site").fill("models/light/light_shufflenet.onnx")
+    ready_page.get_by_role("button", name="Open", exact=True).click()
+    report = ready_page.get_by_role("article", name="Report on light_shufflenet.onnx")
+    expect(report.locator(".report-times")).to_contain_text("First run")
+    ready_page.get_by_label("Address on this site").fill("https://example.com/model.onnx")
+    ready_page.get_by_role("button", name="Open", exact=True).click()
+    expect(ready_page.locator("#model-error")).to_contain_text("only from its own site")
+
+
+def test_sample__of_the_page__is_opened(ready_page: Page) -> None:
+    ready_page.get_by_role("button", name="enlarge3.onnx").click()
+    report = ready_page.get_by_role("article", name="Report on enlarge3.onnx")
+    expect(report.locator(".report-times")).to_contain_text("First run")

@@ -88,7 +88,7 @@ def url(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "/web/": WEB,
         "/web/vendor/": site / "web" / "vendor",
         "/ort/": fetch.npm_package(pins.ONNXRUNTIME_WEB),
-        "/transformers/": fetch.npm_package(pins.TRANSFORMERS_JS),
+        "/transformers/": fetch.transformers_js(),
         **{f"/{path.name}": path for path in site.iterdir() if path.suffix == ".whl"},
         **{f"/{name}/": site / name for name in ("pyodide", "snapshot")},
     }

@@ -110,6 +110,7 @@ def plan(arguments: argparse.Namespace) -> tuple[Any, str]:
     rows = [(a.name, a.op_type, a.placement, a.reason, ", ".join(dict.fromkeys(a.kernels))) for a in plan.assignments]
     parts = [
         f"{nodes} nodes, {len(plan.commands)} dispatches of {len(plan.shaders)} shaders",
+        f"planned for the target {arguments.target}, not for this machine: nothing has run",
         "",
         text_table(("node", "operator", "runs on", "why", "kernels"), rows, 48),
         "",

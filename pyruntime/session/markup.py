@@ -108,13 +108,11 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[object]], width: int
 
 
 def bytes_text(nbytes: int) -> str:
-    """Format a byte count, such as '1.5 MiB'."""
-    size, unit = float(nbytes), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+    """Format a byte count in decimal units, as browsers and the page do: '1.5 MB'."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
+        if nbytes >= limit:
+            return f"{nbytes / limit:.1f} {unit}"
+    return f"{nbytes} B"
 
 
 def counted(number: int, noun: str, plural: str = "s") -> str:

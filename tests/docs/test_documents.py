@@ -12,7 +12,7 @@ from tools.devkit.shell import ROOT
 from tools.docs import figure
 from tools.docs.declarations import PLACE, declarations, expand
 from tools.docs.pages import PAGES as MOVED
-from tools.docs.pages import linked, site_path
+from tools.docs.pages import SOURCES, linked, site_path, source_page
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
 MOST = {"README.md": 120, "ARCHITECTURE.md": 200, "bench/README.md": 150}
@@ -92,6 +92,8 @@ def test_expand__a_place__has_comment_and_code_of_its_name(tmp_path: Path) -> No
         ("docs/api/values.md", "[a](../DIFFERENCES.md)", "[a](../DIFFERENCES.md)"),
         ("README.md", "[a](docs/generate.md)", "[a](generate.md)"),
         ("bench/README.md", "[a](../docs/performance.md)", "[a](performance.md)"),
+        ("docs/examples.md", "[a](../examples/whisper.js)", "[a](sources/whisper_js.md)"),
+        ("docs/notebooks.md", "[a](../notebooks/first_steps.ipynb)", "[a](sources/first_steps_ipynb.md)"),
         ("docs/index.md", "[a](../dev.py)", "a"),
         ("docs/index.md", "`[a](../dev.py)`", "`[a](../dev.py)`"),
         ("docs/index.md", "[a](https://example.org/)", "[a](https://example.org/)"),
@@ -100,6 +102,22 @@ def test_expand__a_place__has_comment_and_code_of_its_name(tmp_path: Path) -> No
 def test_linked__a_link__is_the_sites(monkeypatch: pytest.MonkeyPatch, path: str, link: str, expected: str) -> None:
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     assert linked(link, path) == expected
+
+
+def test_source_page__of_a_notebook__has_its_text_and_code() -> None:
+    page = source_page(ROOT / "notebooks" / "first_steps.ipynb")
+    assert page.startswith("# notebooks/first_steps.ipynb\n\n## First steps\n")
+    assert "````python\nimport numpy as np" in page
+
+
+def test_gallery__of_the_page__links_every_example_to_its_source() -> None:
+    page = (ROOT / "index.html").read_text()
+    examples = [path for pattern in SOURCES for path in ROOT.glob(pattern) if path.name != "whisper.js"]
+    assert len(examples) >= 9
+    for path in examples:
+        source = site_path(name(path)).replace(".md", ".html")
+        assert f'href="docs/{source}"' in page
+        assert path.suffix != ".html" or f'href="{name(path)}"' in page
 
 
 def test_moved_pages__exist() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.devkit import pins
+from tools.devkit import pins, pyodide
 from tools.devkit.bundle import addresses
 from tools.devkit.commands import chosen_tests
 from tools.devkit.fetch import HashMismatch, download, extract
@@ -196,6 +196,33 @@ def test_pins__npm_integrities__are_sha512() -> None:
         algorithm, digest = package.integrity.split("-", 1)
         assert algorithm == "sha512"
         assert len(base64.b64decode(digest)) == 64
+
+
+def test_lock__of_npm__names_no_address_and_has_what_is_asked_for() -> None:
+    text = (ROOT / "tools" / "npm" / "package-lock.json").read_text()
+    assert "resolved" not in text and "http" not in text
+    wanted = json.loads((ROOT / "tools" / "npm" / "package.json").read_text())
+    for name, version in (wanted["dependencies"] | wanted["devDependencies"]).items():
+        assert pins.locked(name).version == version.rpartition("@")[2]
+    for release in pins.PYODIDES.values():
+        assert pins.locked(release.npm).version == release.version
+
+
+def test_fetch_numpy__wheel_in_the_folder_for_wheels__is_taken_by_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer, wheels = pins.PYODIDES["314"], tmp_path / "wheels"
+    version, name, _ = newer.numpy
+    for constant, value in (("PYODIDE", newer), ("NUMPY_VERSION", version), ("NUMPY_WHEEL", name)):
+        monkeypatch.setattr(pins, constant, value)
+    monkeypatch.setattr(pyodide, "WHEELS", wheels)
+    wheels.mkdir()
+    (wheels / name).write_bytes(b"another")
+    monkeypatch.setattr(pins, "NUMPY_SHA256", hashlib.sha256(b"it").hexdigest())
+    with pytest.raises(SetupError, match=f"on the CDN alone.* Put {name} into"):
+        pyodide.fetch_numpy(tmp_path, try_cdn=False)
+    (wheels / name).write_bytes(b"it")
+    assert pyodide.fetch_numpy(tmp_path, try_cdn=False).read_bytes() == b"it"
 
 
 def test_versions__in_javascript__are_those_of_the_project() -> None:

@@ -122,3 +122,11 @@ def test_differences__another_output_an_error_or_nothing__is_told() -> None:
     assert len(list(differences([cell(tags=("varies",))], [cell(tags=("varies",))]))) == 1
     assert len(list(differences([cell(tags=("varies",))], [cell(error, tags=("varies",))]))) == 1
     assert len(list(differences([cell()], [cell() | {"source": "2"}]))) == 1
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_stored_outputs__of_each_notebook__are_strings(path: Path) -> None:
+    """JupyterLite shows a list of lines with commas between them."""
+    outputs = [output for cell in read(path) for output in cell.get("outputs", ())]
+    texts = [text for o in outputs for text in (o.get("text", ""), *o.get("data", {}).values())]
+    assert outputs and all(isinstance(text, str) for text in texts)

@@ -43,8 +43,8 @@ def write_bench_page(folder: Path) -> None:
 
 def peer_mounts() -> dict[str, Path]:
     """For servers of a checkout that has onnxruntime-web already: it comes from here."""
-    package, description = CACHE / "npm" / pins.ONNXRUNTIME_WEB.name, CACHE / "bench-peer.json"
-    if not (package / ".stamp").is_file():
+    package, description = CACHE / "npm" / "node_modules" / pins.ONNXRUNTIME_WEB.name, CACHE / "bench-peer.json"
+    if not package.is_dir():
         return {}
     description.write_text(json.dumps(peer("/bench/ort/")))
     return {"/bench/peer.json": description, "/bench/ort/": package / "dist"}

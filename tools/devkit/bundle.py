@@ -7,9 +7,7 @@ to one folder, where the addresses of `web/addresses.js` hold.
 from __future__ import annotations
 
 import json
-import platform
 import subprocess
-import sys
 from pathlib import Path
 
 from tools.devkit import pins
@@ -42,21 +40,6 @@ OPTIONS = (
 )
 
 
-def executable() -> Path:
-    """esbuild for this machine, fetched once.
-
-    Raises:
-        SetupError: its package for this platform is not pinned.
-    """
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
-    name = f"{sys.platform}-{machine}"
-    if (package := pins.ESBUILD.get(name)) is None:
-        raise SetupError(f"esbuild is not pinned for {name}: add @esbuild/{name} to ESBUILD of tools/devkit/pins.py.")
-    file = npm_package(package) / package.members[0]
-    file.chmod(0o755)
-    return file
-
-
 def addresses(site: Path) -> str:
     """web/files.js with the address of each file that Python starts from, relative to the modules of web/."""
     paths = sorted(file.relative_to(site).as_posix() for pattern in STARTED_FROM for file in site.glob(pattern))
@@ -73,10 +56,18 @@ def bundle(site: Path) -> None:
     folder = site / "web"
     (folder / "files.js").write_text(addresses(site))
     (folder / "snapshot" / "importing.js").write_text("export const importUrl = importUnresolved;\n")
-    esbuild, names = executable(), [name for group in ENTRIES for name in group]
+    esbuild, names = npm_package(pins.ESBUILD) / "bin" / "esbuild", [name for group in ENTRIES for name in group]
     remaining = {file for pattern in REMAINING for file in folder.glob(pattern)}
     for group, imported in zip(ENTRIES, (LOADED_LATER, ENTRIES[0]), strict=True):
-        command: list[str | Path] = [esbuild, *group, *OPTIONS, "--outdir=.", "--outbase=.", "--allow-overwrite"]
+        command: list[str | Path] = [
+            "node",
+            esbuild,
+            *group,
+            *OPTIONS,
+            "--outdir=.",
+            "--outbase=.",
+            "--allow-overwrite",
+        ]
         command += [f"--external:./{name}" for name in imported]
         command += [f"--banner:js={IMPORT}"] if group is ENTRIES[0] else []
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -142,7 +142,7 @@ def bench(args: Sequence[str], script: str = "run.py") -> int:
     peer = fetch.npm_package(pins.ONNXRUNTIME_WEB)
     environment = {chromium.VARIABLE: str(browser), "ONNXRUNTIME_WEB": str(peer)}
     if script == "lengths.py":
-        environment["TRANSFORMERS_JS"] = str(fetch.npm_package(pins.TRANSFORMERS_JS))
+        environment["TRANSFORMERS_JS"] = str(fetch.transformers_js())
     return run([python(), path, *args], env=environment)
 
 
@@ -188,6 +188,5 @@ def lint(*, fix: bool) -> int:
 
 def tsc() -> list[str | Path]:
     """TypeScript's compiler as a checker of web/, with WebGPU's types (jsconfig.json names where they are)."""
-    fetch.npm_package(pins.WEBGPU_TYPES)
-    compiler = fetch.npm_package(pins.TYPESCRIPT) / "lib" / "tsc.js"
+    compiler = fetch.npm_package(pins.TYPESCRIPT) / "bin" / "tsc"
     return ["node", compiler, "--project", ROOT / "jsconfig.json", "--pretty", "false"]

@@ -35,7 +35,7 @@ def build_docs(python: Path) -> Path:
     with (FOLDER / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         generator, site, stamp = ensure_generator(python), FOLDER / "site", FOLDER / "site.stamp"
-        sources = [ROOT / name for name in ("docs", "pyruntime", "web", "tools/docs", *PAGES)]
+        sources = [ROOT / name for name in ("docs", "pyruntime", "web", "tools/docs", "examples", "notebooks", *PAGES)]
         value = fingerprint(*sources, REQUIREMENTS, CONFIGURATION, Path(__file__), repository())
         if stamped(stamp, value):
             return site

@@ -13,10 +13,11 @@ import urllib.request
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from tools.devkit.pins import NpmPackage
-from tools.devkit.shell import CACHE, SetupError, fingerprint, put_stamp, say, stamped
+from tools.devkit.pins import TRANSFORMERS_JS, NpmPackage
+from tools.devkit.shell import CACHE, ROOT, SetupError, check, fingerprint, put_stamp, say, stamped
 
 CONNECT_TIMEOUT_S = 5.0
+LOCK = ROOT / "tools" / "npm"
 
 
 class HashMismatch(Exception):
@@ -40,27 +41,50 @@ def download(url: str, destination: Path, sha256: str) -> None:
 
 
 def npm_package(package: NpmPackage) -> Path:
-    """The folder `.cache/npm/NAME` that holds the wanted members of `package`, fetched once."""
-    folder = CACHE / "npm" / package.name.removeprefix("@").replace("/", "-")
-    stamp, value = folder / ".stamp", fingerprint(package.integrity, *package.members)
-    if stamped(stamp, value):
-        return folder
-    npm = shutil.which("npm")
-    if npm is None:
-        raise SetupError(f"npm is needed to fetch {package.name} {package.version}: install Node.js with npm.")
-    say(f"npm pack {package.name}@{package.version}")
-    CACHE.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-        tarball = pack(npm, package, Path(temporary))
+    """The folder of a package that tools/npm/package-lock.json pins: `npm ci` installs all of them, once."""
+    folder = CACHE / "npm"
+    stamp, value = folder / ".stamp", fingerprint(LOCK)
+    if not stamped(stamp, value):
+        say(f"npm ci of {LOCK.relative_to(ROOT)}")
         shutil.rmtree(folder, ignore_errors=True)
-        extract(tarball, package.members, folder)
-    put_stamp(stamp, value)
+        shutil.copytree(LOCK, folder)
+        check([npm(), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, quiet=True)
+        put_stamp(stamp, value)
+    return folder / "node_modules" / package.name
+
+
+def npm_files(package: NpmPackage, members: tuple[str, ...], folder: Path) -> Path:
+    """Fill `folder` with the files of a package that match `members` (paths below its root), once."""
+    stamp, value = folder / ".stamp", fingerprint(package.integrity, *members)
+    if not stamped(stamp, value):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            extract(pack(package, Path(temporary)), members, folder)
+        put_stamp(stamp, value)
     return folder
 
 
-def pack(npm: str, package: NpmPackage, folder: Path) -> Path:
+def transformers_js() -> Path:
+    """The folder of transformers.js' own files."""
+    members = ("package.json", "LICENSE", "dist/transformers.web.js", "dist/transformers.min.js")
+    return npm_files(TRANSFORMERS_JS, members, CACHE / "transformers")
+
+
+def npm() -> str:
+    """The command.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    if found := shutil.which("npm"):
+        return found
+    raise SetupError("npm is needed: install Node.js with npm.")
+
+
+def pack(package: NpmPackage, folder: Path) -> Path:
     """The tarball of `package`, its integrity checked."""
-    command = [npm, "pack", f"{package.name}@{package.version}", "--pack-destination", str(folder)]
+    command = [npm(), "pack", f"{package.name}@{package.version}", "--pack-destination", str(folder)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     tarballs = list(folder.glob("*.tgz"))
     if done.returncode or len(tarballs) != 1:

@@ -13,11 +13,13 @@ import zipfile
 from pathlib import Path
 
 from tools.devkit import pins
-from tools.devkit.fetch import UNAVAILABLE, download, npm_package
+from tools.devkit.fetch import UNAVAILABLE, download, npm_files, npm_package
 from tools.devkit.shell import CACHE, SetupError, fingerprint, put_stamp, say, sha256, stamped
 
 FOLDER = CACHE / f"pyodide-{pins.PYODIDE_VERSION}"
 LOCK = "pyodide-lock.json"
+WHEELS = CACHE / "wheels"
+"""Where a person may put the wheel of NumPy that the CDN would give."""
 
 
 def ensure_pyodide() -> Path:
@@ -28,7 +30,7 @@ def ensure_pyodide() -> Path:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     on_cdn = fetch_core(FOLDER)
-    module, script = FOLDER / "pyodide.mjs", FOLDER / "pyodide.asm.js"
+    module, script = FOLDER / "pyodide.mjs", FOLDER / pins.PYODIDE_SCRIPT
     module.write_text(for_bundlers(module.read_text()))
     script.write_text(for_bundlers(unsigned(script.read_text())))
     wheel = fetch_numpy(FOLDER, try_cdn=on_cdn)
@@ -51,7 +53,7 @@ def fetch_core(folder: Path) -> bool:
         if (found := sha256(package / name)) != digest:
             raise SetupError(f"npm package pyodide, {name}: sha256 is {found}, expected {digest}")
         shutil.copyfile(package / name, folder / name)
-    say(f"Pyodide {pins.PYODIDE_VERSION} from npm package {pins.PYODIDE_NPM.name}")
+    say(f"Pyodide {pins.PYODIDE_VERSION} from npm")
     return False
 
 
@@ -102,15 +104,31 @@ def unsigned(script: str) -> str:
 
 
 def fetch_numpy(folder: Path, *, try_cdn: bool) -> Path:
-    """Fetch NumPy's wheel: the CDN's own, else the same version as the npm package in `pins` carries it."""
+    """Fetch NumPy's wheel: from the CDN, else from WHEELS; of Pyodide 0.29 else from the npm package in `pins`.
+
+    Raises:
+        SetupError: none of them has it.
+    """
     if try_cdn:
         try:
             download(pins.PYODIDE_CDN + pins.NUMPY_WHEEL, folder / pins.NUMPY_WHEEL, pins.NUMPY_SHA256)
             say(f"NumPy {pins.NUMPY_VERSION} from {pins.PYODIDE_CDN}")
             return folder / pins.NUMPY_WHEEL
         except UNAVAILABLE as error:
-            say(f"NumPy's wheel does not come from the CDN ({error}); npm instead")
-    source = npm_package(pins.NUMPY_NPM) / pins.NUMPY_NPM.members[0]
+            say(f"NumPy's wheel does not come from the CDN ({error})")
+    if (given := WHEELS / pins.NUMPY_WHEEL).is_file() and sha256(given) == pins.NUMPY_SHA256:
+        say(f"NumPy {pins.NUMPY_VERSION} from {given}")
+        return Path(shutil.copy(given, folder))
+    if pins.PYODIDE is not pins.PYODIDES["0.29"]:
+        raise SetupError(
+            f"NumPy {pins.NUMPY_VERSION} for Pyodide {pins.PYODIDE_VERSION} is on the CDN alone, which does not answer."
+            f" Put {pins.NUMPY_WHEEL} into {WHEELS}."
+        )
+    source = (
+        npm_files(pins.NUMPY_NPM, (f"assets/{pins.NUMPY_NPM_WHEEL}",), CACHE / "numpy")
+        / "assets"
+        / pins.NUMPY_NPM_WHEEL
+    )
     if (found := sha256(source)) != pins.NUMPY_NPM_SHA256:
         raise SetupError(f"{source.name}: sha256 is {found}, expected {pins.NUMPY_NPM_SHA256}")
     recompress(source, folder / pins.NUMPY_NPM_WHEEL)

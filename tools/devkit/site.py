@@ -117,10 +117,16 @@ def compiled_models(python: Path) -> Path:
 
 def write_sizes(module: Path, runtime: Path, snapshot: Path) -> None:
     """Replace web/sizes.js: what starting Python fetches is known here, and no server says it before it has sent it."""
-    names = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "pyodide-lock.json")
+    names = ("pyodide.mjs", pins.PYODIDE_SCRIPT, "pyodide.asm.wasm", "pyodide-lock.json")
     files = [*(runtime / name for name in names), *(path for path in snapshot.iterdir() if path.name != FETCHED_LATER)]
     size = sum(min(len(data), len(gzip.compress(data))) for data in (path.read_bytes() for path in files))
     module.write_text(f"export const PYTHON_BYTES = {size};\n")
+
+
+def write_version(module: Path) -> None:
+    """Name the chosen Pyodide in web/api/env.js."""
+    text = module.read_text().replace(pins.PYODIDES["0.29"].version, pins.PYODIDE_VERSION)
+    module.write_text(text)
 
 
 def build_site(python: Path) -> Path:
@@ -154,6 +160,7 @@ def build_site_alone(python: Path) -> Path:
             shutil.copyfile(path, staging / path.name)
     shutil.copytree(WEB, staging / "web")
     write_sizes(staging / "web" / "sizes.js", runtime, startup / "snapshot")
+    write_version(staging / "web" / "api" / "env.js")
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)

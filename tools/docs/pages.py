@@ -6,10 +6,12 @@ files that are not on the site lead to the repository, where its address is know
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tools.docs.declarations import expand
@@ -24,6 +26,8 @@ PAGES = {
     "bench/README.md": "benchmark.md",
 }
 """Documents outside docs/, and their names on the site."""
+SOURCES = ("examples/*.html", "examples/*.js", "examples/*.py", "notebooks/*.ipynb")
+"""What has a page that shows its source, in `sources/` of the site."""
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
@@ -46,11 +50,25 @@ def write_pages(folder: Path) -> None:
             shutil.copyfile(source, target)
     for path, name in PAGES.items():
         write_page(ROOT / path, folder / name)
+    (folder / "sources").mkdir()
+    for pattern in SOURCES:
+        for source in ROOT.glob(pattern):
+            (folder / site_path(source.relative_to(ROOT).as_posix())).write_text(source_page(source))
 
 
 def write_page(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(linked(expand(source.read_text(), ROOT), source.relative_to(ROOT).as_posix()))
+
+
+def source_page(source: Path) -> str:
+    """The page that shows an example: a notebook's cells, or a file's text."""
+    title, text = f"# {source.relative_to(ROOT).as_posix()}\n\n", source.read_text()
+    if source.suffix != ".ipynb":
+        return f"{title}````{source.suffix[1:]}\n{text}````\n"
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    parts = (cell if kind == "markdown" else f"````python\n{cell}\n````" for kind, cell in cells)
+    return title + re.sub("^# ", "## ", "\n\n".join(parts), count=1) + "\n"
 
 
 def linked(markdown: str, path: str) -> str:
@@ -76,4 +94,6 @@ def site_path(path: str) -> str:
     """Where a file of the repository is on the site; '' where it is not."""
     if path.startswith("docs/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
+    if any(fnmatchcase(path, pattern) for pattern in SOURCES):
+        return f"sources/{posixpath.basename(path).replace('.', '_')}.md"
     return PAGES.get(path, "")

@@ -33,12 +33,14 @@ from tools.devkit import pins
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.fetch import npm_package
 from tools.devkit.server import Server
+from tools.devkit.site import write_version
 from tools.snapshot.wheels import Files, bundle, read_bytecode, read_wheel, read_zip, with_bytecode
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "models" / "digits.onnx"
-SITE_PACKAGES = "/lib/python3.13/site-packages"
-LIBRARY = "/lib/python313.zip/"
+TAG = pins.PYODIDE_PYTHON.replace(".", "")
+SITE_PACKAGES = f"/lib/python{pins.PYODIDE_PYTHON}/site-packages"
+ARCHIVE = f"/lib/python{TAG}.zip"
 # `import numpy` loads these, in this order; a page loads the second one when it is called (on_demand in warm.py).
 LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
 # Of no use without a compiler or a type checker.
@@ -99,9 +101,12 @@ def without_weights(model: Path) -> bytes:
 def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, Any]:
     """What make_worker.js answers; `folder` has its input. Files of `mounts` are served by their URLs."""
     web = HERE.parents[1] / "web"
+    write_version(Path(shutil.copyfile(web / "api" / "env.js", folder / "env.js")))
     executable = ensure_chromium(Path(sys.executable))
     with (
-        Server({"/make/": folder, "/pyodide/": pyodide, "/web/": web, **mounts}) as server,
+        Server(
+            {"/make/": folder, "/pyodide/": pyodide, "/web/": web, "/web/api/env.js": folder / "env.js", **mounts}
+        ) as server,
         sync_playwright() as playwright,
         launch(playwright, executable) as browser,
     ):
@@ -117,11 +122,11 @@ def with_stripped(stripped: Files, library: Path, folder: Path) -> Files:
     shutil.copyfile(library, folder / library.name)
     with zipfile.ZipFile(folder / library.name, "a") as archive:
         for name, data in stripped.items():
-            if name.startswith(LIBRARY):
-                archive.writestr(name.removeprefix(LIBRARY) + "c", data)
+            if name.startswith(f"{ARCHIVE}/"):
+                archive.writestr(name.removeprefix(f"{ARCHIVE}/") + "c", data)
             else:
                 parent, _, base = name.removeprefix(f"{SITE_PACKAGES}/").rpartition("/")
-                placed[f"{parent}/__pycache__/{base.removesuffix('.py')}.cpython-313.pyc"] = data
+                placed[f"{parent}/__pycache__/{base.removesuffix('.py')}.cpython-{TAG}.pyc"] = data
     return placed
 
 
@@ -147,6 +152,7 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
             "warm": kind.warm,
             "files": ["later.txt", "library.zip", *(file.name for file in kind.files)],
             "environment": {"PYTHONNODEBUGRANGES": "1"} if kind.stripped else {},
+            "archive": ARCHIVE,
             "library": (pyodide / "python_stdlib.zip").stat().st_size,
         }
         (folder / "packages").write_bytes(bundle(files))
@@ -191,7 +197,7 @@ def compress(content: bytes, level: int) -> bytes:
 
 def decoder() -> bytes:
     """The WebAssembly module of the npm package zstddec, whose script holds it as text."""
-    script = (npm_package(pins.ZSTDDEC) / pins.ZSTDDEC.members[0]).read_text()
+    script = (npm_package(pins.ZSTDDEC) / "dist" / "zstddec-stream.mjs").read_text()
     return base64.b64decode(script.partition('const wasm = "')[2].partition('"')[0], validate=True)
 
 

@@ -72,7 +72,7 @@ async function start(options) {
     fresh = new Uint32Array(before, 0, low / 4);
   });
   const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
-  const pyodide = await loadPyodide({ indexURL, ...options, stdout: () => {} });
+  const pyodide = await loadPyodide({ indexURL, ...placed.options, ...options, stdout: () => {} });
   pyodide.FS.mkdirTree('/build');
   for (const name of input.files) pyodide.FS.writeFile(`/build/${name}`, new Uint8Array(await bytes(name)));
   const run = async (name) => {
@@ -109,6 +109,7 @@ async function take() {
     table: module.wasmTable.length,
     libraries: input.libraries,
     library: input.library,
+    archive: input.archive,
     handles: handles.map(([handle, { name }]) => [handle, name]),
   };
   return { manifest, memory: await gzip(picture) };

@@ -132,7 +132,7 @@ for found in [*gc.get_objects(), *sys.modules.values()]:
 del found
 
 # The archive that pages have, without the bytecode that was imported from here.
-LIBRARY = Path("/lib/python313.zip")
+LIBRARY = Path(f"/lib/python{sys.version_info.major}{sys.version_info.minor}.zip")
 Path("/build/library.zip").replace(LIBRARY)
 importers = [known for known in sys.path_importer_cache.values() if isinstance(known, zipimport.zipimporter)]
 for importer in importers:

@@ -1,7 +1,7 @@
 // @ts-check
 /** Diagnose why Python does not start: which of its files is missing, or differs from what the build has made. */
 
-import { located } from '../snapshot/memory.js';
+import { located, scriptName } from '../snapshot/memory.js';
 
 /** Milliseconds that a worker may say nothing after its files were found to be right. */
 const STOPPED_MS = 20_000;
@@ -63,7 +63,7 @@ async function modules(script) {
  * @returns {Promise<File[]>}
  */
 async function pyodide(folder) {
-  const names = ['pyodide.mjs', 'pyodide.asm.js', 'pyodide-lock.json', 'pyodide.asm.wasm', 'python_stdlib.zip'];
+  const names = ['pyodide.mjs', scriptName(), 'pyodide-lock.json', 'pyodide.asm.wasm', 'python_stdlib.zip'];
   const files = await Promise.all(names.map((name) => read(folder + name)));
   const numpy = await Promise.resolve(new Response(files[2].bytes).json()).then(({ packages }) => packages.numpy.file_name, () => null);
   return [...files, ...numpy ? [await read(folder + numpy)] : []];

@@ -146,7 +146,7 @@ async function unlessRefused(work, signal, refused) {
 
 /**
  * Open a session over a cached plan; null where none fits.
- * @param {import('./caching.js')} keeping
+ * @param {typeof import('./caching.js')} keeping
  * @param {string} place
  * @param {Wanted} wanted
  */

@@ -7,6 +7,7 @@
  * restored, so that part is written later, and the file has its difference to what WebAssembly writes.
  */
 
+import { pyodideVersion } from '../api/env.js';
 import { importUrl } from './importing.js';
 import { reading } from '../net/reading.js';
 import { Decompressor } from './zstd.js';
@@ -17,6 +18,7 @@ import { Decompressor } from './zstd.js';
  * @property {number} now how many of the bundle's files have their content in it
  * @property {number} later bytes of the content of `packages.zst`, files that are fetched when they are read
  * @property {number} library bytes of Pyodide's `python_stdlib.zip`
+ * @property {string} archive where Pyodide puts that
  * @property {number} head bytes of Pyodide's description of the snapshot, before those of the memory
  * @property {number} heap bytes of the memory
  * @property {number} low bytes of the memory that may be in use before Python is restored
@@ -39,6 +41,11 @@ export function snapshotsFit() {
   const { userAgent = '', platform = '', maxTouchPoints = 0 } = globalThis.navigator ?? {};
   const ios = /iPad|iPhone|iPod/.test(userAgent) || (platform === 'MacIntel' && maxTouchPoints > 1);
   return !ios && WebAssembly.validate(GC_MODULE);
+}
+
+/** Pyodide's script, an ES module since 314. @param {string} [version] */
+export function scriptName(version = pyodideVersion) {
+  return Number.parseInt(version) >= 314 ? 'pyodide.asm.mjs' : 'pyodide.asm.js';
 }
 
 /** @type {Record<string, string>} */
@@ -98,7 +105,7 @@ class SnapshotFiles {
   constructor(folder, indexURL) {
     this.folder = folder;
     /** Pyodide's own script, the largest. */
-    this.script = importUrl(located(`${indexURL}pyodide.asm.js`));
+    this.script = importUrl(located(indexURL + scriptName()));
     /** Null where the build took none. */
     this.manifest = get(`${folder}manifest.json`).then((response) => (
       /** @type {Promise<Manifest | null>} */ (response.json()))).catch((error) => {

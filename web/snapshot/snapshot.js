@@ -9,7 +9,7 @@
 
 import { importUrl } from './importing.js';
 import { fetchNow, once, placeLazily } from './lazy_files.js';
-import { located, snapshotOf } from './memory.js';
+import { located, scriptName, snapshotOf } from './memory.js';
 import { decompress } from './zstd.js';
 
 export { snapshotsFit } from './memory.js';
@@ -29,20 +29,22 @@ if "random" in sys.modules:
  * @param {Promise<WebAssembly.Module>} main
  * @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries
  * @param {(module: any) => Promise<void>} ready given Emscripten's module, whose file system is there
- * @param {{memory?: WebAssembly.Memory, low?: number}} [into] the memory that Python gets, in which what runs before it is
- *   restored must keep below `low`; the standard library is then left out
- * @returns {Promise<{module: any, restore: () => void}>} `module` when Python has it; `restore` undoes the interception
+ * @param {{memory?: WebAssembly.Memory, low?: number, version?: string}} [into] the memory that Python gets, in which what runs before it is
+ *   restored must keep below `low`; the standard library is then left out. And Pyodide's version, if it is not the site's
+ * @returns {Promise<{module: any, options: object, restore: () => void}>} `module` when Python has it; `options` for `loadPyodide`;
+ *   `restore` undoes the interception
  */
-export async function placeLibraries(indexURL, main, libraries, ready, { memory, low = Infinity } = {}) {
-  await importUrl(located(`${indexURL}pyodide.asm.js`));
+export async function placeLibraries(indexURL, main, libraries, ready, { memory, low = Infinity, version } = {}) {
+  const script = await importUrl(located(indexURL + scriptName(version)));
   const global = /** @type {any} */ (globalThis);
-  const create = global._createPyodideModule;
+  const create = script.default ?? global._createPyodideModule;
   const { instantiateStreaming } = WebAssembly;
   const { fetch } = global;
   const placed = {
     module: /** @type {any} */ (null),
+    options: {},
     restore() {
-      global._createPyodideModule = create;
+      if (!script.default) global._createPyodideModule = create;
       WebAssembly.instantiateStreaming = instantiateStreaming;
       global.fetch = fetch;
     },
@@ -68,7 +70,7 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
       throw error;
     }
   };
-  global._createPyodideModule = (/** @type {any} */ settings) => new Promise((resolve, reject) => {
+  const createPyodideModule = (/** @type {any} */ settings) => new Promise((resolve, reject) => {
     failed.catch(reject);
     settings.preRun.push((/** @type {any} */ module) => {
       placed.module = module;
@@ -82,11 +84,10 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
       return module;
     }).then(resolve, reject);
   });
+  if (script.default) placed.options = { createPyodideModule };
+  else global._createPyodideModule = createPyodideModule;
   return placed;
 }
-
-/** Where Pyodide puts the standard library. */
-const LIBRARY = '/lib/python313.zip';
 
 /** Last bytes of a zip archive that contain its end-of-directory record, with a comment of 1 KB at most. */
 const DIRECTORY_END = 22 + 1024;
@@ -164,7 +165,7 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
   pyodideModule.catch(() => {}); // awaited below
   const [known, begun] = await Promise.all([files.manifest, files.memory]);
   if (!known || !begun) return null;
-  const { head, low, fresh, now, later, library, table, handles } = known;
+  const { head, low, fresh, now, later, library, archive: path, table, handles } = known;
   const { memory, lower, bundle, filled, libraries } = begun;
   arriving(filled);
   const decoder = await files.decoder;
@@ -176,9 +177,9 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
   }, { memory, low });
   try {
     const { loadPyodide } = await pyodideModule;
-    const pyodide = await loadPyodide({ ...options, indexURL, _loadSnapshot: lower });
+    const pyodide = await loadPyodide({ ...options, ...placed.options, indexURL, _loadSnapshot: lower });
     const { module } = placed;
-    placeLazily(module.FS, LIBRARY, library, () => fetchNow(located(`${indexURL}python_stdlib.zip`)));
+    placeLazily(module.FS, path, library, () => fetchNow(located(`${indexURL}python_stdlib.zip`)));
     if (module.wasmTable.length !== table) throw new Error(`function table of ${module.wasmTable.length}, not ${table}`);
     for (const [handle, path] of handles) module.LDSO.loadedLibsByHandle[handle] = linked(module, path);
     pyodide.runPython(AFTER_RESTORING);

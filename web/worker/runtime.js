@@ -56,7 +56,7 @@ function bytesFetched(url) {
 /**
  * Pyodide's module.
  * @param {string} indexURL
- * @returns {Promise<{loadPyodide: (options: object) => Promise<any>}>}
+ * @returns {Promise<{loadPyodide: (options: object) => Promise<any>, version: string}>}
  */
 async function importPyodide(indexURL) {
   const url = located(`${indexURL}pyodide.mjs`);
@@ -129,10 +129,10 @@ async function startFromSnapshot({ pyodideUrl: indexURL, snapshotUrl }, report) 
 async function startFromNothing({ pyodideUrl: indexURL, wheelUrl }, report) {
   const wheel = fetchWheel(report, wheelUrl);
   const pyodide = await loadingPyodide(report, [indexURL], async () => {
-    const { loadPyodide } = await importPyodide(indexURL);
-    const placed = await placeLibraries(indexURL, compile(`${indexURL}pyodide.asm.wasm`), [], async () => {});
+    const { loadPyodide, version } = await importPyodide(indexURL);
+    const placed = await placeLibraries(indexURL, compile(`${indexURL}pyodide.asm.wasm`), [], async () => {}, { version });
     try {
-      return await loadPyodide({ ...QUIET, indexURL, packages: ['numpy'] });
+      return await loadPyodide({ ...QUIET, ...placed.options, indexURL, packages: ['numpy'] });
     } finally {
       placed.restore();
     }

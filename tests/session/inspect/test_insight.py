@@ -229,7 +229,7 @@ def test_highlight__wgsl__keeps_the_text_and_escapes_it() -> None:
     assert '<span class="k">fn</span>' in html and '<span class="c">// a &lt; b</span>' in html
 
 
-@pytest.mark.parametrize(("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])
+@pytest.mark.parametrize(("nbytes", "text"), [(0, "0 B"), (999, "999 B"), (1536, "1.5 KB"), (5 << 30, "5.4 GB")])
 def test_bytes_text__size__has_a_unit(nbytes: int, text: str) -> None:
     assert bytes_text(nbytes) == text
 

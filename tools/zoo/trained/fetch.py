@@ -53,10 +53,7 @@ def unpacked(package: Package) -> Path:
     with tempfile.TemporaryDirectory(dir=FOLDER) as temporary:
         shutil.rmtree(folder, ignore_errors=True)
         if package.npm is not None:
-            npm = shutil.which("npm")
-            if npm is None:
-                raise SetupError(f"npm is needed to fetch {package.name}: install Node.js with npm.")
-            extract(pack(npm, package.npm, Path(temporary)), members, folder)
+            extract(pack(package.npm, Path(temporary)), members, folder)
         else:
             _unzip(_wheel(package, Path(temporary)), members, folder)
     if missing := [m for m in members if not (folder / m).is_file()]:

@@ -38,7 +38,7 @@ class Package:
     @property
     def npm(self) -> NpmPackage | None:
         """The pin of a package of npm."""
-        return None if self.file else NpmPackage(self.name, self.version, self.digest, ())
+        return None if self.file else NpmPackage(self.name, self.version, self.digest)
 
 
 @dataclass(frozen=True)

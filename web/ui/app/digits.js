@@ -15,7 +15,7 @@ const MODELS = new URL('models/', SITE);
 const TIMES_KEPT = 31;
 
 /** The demo's model. */
-export const DIGITS_MODEL = new URL('digits.onnx', MODELS);
+const DIGITS_MODEL = new URL('digits.onnx', MODELS);
 
 /** A 3, written on the pad when everything is ready and the visitor has not drawn yet. @type {Point[][]} */
 const WRITTEN = [[...Array(48).keys()].map((i) => {

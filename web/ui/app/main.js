@@ -1,6 +1,6 @@
 // @ts-check
 import { describeAdapter, isEmulated, readAdapter } from './adapter.js';
-import { DIGITS_MODEL, Digits, loadDigits } from './digits.js';
+import { Digits, loadDigits } from './digits.js';
 import { byId, h } from '../dom.js';
 import { explain, whyNoWebGpu } from './errors.js';
 import { formatBytes, formatTime } from './format.js';
@@ -78,7 +78,6 @@ function startPicture(digits) {
 function startInspector(picture) {
   const storage = new Storage();
   const inspector = new Inspector({ onKept: () => storage.show() });
-  byId('try-digits').addEventListener('click', () => inspector.open({ name: 'digits.onnx', data: DIGITS_MODEL }));
   listen(inspector, (file) => picture.open(file, file.name), startWriting(() => storage.show()));
   return storage;
 }

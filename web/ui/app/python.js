@@ -21,7 +21,7 @@ export async function whenPython(storage) {
     const start = h('button', { type: 'button', class: 'quiet small' }, 'Load it now');
     const needed = new Promise((resolve) => {
       start.addEventListener('click', resolve);
-      for (const id of ['write-go', 'write-again', 'try-digits']) byId(id).addEventListener('click', resolve);
+      for (const button of document.querySelectorAll('#write-go, #write-again, #model-open, [data-model]')) button.addEventListener('click', resolve);
       for (const id of ['file', 'write-folder']) byId(id).addEventListener('change', resolve);
       window.addEventListener('hashchange', resolve);
       window.addEventListener('drop', ({ dataTransfer }) => {

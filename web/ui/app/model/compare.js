@@ -1,6 +1,7 @@
 // @ts-check
 import { InferenceSession, Tensor } from '../../../pyruntime.js';
 import { isEmulated, readAdapter } from '../adapter.js';
+import { barList } from '../charts.js';
 import { h } from '../../dom.js';
 import { formatCount, formatTime, formatValue, median } from '../format.js';
 import { table } from './table.js';
@@ -79,6 +80,7 @@ function view(sides, most, adapter) {
     !adapter && h('p', { class: 'notice' }, 'There is no GPU for this page: both rows are NumPy.'),
     adapter && isEmulated(adapter) && h('p', { class: 'notice' }, 'This GPU is emulated on the CPU: it says nothing about how fast a real one is.'),
     h('p', {}, h('b', {}, ratio), most === null ? '' : ` Results differ by at most ${formatValue(most)}.`),
+    barList(sides.map(({ title, times }) => ({ label: title, value: median(times), text: formatTime(median(times)), kind: title === 'GPU' ? 'peak' : 'host' }))),
     table('GPU and CPU', ['Runs on', 'Median', 'Fastest', 'Slowest', 'First run', 'Runs'], rows),
     h('p', { class: 'note' }, `Round trips as a page sees them, from input array to output array, alternating on the same input; ${formatCount(1, 'thread')} of `
       + 'the CPU. NumPy is the runtime\'s own way without a GPU, not the fastest there is for CPUs. '

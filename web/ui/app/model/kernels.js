@@ -10,11 +10,14 @@ const TYPES = 'vec[234]|mat[234]x[234]|array|atomic|ptr|f32|i32|u32|f16|bool';
 const TOKENS = new RegExp(`(//[^\\n]*)|(@\\w+)|\\b(${KEYWORDS})\\b|\\b(${TYPES})\\b|\\b(\\d[\\w.]*)`, 'g');
 const CLASSES = ['comment', 'attribute', 'keyword', 'type', 'number'];
 
-/** The WGSL of every kernel, made when it is opened. @param {Kernels} kernels */
-export function kernelsView(kernels) {
+/** @typedef {import('../../../pyruntime.js').Explanation['nodes']} Nodes */
+
+/** The WGSL of every kernel, made when it is opened. @param {Kernels} kernels @param {Nodes} operators */
+export function kernelsView(kernels, operators) {
   if (!kernels.length) return h('p', { class: 'note' }, 'Nothing of this model runs on the GPU here.');
   return h('div', { class: 'kernels' }, ...kernels.map(({ name, count, nodes, wgsl }) => {
-    const details = h('details', {}, h('summary', {}, h('code', {}, name), h('span', { class: 'soft' },
+    const types = new Set(operators.filter((node) => node.kernels.includes(name)).map(({ op_type: type }) => type));
+    const details = h('details', {}, h('summary', {}, [...types].join(', '), ' ', h('code', { class: 'soft' }, name), h('span', { class: 'soft' },
       ` ${formatCount(count, 'dispatch', 'es')}, ${formatCount(wgsl.split('\n').length, 'line')}`)));
     details.addEventListener('toggle', () => {
       if (details.children.length > 1) return;

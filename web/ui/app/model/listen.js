@@ -1,5 +1,5 @@
 // @ts-check
-/** The ways by which a visitor names a model: a drop anywhere, the file picker, `?url=` and `#model=` of the address. */
+/** The ways by which a visitor names a model: a drop anywhere, the file picker, an address, a sample, `?url=` and `#model=` of the page's address. */
 
 import { byId } from '../../dom.js';
 import { explain } from '../errors.js';
@@ -45,6 +45,13 @@ export function listen(inspector, openPicture, openFolder) {
     take([...input.files ?? []]);
     input.value = '';
   });
+  byId('model-address').addEventListener('submit', (event) => {
+    event.preventDefault();
+    openAddress(inspector, /** @type {HTMLInputElement} */ (byId('model-path')).value.trim());
+  });
+  for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('[data-model]'))) {
+    button.addEventListener('click', () => openAddress(inspector, button.dataset.model ?? ''));
+  }
   window.addEventListener('hashchange', () => openNamed(inspector));
   openNamed(inspector);
 }
@@ -106,6 +113,11 @@ function openNamed(inspector) {
   const named = inHash ? decodeURIComponent(inHash) : new URLSearchParams(window.location.search).get('url');
   if (!named) return;
   byId('model').scrollIntoView();
+  openAddress(inspector, named);
+}
+
+/** @param {Inspector} inspector @param {string} named an address, of this site or not */
+function openAddress(inspector, named) {
   const url = URL.canParse(named, document.baseURI) ? new URL(named, document.baseURI) : null;
   if (url?.origin === window.location.origin) {
     inspector.open({ name: url.pathname.split('/').pop() || url.href, data: url });

@@ -1,4 +1,5 @@
 // @ts-check
+import { COLORS, barList, stack, swatch } from '../charts.js';
 import { h } from '../../dom.js';
 import { formatBytes } from '../format.js';
 import { svg } from '../svg.js';
@@ -6,22 +7,19 @@ import { table } from './table.js';
 
 /** @typedef {import('../../../pyruntime.js').Explanation['memory']} Memory */
 
-const [WIDTH, HEIGHT, MOST] = [720, 240, 3000];
-const HUES = [210, 150, 30, 280, 340, 95, 185, 55];
+const [WIDTH, HEIGHT, FOOT, MOST] = [720, 240, 22, 3000];
 
-/** Three bars on one scale, then each tensor over the steps that it lives, at its place. @param {Memory} memory */
+/** What the model takes on the GPU, the plan of its activations in bars on one scale, and each tensor over the steps that it lives. @param {Memory} memory */
 export function memoryView(memory) {
   const { peak, lower_bound: bound, total_without_reuse: total, weights, tensors } = memory;
-  const scale = Math.max(peak, bound, total, 1);
-  const bar = (/** @type {string} */ label, /** @type {number} */ bytes, /** @type {string} */ kind) => {
-    const fill = h('span', { class: 'memory-bar', data: { kind } });
-    fill.style.setProperty('--part', String(bytes / scale));
-    return h('div', {}, h('dt', {}, label), h('dd', {}, h('span', { class: 'memory-track' }, fill), formatBytes(bytes)));
-  };
+  const parts = [{ title: `Weights: ${formatBytes(weights)}`, value: weights, color: 0 }, { title: `Activations: ${formatBytes(peak)}`, value: peak, color: 1 }];
   return h('figure', { class: 'memory' },
-    h('figcaption', {}, 'GPU memory for activations', weights ? h('span', {}, `, in addition to ${formatBytes(weights)} of weights`) : null),
-    h('dl', {}, bar('Without reuse', total, 'total'), bar('Planned peak', peak, 'peak'), bar('Lower bound', bound, 'bound')),
-    ...(tensors.length > 1 ? [chart(memory), asTable(tensors)] : []));
+    h('figcaption', {}, h('b', {}, `${formatBytes(weights + peak)} on the GPU`), ': ', swatch(0), `${formatBytes(weights)} of weights, `, swatch(1), `${formatBytes(peak)} for activations`),
+    weights && peak ? stack(parts, `Weights ${formatBytes(weights)}, activations ${formatBytes(peak)}`) : null,
+    h('p', { class: 'note' }, 'Activations share memory: one is overwritten when no later operator reads it.'),
+    barList([{ label: 'Without reuse', value: total, text: formatBytes(total) }, { label: 'Planned peak', value: peak, text: formatBytes(peak), kind: 'peak' },
+      { label: 'Lower bound', value: bound, text: formatBytes(bound) }]),
+    ...(tensors.length > 1 ? [chart(memory), h('p', { class: 'note' }, 'Each tensor of a run: when it is kept, from left to right, and at which address, from bottom to top; dashed: the lower bound.'), asTable(tensors)] : []));
 }
 
 /** @param {Memory} memory */
@@ -42,12 +40,13 @@ function chart({ peak, lower_bound: bound, tensors }) {
   const rects = tensors.slice(0, MOST).map(({ names, bytes, first, last, arena, offset }, i) => {
     const at = (bases.get(arena) ?? 0) + offset;
     return svg('rect', { x: x(first), width: Math.max(1, x(last + 1) - x(first)), y: y(at + bytes), height: Math.max(0.5, y(at) - y(at + bytes)),
-      fill: `hsl(${HUES[i % HUES.length]} 55% 55%)` }, svg('title', {}, `${names.join(', ')}: ${formatBytes(bytes)}, steps ${first} to ${last}`));
+      'data-color': i % (COLORS - 1) }, svg('title', {}, `${names.join(', ')}: ${formatBytes(bytes)}, steps ${first} to ${last}`));
   });
   const limit = svg('line', { x1: 0, x2: WIDTH, y1: y(bound), y2: y(bound) });
-  return svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT + 18}`, role: 'img', class: 'chart memory-chart',
+  return svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT + FOOT}`, role: 'img', class: 'chart memory-chart',
     'aria-label': `Memory over ${steps} steps: peak ${formatBytes(peak)}, lower bound ${formatBytes(bound)}, dashed. The table below has the numbers.` },
-  ...rects, limit, svg('text', { x: 0, y: HEIGHT + 14 }, 'first step'), svg('text', { x: WIDTH, y: HEIGHT + 14, 'text-anchor': 'end' }, `step ${steps}`));
+  ...rects, limit, svg('text', { x: 0, y: HEIGHT + FOOT - 4 }, 'first step'),
+  svg('text', { x: WIDTH, y: HEIGHT + FOOT - 4, 'text-anchor': 'end' }, `step ${steps}`));
 }
 
 /** @param {Memory['tensors']} tensors */

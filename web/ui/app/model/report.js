@@ -1,6 +1,7 @@
 // @ts-check
+import { barList, columns } from '../charts.js';
 import { h } from '../../dom.js';
-import { formatBytes, formatCount, formatShape, formatTime } from '../format.js';
+import { formatBytes, formatCount, formatShape, formatTime, median } from '../format.js';
 import { InputEditor } from './inputs.js';
 import { kernelsView } from './kernels.js';
 import { memoryView } from './memory.js';
@@ -44,6 +45,7 @@ export class Report {
     this.memory = h('div');
     this.kernels = h('div');
     this.outputs = h('div');
+    this.speed = h('div');
     this.profileButton = h('button', { type: 'button', class: 'quiet' }, 'Profile');
     this.profile = h('div');
     this.compareButton = h('button', { type: 'button', class: 'quiet' }, 'Measure GPU and CPU');
@@ -53,10 +55,12 @@ export class Report {
       this.form,
       h('p', { class: 'note' }, `Random input: ${RANDOM_INPUT}.`),
       this.times,
+      part('Speed', h('div', { class: 'measure' }, this.speed, h('div', { class: 'ways' }, this.compareButton), this.comparison)),
+      part('Where the time goes', h('div', { class: 'profile' }, this.profile, h('div', { class: 'ways' }, this.profileButton))),
+      this.memory,
       this.outputs,
-      h('div', { class: 'measure' }, h('div', { class: 'ways' }, this.profileButton, this.compareButton), this.profile, this.comparison),
       h('div', { class: 'report-grid' }, valueTable('Inputs', session.inputMetadata), valueTable('Outputs', session.outputMetadata)),
-      part('Operators', this.nodes), this.memory, part('Kernels', this.kernels));
+      part('Operators', this.nodes), part('Kernels', this.kernels));
   }
 
   /** The sizes that the visitor gave the symbolic dimensions. @returns {Map<string, number>} */
@@ -86,15 +90,19 @@ export class Report {
     this.facts.textContent = `${formatCount(nodes.length, 'node')}, ${where}${work}`;
     this.nodes.replaceChildren(nodesView(nodes));
     this.memory.replaceChildren(...(dispatches ? [part('Memory', memoryView(memory))] : []));
-    this.kernels.replaceChildren(kernelsView(kernels));
+    this.kernels.replaceChildren(kernelsView(kernels, nodes));
   }
 
-  /** @param {{firstMs: number, medianMs: number | null, runs: number}} times */
-  showTimes({ firstMs, medianMs, runs }) {
+  /** @param {number} firstMs @param {readonly number[]} [later] milliseconds of the runs after the first; none while they are measured */
+  showTimes(firstMs, later = []) {
+    const middle = median(later);
     const first = h('span', {}, 'First run ', h('b', {}, formatTime(firstMs)));
-    const again = medianMs === null ? h('span', {}, 'measuring')
-      : h('span', {}, 'then ', h('b', {}, formatTime(medianMs)), ` (median of ${formatCount(runs, 'round trip')})`);
+    const again = !later.length ? h('span', {}, 'measuring')
+      : h('span', {}, 'then ', h('b', {}, formatTime(middle)), ` (median of ${formatCount(later.length, 'round trip')})`);
     this.times.replaceChildren(first, ', ', again);
+    if (!later.length) return;
+    this.speed.replaceChildren(barList([{ label: 'First run', value: firstMs, text: formatTime(firstMs) },
+      { label: 'Later runs', value: middle, text: formatTime(middle), kind: 'peak' }]), ...(later.length > 1 ? [columns(later, middle)] : []));
   }
 
   /** @param {string} text */

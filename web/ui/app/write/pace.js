@@ -7,7 +7,7 @@ import { formatCount, formatTime, median } from '../format.js';
 /** @typedef {import('../../../pyruntime.js').Piece} Piece */
 
 /** @type {[keyof Piece['times'] | 'page', string][]} */
-const PARTS = [['model', 'model, and its logits’ way here'], ['sampling', 'choosing the token'], ['text', 'tokens to text'], ['page', 'this page']];
+const PARTS = [['model', 'model, and reading its logits'], ['sampling', 'choosing the token'], ['text', 'tokens to text'], ['page', 'showing it']];
 
 export class Pace {
   /** @type {Piece['times'][]} */

@@ -1,5 +1,5 @@
 // @ts-check
-/** It writes: a prompt, text that flows, what the model considered, where the time goes; a conversation where the model can. */
+/** Text generation: a prompt, text that flows, what the model considered, where the time goes; a conversation where the model can. */
 
 import { SITE } from '../../../addresses.js';
 import { byId, h } from '../../dom.js';
