@@ -121,10 +121,19 @@ def infer_node(node: Node, inputs: Sequence[ValueType | None]) -> tuple[ValueTyp
 
 
 class Typing:
-    """Infers the remaining nodes one after another, up to the end or to a boundary."""
+    """Infers the remaining nodes one after another, up to the end or to a boundary.
+
+    Args:
+        decompose: write loops as repeated nodes, and operators that expand to others as these.
+    """
 
     def __init__(
-        self, types: dict[str, ValueType], static: set[str], guards: Guards, sizes: Sizes | None = None
+        self,
+        types: dict[str, ValueType],
+        static: set[str],
+        guards: Guards,
+        sizes: Sizes | None = None,
+        decompose: bool = True,
     ) -> None:
         self.types = types
         self.sizes = sizes
@@ -133,6 +142,7 @@ class Typing:
         self.done: list[Node] = []
         self.constants: dict[str, Constant] = {}
         self._filled: dict[str, str] = {}
+        self._decompose = decompose
 
     def run(self, nodes: list[Node]) -> tuple[list[Node], Boundary | None]:
         """Infer `nodes` in order; If is replaced by the branch its condition takes, `Decomposed` by its nodes.
@@ -163,6 +173,8 @@ class Typing:
         """The nodes that `node` stands for; None where it is to be inferred itself."""
         if node.op.op_type == "If" and node.op.domain == "":
             return self._branch(node)
+        if not self._decompose:
+            return None
         loop = repeated(self, node)
         if loop is not None:
             return loop
