@@ -29,7 +29,7 @@ FUSED = "pyruntime"
 
 _IR_VERSION = 10
 _LARGEST_FILE = (1 << 31) - (1 << 24)
-"""Bytes of weights from which on they are in a file of their own: protobuf ends at 2 GiB."""
+"""Bytes of weights from which on they are in a separate file: protobuf ends at 2 GiB."""
 _INLINE = 1024
 """Bytes of a weight up to which it stays in the model all the same."""
 _ALIGNMENT = 4096
