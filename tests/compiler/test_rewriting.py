@@ -58,7 +58,7 @@ def sized(*nodes: Any, outputs: Any = (Y,), **weights: Any) -> bytes:
     ]
     numbers = [of([v], k, "i8") for k, v in {"zero": 0, "one": 1, "two": 2}.items()]
     tensors = [of(v, k, "i8" if np.asarray(v).dtype.kind == "i" else "f4") for k, v in weights.items()]
-    return model([*given, *nodes], [*numbers, *tensors], [XY], outputs).SerializeToString()
+    return bytes(model([*given, *nodes], [*numbers, *tensors], [XY], outputs).SerializeToString())
 
 
 def test_rewrite__digits__keeps_its_symbol_and_results(tmp_path: Path) -> None:

@@ -111,7 +111,8 @@ def test_write_model__large_weights__are_in_a_file_next_to_it(
 
 
 def test_write_model__fused_operator__is_named(tmp_path: Path) -> None:
-    fused = FusedElementwise(steps=(Step("Relu", (0,)),))
+    relu: Any = newest("Relu")
+    fused = FusedElementwise(steps=(Step(relu, (0,)),))
     graph = Graph("g", [], [], [Node(fused, ("x",), ("y",), "first")])
     with pytest.raises(InvalidArgument, match=r"1 nodes .* 'first' \(FusedElementwise\); leave out"):
         write_model(tmp_path / "model.onnx", graph, {"": 17})
