@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+
+from tests.model_writer import ModelNodes
 
 __all__ = [
     "VOCABULARY",
@@ -32,30 +33,11 @@ VOCABULARY, HEADS, WIDTH, LAYERS, LONGEST = 50, 2, 16, 2, 2048
 """WIDTH: of all heads together. LONGEST: rows of the table of positions."""
 
 
-class Writer:
-    """Nodes and weights under construction; methods give the name of what they make."""
-
-    def __init__(self, seed: int) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[TensorProto] = []
-        self._random = np.random.default_rng(seed)
-
-    def given(self, value: Any) -> str:
-        """A constant."""
-        name = f"c{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def ints(self, *values: int) -> str:
-        return self.given(np.array(values, np.int64))
+class Writer(ModelNodes):
+    """Values of any size."""
 
     def weight(self, *shape: int, scale: float = 0.3) -> str:
-        return self.given((self._random.normal(size=shape) * scale).astype(np.float32))
-
-    def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
-        name = out or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
-        return name
+        return self.given((self.rng.normal(size=shape) * scale).astype(np.float32))
 
     def size(self, x: str, axis: int) -> str:
         """int64 [1]: one dimension of x, with the detour over a scalar that exporters take."""

@@ -191,3 +191,19 @@ def test_run_bench_profile_explain__on_the_desktop__use_the_gpu(
     page = tmp_path / "page.html"
     told(capsys, "explain", DIGITS, "--html", str(page))
     assert "conv" in page.read_text().lower()
+
+
+def test_optimize__digits__writes_a_model_that_computes_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out.onnx")
+    data = told(capsys, "optimize", DIGITS, "--out", out, "--dim", "N=2")
+    assert data["nodes"] <= data["nodes_before"] == 15 and data["bytes"] == Path(out).stat().st_size
+    image = np.random.default_rng(0).random((2, 1, 16, 16)).astype(np.float32)
+    wanted = onnxruntime.InferenceSession(DIGITS).run(None, {"image": image})
+    for mine, theirs in zip(onnxruntime.InferenceSession(out).run(None, {"image": image}), wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert main(["optimize", DIGITS, "--out", out, "--without", "simplify_shapes"]) == 0
+    assert "15 ->" in capsys.readouterr().out
+    assert main(["optimize", DIGITS, "--out", out, "--without", "fuse_everything"]) == 1
+    assert "none of the passes common_subexpressions, dead_code" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import helper
 
 from pyruntime.compiler.typing import Guards, Typing
 from pyruntime.ir import Array, DType, TensorType, TypedGraph
@@ -15,6 +15,7 @@ from pyruntime.kernels import Limits, Target
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.passes import optimize
+from tests.model_writer import ModelNodes
 
 __all__ = ["GPU", "WindowModel", "Windows", "optimized", "types"]
 
@@ -55,32 +56,17 @@ class Windows:
         return 8 * self.heads
 
 
-class WindowModel:
+class WindowModel(ModelNodes):
     """Layers of attention in windows, every other one shifted, and 2 x 2 patches merged after them."""
 
     def __init__(self, form: Windows, layers: int = 2, merged: bool = False) -> None:
+        super().__init__()
         self.form, self.layers, self.merged = form, layers, merged
-        self.rng = np.random.default_rng(0)
-        self.nodes: list[NodeProto] = []
-        self.weights: list[TensorProto] = []
         self.height = form.rows * form.size - form.padded
         self.across = form.columns * form.size - form.padded
 
-    def given(self, value: Any) -> str:
-        name = f"c{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def ints(self, *values: int) -> str:
-        return self.given(np.array(values, np.int64))
-
     def weight(self, *shape: int) -> str:
         return self.given((self.rng.standard_normal(shape) / np.sqrt(shape[0])).astype(self.form.dtype))
-
-    def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
-        name = out or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
-        return name
 
     def reshape(self, x: str, *shape: int) -> str:
         """The first dimension counts pictures, or windows of all."""

@@ -256,7 +256,6 @@ export interface Summary {
   readonly warnings: readonly string[];
 }
 
-/** What a session does, in full: nodes, kernels, memory over time. Of the shapes planned last. */
 /** What `InferenceSession.tune()` measured. */
 export interface Tuning {
   /** What was measured of the device; null on a software adapter. */
@@ -275,6 +274,7 @@ export interface Tuning {
   }[];
 }
 
+/** What a session does, in full: nodes, kernels, memory over time. Of the shapes planned last. */
 export interface Explanation {
   readonly title: string;
   /** Nodes before fusion. */

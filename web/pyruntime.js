@@ -35,4 +35,9 @@ export async function operators() {
   return client().call('call', { function: 'operators', arguments: [] });
 }
 
-export default { InferenceSession, Tensor, TextGenerator, adapterInfo, env, operators, preload };
+/** @typedef {typeof import('./pyruntime.js').default} Declared */
+/** @typedef {'InferenceSession' | 'TextGenerator'} Created classes that are made by `create` alone */
+
+export default /** @satisfies {Omit<Declared, Created> & Record<Created, unknown>} */ ({
+  InferenceSession, Tensor, TextGenerator, adapterInfo, env, operators, preload,
+});

@@ -1,7 +1,8 @@
-"""The command line: `python -m pyruntime inspect | plan | passes | shaders | ops | run | bench | ... MODEL`.
+"""The command line: `python -m pyruntime inspect | plan | passes | optimize | run | ... MODEL`.
 
 `plan`, `passes`, `shaders` and `ops` need no GPU: they plan for the device that `--target` names, or for WebGPU's
-default limits. `run`, `bench`, `profile` and `explain` use the GPU where there is one, else NumPy.
+default limits. `run`, `bench`, `profile` and `explain` use the GPU where there is one, else NumPy. `optimize` writes an
+ONNX model, `compile` a plan.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.cli.compiling import compile_arguments, compile_files
+from pyruntime.cli.optimizing import optimize, optimize_arguments
 from pyruntime.cli.plans import inspect, ops, passes, plan, shaders
 from pyruntime.cli.runs import bench, explain, profile, run
 from pyruntime.errors import OrtError
@@ -61,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         ("bench", "time runs"),
         ("profile", "time runs, by kernel and operator"),
         ("explain", "where each node runs and why, kernels, memory, after a run"),
+        ("optimize", "write the model with constants folded, shapes simplified and norms fused, as ONNX"),
         ("compile", "write a plan that web pages run without Python"),
     ):
         command = commands.add_parser(name, help=text, description=text)
@@ -71,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="JSON instead of text")
         if name == "compile":
             compile_arguments(command)
+        elif name == "optimize":
+            optimize_arguments(command)
         elif name != "inspect":
             command.add_argument(
                 "--dim",
@@ -122,5 +127,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], tuple[Any, str]]] = {
     "bench": bench,
     "profile": profile,
     "explain": explain,
+    "optimize": optimize,
     "compile": compile_files,
 }

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyruntime.compiler.filled import coordinates
 from pyruntime.compiler.loops import repeated
-from pyruntime.errors import InvalidGraph, OrtError
+from pyruntime.errors import InvalidArgument, InvalidGraph, OrtError
 from pyruntime.ir import (
     NUMBERS_ALONE,
     Constant,
@@ -38,7 +38,7 @@ from pyruntime.ops.defects import strict
 from pyruntime.ops.interpreter import execute, located
 from pyruntime.ops.registry import op_class
 
-__all__ = ["Boundary", "Guards", "Typing", "infer_node"]
+__all__ = ["Boundary", "Guards", "Typing", "infer_node", "type_graph"]
 
 FED_LIMIT = 1024
 """Fed values of more elements are not folded through operators: only an operator that asks for them gets them."""
@@ -121,10 +121,19 @@ def infer_node(node: Node, inputs: Sequence[ValueType | None]) -> tuple[ValueTyp
 
 
 class Typing:
-    """Infers the remaining nodes one after another, up to the end or to a boundary."""
+    """Infers the remaining nodes one after another, up to the end or to a boundary.
+
+    Args:
+        decompose: write loops as repeated nodes, and operators that expand to others as these.
+    """
 
     def __init__(
-        self, types: dict[str, ValueType], static: set[str], guards: Guards, sizes: Sizes | None = None
+        self,
+        types: dict[str, ValueType],
+        static: set[str],
+        guards: Guards,
+        sizes: Sizes | None = None,
+        decompose: bool = True,
     ) -> None:
         self.types = types
         self.sizes = sizes
@@ -133,6 +142,7 @@ class Typing:
         self.done: list[Node] = []
         self.constants: dict[str, Constant] = {}
         self._filled: dict[str, str] = {}
+        self._decompose = decompose
 
     def run(self, nodes: list[Node]) -> tuple[list[Node], Boundary | None]:
         """Infer `nodes` in order; If is replaced by the branch its condition takes, `Decomposed` by its nodes.
@@ -163,6 +173,8 @@ class Typing:
         """The nodes that `node` stands for; None where it is to be inferred itself."""
         if node.op.op_type == "If" and node.op.domain == "":
             return self._branch(node)
+        if not self._decompose:
+            return None
         loop = repeated(self, node)
         if loop is not None:
             return loop
@@ -309,6 +321,32 @@ class Typing:
         constants.update(self.constants)
         nodes = [Node(n.op, n.inputs, n.outputs, n.name) for n in self.done]
         return TypedGraph(nodes, self.types, inputs, outputs, constants, self.static, sizes=self.sizes)
+
+
+def type_graph(graph: Graph, inputs: Mapping[str, TensorType]) -> TypedGraph:
+    """Infer the type of every value of a graph.
+
+    Args:
+        inputs: the types of its inputs.
+
+    Raises:
+        InvalidArgument: an input has no type, or a shape depends on what only a run knows.
+        InvalidGraph: a node does not fit its inputs.
+    """
+    missing = [v.name for v in graph.inputs if v.name not in inputs]
+    if missing:
+        raise InvalidArgument(f"the types of inputs {', '.join(missing)} are missing")
+    types: dict[str, ValueType] = {n: replace(kind, name=n) for n, kind in inputs.items()}
+    constants = {n: c for n, c in graph.constants.items() if n not in types}
+    types |= {n: replace(c.type, source=c.numpy, name=n) for n, c in constants.items()}
+    typing = Typing(types, set(constants), Guards({}))
+    rest, boundary = typing.run(graph.nodes)
+    if boundary is not None:
+        node = (boundary.node or rest[0]).label
+        raise InvalidArgument(
+            f"the shapes of node {node} depend on {', '.join(boundary.needed)}, which only a run knows"
+        )
+    return typing.graph(list(inputs), [v.name for v in graph.outputs], constants)
 
 
 def _is_open(kind: ValueType) -> bool:

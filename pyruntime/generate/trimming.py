@@ -98,9 +98,9 @@ def local_caches(graph: Graph, caches: Mapping[str, str], mask: str, positions: 
         mask, positions: names of these inputs; a model without mask says lengths in another way.
     """
     readers = graph.consumers()
-    attentions = {id(n): n for n in graph.nodes if n.op.op_type == "GroupQueryAttention"}
+    attentions = dict.fromkeys(n for n in graph.nodes if n.op.op_type == "GroupQueryAttention")
     read = [(name, node) for name in caches for node in readers.get(name, [])]
-    if not read or any(id(node) not in attentions for _, node in read) or mask not in readers:
+    if not read or any(node not in attentions for _, node in read) or mask not in readers:
         return None
     given = {v.name for v in graph.inputs}
     if any(n.op.op_type not in ("ReduceSum", "Shape", "Cast") for n in readers[mask]) or (
@@ -108,12 +108,12 @@ def local_caches(graph: Graph, caches: Mapping[str, str], mask: str, positions: 
     ):
         return None
     turns = {}
-    for node in attentions.values():
+    for node in attentions:
         found = _turn(node, graph, positions if positions in given else "")
         if found is None or not {node.inputs[_PAST_KEY], node.inputs[_PAST_VALUE]} <= set(caches):
             return None
         turns[node.inputs[_PAST_KEY]] = found
-    ops: list[Any] = [n.op for n in attentions.values()]
+    ops: list[Any] = [n.op for n in attentions]
     rows = min(t.cos.type.shape[0] for t in turns.values())
     window = max(op.local_window_size for op in ops)
     fits = min(op.local_window_size for op in ops) > 0 and rows > window

@@ -16,7 +16,7 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DType
 from pyruntime.onnx.records import AttributeType
 
-__all__ = ["ModelWriter", "attribute", "field", "joined", "number", "text"]
+__all__ = ["ModelWriter", "attribute", "attribute_of", "field", "joined", "number", "text"]
 
 _IR_VERSION = 10
 
@@ -104,33 +104,52 @@ def _declared(name: str, dtype: DType, shape: Sequence[int | str]) -> bytes:
 
 
 def attribute(name: str, value: Any) -> bytes:
-    """AttributeProto: name 1, f 2, i 3, s 4, floats 7, ints 8, strings 9, type 20.
+    """AttributeProto of the kind that the value has.
 
     Raises:
         InvalidArgument: a value of another kind.
     """
+    listed = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
     if isinstance(value, int):
-        kind, content = AttributeType.INT, number(3, value)
+        kind = AttributeType.INT
     elif isinstance(value, float):
-        kind, content = AttributeType.FLOAT, _float(2, value)
+        kind = AttributeType.FLOAT
     elif isinstance(value, str):
-        kind, content = AttributeType.STRING, field(4, text(value))
-    elif isinstance(value, Sequence) and value and all(isinstance(v, int) for v in value):
-        kind, content = AttributeType.INTS, b"".join(number(8, v) for v in value)
-    elif isinstance(value, Sequence) and value and all(isinstance(v, int | float) for v in value):
-        kind, content = AttributeType.FLOATS, b"".join(_float(7, v) for v in value)
-    elif isinstance(value, Sequence) and value and all(isinstance(v, str) for v in value):
-        kind, content = AttributeType.STRINGS, joined(9, [text(v) for v in value])
+        kind = AttributeType.STRING
+    elif listed and all(isinstance(v, int) for v in value):
+        kind = AttributeType.INTS
+    elif listed and all(isinstance(v, int | float) for v in value):
+        kind = AttributeType.FLOATS
+    elif listed and all(isinstance(v, str) for v in value):
+        kind = AttributeType.STRINGS
     else:
         raise InvalidArgument(
             f"model_of: the attribute '{name}' is {value!r}; expected an int, a float, a str or a tuple of one of them"
         )
+    return attribute_of(name, kind, value)
+
+
+def attribute_of(name: str, kind: AttributeType, value: Any) -> bytes:
+    """AttributeProto of numbers or strings: name 1, f 2, i 3, s 4, floats 7, ints 8, strings 9, type 20."""
+    match kind:
+        case AttributeType.INT:
+            content = number(3, value)
+        case AttributeType.FLOAT:
+            content = _float(2, value)
+        case AttributeType.STRING:
+            content = field(4, text(value))
+        case AttributeType.INTS:
+            content = b"".join(number(8, v) for v in value)
+        case AttributeType.FLOATS:
+            content = b"".join(_float(7, v) for v in value)
+        case _:
+            content = joined(9, [text(v) for v in value])
     return field(1, text(name)) + content + number(20, kind.value)
 
 
-def text(value: str) -> bytes:
+def text(value: str | bytes) -> bytes:
     """A string's bytes."""
-    return value.encode()
+    return value if isinstance(value, bytes) else value.encode()
 
 
 def _varint(value: int) -> bytes:

@@ -104,6 +104,7 @@ class Op(Value):
 
     Class attributes:
         op_type, domain: ONNX names. opsets: the versions of the domain this class implements.
+        compatible: these, and later versions in which a node of this class means the same: they only add attributes.
         data_dependent: the output type depends on input values, so all inputs are needed on the host
             before the rest can be planned (NonZero, Unique, sequence operators).
         pure: same inputs, same outputs. False for random generators: never folded or shared.
@@ -114,6 +115,7 @@ class Op(Value):
     op_type: ClassVar[str] = ""
     domain: ClassVar[str] = ""
     opsets: ClassVar[range] = range(0)
+    compatible: ClassVar[range] = range(0)
     data_dependent: ClassVar[bool] = False
     pure: ClassVar[bool] = True
     is_custom: ClassVar[bool] = False
@@ -235,7 +237,8 @@ def op(
 
     def decorate(cls: OpClass) -> OpClass:
         for before, lacking in earlier.items():
-            register(_without(cls, lacking.split(), f"{cls.__name__}{before.start}"), name, before, domain)
+            older = register(_without(cls, lacking.split(), f"{cls.__name__}{before.start}"), name, before, domain)
+            older.compatible = range(before.start, opsets.stop)
         attributes(cls)
         return register(cls, name, opsets, domain)
 
@@ -255,7 +258,7 @@ def register(cls: OpClass, name: str, opsets: range, domain: str = "") -> OpClas
     Raises:
         ValueError: the range overlaps one already registered.
     """
-    cls.op_type, cls.domain, cls.opsets = name, domain, opsets
+    cls.op_type, cls.domain, cls.opsets, cls.compatible = name, domain, opsets, opsets
     versions = registered.setdefault((domain, name), [])
     own = cls.__module__, cls.__qualname__
     others = [v for v in versions if (v.__module__, v.__qualname__) != own]

@@ -60,7 +60,7 @@ from pyruntime.passes.quantization import (
     weights_channels_last,
 )
 
-__all__ = ["PASSES", "PassRun", "optimize"]
+__all__ = ["PASSES", "PORTABLE", "PassRun", "optimize"]
 
 PASSES: tuple[Pass, ...] = (
     dead_code.run,
@@ -111,6 +111,23 @@ PASSES: tuple[Pass, ...] = (
     fuse_attention_product.run,
 )
 """In order. A session config entry `pyruntime.disable` with the name of a pass leaves it out."""
+
+_WRITE_ONNX = {
+    dead_code.run,
+    unmerge_transpose.run,
+    simplify_shapes.run,
+    drop_expand.run,
+    common_subexpressions.run,
+    fuse_norms.run,
+    fuse_group_norm.run,
+    unit_dims.run,
+    slices_to_transpose.run,
+    merge_transposes.run,
+    small_powers.run,
+}
+
+PORTABLE = tuple(one for one in PASSES if one in _WRITE_ONNX)
+"""Those whose results are operators of ONNX, and which serve other runtimes, too."""
 
 
 @dataclass(frozen=True, slots=True)

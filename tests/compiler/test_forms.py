@@ -13,22 +13,16 @@ from pyruntime.compiler.plan import Plan
 from pyruntime.compiler.verify import checked
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels import Limits, Target
+from pyruntime.kernels import Target
 from pyruntime.kernels.products.integer_matmul import PACKED_DOT
 from pyruntime.kernels.wgsl.library import read, shader_names
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.session.run.program import Program
+from pyruntime.target.named import read_target
 from tests.forms import KINDS, SIZES, Form, Shape, forms
 
-LIMITS = Limits(
-    storage_buffers=10,
-    binding_bytes=1 << 30,
-    buffer_bytes=1 << 30,
-    invocations=1024,
-    workgroup_x=1024,
-    workgroup_bytes=32768,
-)
+LIMITS = read_target("desktop").limits
 TARGETS = {
     "gpu": Target(LIMITS, frozenset({"subgroups", "shader-f16", PACKED_DOT}), "nvidia"),
     "software": Target(LIMITS, frozenset(), "google"),

@@ -10,7 +10,9 @@ from tools.devkit.shell import ROOT
 
 SHOWN_ONLY = re.compile(r"<!-- shown only: \S.* -->\n$")
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "api").glob("*.md")])
+PAGES = sorted(
+    [ROOT / "README.md", *(page for f in ("", "api", "library") for page in (ROOT / "docs" / f).glob("*.md"))]
+)
 """Documents whose code runs. That of docs/contributing/ does in tests/tools/test_walks.py."""
 
 

@@ -15,25 +15,19 @@ import numpy as np
 
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels import Limits, Target
+from pyruntime.kernels import Target
 from pyruntime.kernels.variants import VARIANTS
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.session.run.program import Program
+from pyruntime.target.named import read_target
 from tests.fuzz.build import Build, Family, Sample
 
 __all__ = ["plan_campaign", "plan_complaint", "random_sample", "targets"]
 
 T = TypeVar("T")
 
-LARGE = Limits(
-    storage_buffers=10,
-    binding_bytes=1 << 30,
-    buffer_bytes=1 << 30,
-    invocations=1024,
-    workgroup_x=1024,
-    workgroup_bytes=32768,
-)
+LARGE = read_target("desktop").limits
 
 
 @dataclass

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,13 +13,14 @@ import pytest
 from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import Bound, Measured, Raw, Read, Slice, Write
 from pyruntime.device.null import NullDevice
+from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import DeviceLost, EngineError, OutOfMemory
 from pyruntime.kernels import Target
 from pyruntime.session import providers
 from pyruntime.session.environment import CPU, WEBGPU
 from pyruntime.session.load import creation
 
-__all__ = ["FaultyDevice", "on_device"]
+__all__ = ["FaultyDevice", "on_device", "run_on"]
 
 
 class FaultyDevice(NullDevice):
@@ -112,3 +115,12 @@ def on_device(*devices: NullDevice | Exception) -> Iterator[list[NullDevice]]:
         patch.setattr(creation, "device", device)
         patch.setattr(providers, "available_providers", lambda: [WEBGPU, CPU])
         yield opened
+
+
+def run_on(device: NullDevice, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `main`, whose sessions are on `device`; nothing may be left there afterwards."""
+    with on_device(device):
+        asyncio.run(main())
+        gc.collect()
+        DeviceTensor.trim(device)
+    assert device.ledger.total == 0

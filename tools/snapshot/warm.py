@@ -102,7 +102,7 @@ def plan(model: bytes) -> None:
     from pyruntime.onnx.reader import read_model
     from pyruntime.session.run.program import Program
 
-    for name in library._sources():
+    for name in library.sources():
         library.read(name)
     graph = import_model(read_model(model), {}, None).graph
     program = Program(graph, NullDevice())
@@ -138,5 +138,5 @@ importers = [known for known in sys.path_importer_cache.values() if isinstance(k
 for importer in importers:
     importer.invalidate_caches()
 for importer in importers:
-    importer._get_files()  # type: ignore[attr-defined]
+    importer._get_files()  # type: ignore[attr-defined]  # private: reads the archive's list now
 gc.collect()

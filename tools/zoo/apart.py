@@ -32,7 +32,7 @@ def in_process(
             told = failed(error)
         with os.fdopen(write, "wb") as pipe:
             pipe.write(json.dumps(told).encode())
-        os._exit(0)
+        os._exit(0)  # private: ends without cleaning up
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         data = pipe.read()

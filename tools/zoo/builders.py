@@ -84,15 +84,16 @@ def _transformers(definition: Definition, eager: bool) -> Any:
 
     kind, _, head = definition.make.partition(":")
     config = _small_config(transformers.CONFIG_MAPPING[kind], dict(definition.config))
-    config._attn_implementation = "eager" if eager else "sdpa"
-    config._experts_implementation = "batched_mm"  # the others count tokens by an operator that does not export
+    config._attn_implementation = "eager" if eager else "sdpa"  # private: configs take it no other way
+    # The others count tokens by an operator that does not export.
+    config._experts_implementation = "batched_mm"  # private: configs take it no other way
     cls = getattr(transformers, head or "AutoModel")
     try:
         return cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
     except ValueError as error:
         if "attn" not in str(error) and "attention" not in str(error):
             raise
-        config._attn_implementation = "eager"
+        config._attn_implementation = "eager"  # private: as above
         return cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
 
 

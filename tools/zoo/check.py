@@ -15,6 +15,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,12 +24,13 @@ import onnxruntime
 
 from pyruntime.device.null import NullDevice
 from pyruntime.ir import DType, Graph, HostTensor, TensorType, ValueType
-from pyruntime.kernels import Limits, Target
+from pyruntime.kernels import Target
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.ops.interpreter import interpret
 from pyruntime.session.run.program import Program, Run
 from pyruntime.session.run.stages import Stage
+from pyruntime.target.named import read_target
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import SOURCES, Definition, definitions
 
@@ -36,18 +38,7 @@ __all__ = ["GPU", "Feeds", "check", "graph_of", "host", "inputs_of", "planned", 
 
 Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
 
-GPU = Target(
-    Limits(
-        storage_buffers=10,
-        binding_bytes=1 << 30,
-        buffer_bytes=1 << 30,
-        invocations=1024,
-        workgroup_x=1024,
-        workgroup_bytes=32768,
-    ),
-    frozenset({"subgroups", "shader-f16"}),
-    "nvidia",
-)
+GPU = replace(read_target("nvidia"), features=frozenset({"subgroups", "shader-f16"}))
 """A desktop GPU."""
 
 

@@ -1,8 +1,6 @@
 // @ts-check
 /** Encode the compute passes of a recording into command buffers; those of the next run are encoded during the current one. */
 
-import { ordered } from './repeated.js';
-
 /**
  * @typedef {import('./recording.js').Command} Command
  *
@@ -95,17 +93,17 @@ export function takePreEncoded(commands, numbers) {
  * dispatches takes this thread some 0.2 ms, and to check them the browser's GPU process as long. Errors in them are
  * reported by their submit; a failure here leaves encoding to the next run.
  * @param {GPUDevice} device
- * @param {Command[]} commands
- * @param {number[]} numbers what the grids count
+ * @param {{commands: Command[], dispatches: Command[], numbers: number[]}} run the commands as recorded and as they run, and
+ *   what the grids count
  */
-export function preEncode(device, commands, numbers) {
+export function preEncode(device, { commands, dispatches, numbers }) {
   fallback.sent(device);
   const found = same(commands, numbers);
   if (!found) last.set(commands, { numbers });
   if (!found || found.passes) return;
   device.pushErrorScope('validation');
   try {
-    found.passes = submitsOf(ordered(commands, numbers)).map((part) => passOf(device, part, numbers));
+    found.passes = submitsOf(dispatches).map((part) => passOf(device, part, numbers));
   } catch {
     // `found` is as it was
   } finally {

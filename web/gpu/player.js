@@ -15,6 +15,13 @@ import { attend } from './waiting.js';
  * @typedef {import('./readback.js').Read} Read
  * @typedef {import('./readback.js').Planned} Piece
  * @typedef {import('./readback.js').Copy} Copy
+ *
+ * @typedef {object} Run
+ * @property {Command[]} commands as they were recorded
+ * @property {Command[]} dispatches the commands in the order in which they run, a repeated one as often as it runs
+ * @property {Write[]} writes
+ * @property {Read[]} reads
+ * @property {number[]} numbers what the grids count
  */
 
 /** Counts runs that were queued without Python in this thread, for measurements of the GPU. */
@@ -41,20 +48,19 @@ function partsOf(piece) {
 /**
  * Wait for the pieces. The time is used to encode the next run, and to touch the memory that results will be copied to.
  * @param {GPUDevice} device
- * @param {Command[]} commands
- * @param {number[]} numbers what the grids count
+ * @param {Run} run
  * @param {Promise<unknown>} arrivals
  * @param {Piece[]} pieces
  * @param {Uint8Array[]} results
  * @param {Piece[]} cold those whose pages are not in place
  */
-async function waitFor(device, commands, numbers, arrivals, pieces, results, cold) {
+async function waitFor(device, run, arrivals, pieces, results, cold) {
   const parts = cold.flatMap(partsOf);
   let encoded = false;
   const work = () => {
     if (!encoded) {
       encoded = true;
-      preEncode(device, commands, numbers);
+      preEncode(device, run);
       return true;
     }
     const next = parts.shift();
@@ -67,12 +73,9 @@ async function waitFor(device, commands, numbers, arrivals, pieces, results, col
 /**
  * Queue uploads, the recording, and the copies to staging buffers.
  * @param {GPUDevice} device
- * @param {Command[]} commands
- * @param {Write[]} writes
- * @param {Read[]} reads
- * @param {number[]} numbers
+ * @param {Run} run
  */
-function queue(device, commands, writes, reads, numbers) {
+function queue(device, { commands, dispatches, writes, reads, numbers }) {
   /** @type {Readback | undefined} */
   let readback;
   const scopes = guarded(device, () => {
@@ -91,7 +94,7 @@ function queue(device, commands, writes, reads, numbers) {
     const { queued, uploaded } = uploadWith(device, writes);
     try {
       const encoded = takePreEncoded(commands, numbers);
-      submitsOf(ordered(commands, numbers)).forEach((part, i, parts) => {
+      submitsOf(dispatches).forEach((part, i, parts) => {
         queued.push(encoded?.[i] ?? passOf(device, part, numbers));
         if (i < parts.length - 1) device.queue.submit(queued.splice(0));
       });
@@ -137,44 +140,39 @@ export function enqueue(device, recordings, copies) {
  * @returns {Promise<ArrayBuffer[]>} the bytes of each read
  */
 export async function play(device, commands, writes, reads, numbers, watch = {}) {
-  const dispatches = ordered(commands, numbers);
-  if (!longRuns.has(device) && !isLong(device, dispatches)) return playWhole(device, commands, writes, reads, numbers);
-  return afterLong(device, () => (isLong(device, dispatches)
-    ? playInSlices(device, dispatches, writes, reads, numbers, watch) : playWhole(device, commands, writes, reads, numbers)));
+  const run = { commands, dispatches: ordered(commands, numbers), writes, reads, numbers };
+  if (!longRuns.has(device) && !isLong(device, run.dispatches)) return playWhole(device, run);
+  return afterLong(device, () => (isLong(device, run.dispatches) ? playInSlices(device, run, watch) : playWhole(device, run)));
 }
 
 /**
  * @param {GPUDevice} device
- * @param {Command[]} commands
- * @param {Write[]} writes
- * @param {Read[]} reads
- * @param {number[]} numbers
+ * @param {Run} run
  * @param {import('./long_runs.js').Watch} watch
  */
-async function playInSlices(device, commands, writes, reads, numbers, watch) {
-  await playWhole(device, [], writes, [], numbers);
+async function playInSlices(device, run, watch) {
+  const transfers = { ...run, commands: [], dispatches: [] };
+  await playWhole(device, { ...transfers, reads: [] });
   /** @type {Promise<GPUError | null>[]} */
   const scopes = [];
-  await submitInSlices(device, commands, numbers, scopes, watch);
-  const results = await playWhole(device, [], [], reads, numbers);
+  await submitInSlices(device, run.dispatches, run.numbers, scopes, watch);
+  const results = await playWhole(device, { ...transfers, writes: [] });
   await caught(scopes);
   return results;
 }
 
 /**
  * @param {GPUDevice} device
- * @param {Command[]} commands
- * @param {Write[]} writes
- * @param {Read[]} reads
- * @param {number[]} numbers
+ * @param {Run} run
  */
-async function playWhole(device, commands, writes, reads, numbers) {
+async function playWhole(device, run) {
+  const { writes, reads } = run;
   /** @type {Promise<GPUError | null>[]} */
   const uploaded = [];
-  const small = writes.filter((write) => !isLarge(write));
+  const small = { ...run, writes: writes.filter((write) => !isLarge(write)) };
   const { readback, scopes } = waits(device, writes)
-    ? await inTurn(device, writes, uploaded, () => queue(device, commands, small, reads, numbers))
-    : queue(device, commands, small, reads, numbers);
+    ? await inTurn(device, writes, uploaded, () => queue(device, small))
+    : queue(device, small);
   scopes.push(...uploaded);
   const memory = reads.map(({ nbytes }) => resultMemory.take(nbytes));
   const results = memory.map(({ bytes }) => bytes);
@@ -182,7 +180,7 @@ async function playWhole(device, commands, writes, reads, numbers) {
   const cold = pieces.filter(({ result }) => results[result].length >= COLD && !memory[result].isReady);
   const arrivals = readback.collect(results, scopes);
   try {
-    if (pieces.length) await waitFor(device, commands, numbers, arrivals, pieces, results, cold);
+    if (pieces.length) await waitFor(device, run, arrivals, pieces, results, cold);
     await caught(scopes);
     readback.end();
     resultMemory.taken(reads.map(({ nbytes }) => nbytes));

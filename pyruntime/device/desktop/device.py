@@ -225,19 +225,19 @@ class DesktopDevice:
     ) -> list[Raw]:
         """See `Device.submit`."""
         with self.turn:
-            commands = self._ready(recording, reads, numbers)
+            commands, work = self._ready(recording, reads, numbers)
             for write in writes:
                 self._write(write)
             with self._reported("the GPU could not run the model"):
                 readback = Readback(self._staging, reads)
                 try:
-                    self._play(commands, self._recordings[recording].work_of_run(numbers), readback)
+                    self._play(commands, work, readback)
                     return readback.collect(self._implementation, _check_of_run())
                 finally:
                     readback.abandon()
 
-    def _ready(self, recording: int, reads: Sequence[Read], numbers: Sequence[int]) -> list[Ready]:
-        """The dispatches of a run.
+    def _ready(self, recording: int, reads: Sequence[Read], numbers: Sequence[int]) -> tuple[list[Ready], list[int]]:
+        """The dispatches of a run, and about how many operations each takes.
 
         Raises:
             EngineError: a buffer that it uses was freed: the submit would end the process.
@@ -289,7 +289,7 @@ class DesktopDevice:
     ) -> Measured:
         """See `Device.measure`."""
         with self.turn:
-            commands = self._ready(recording, reads, numbers)
+            commands, _ = self._ready(recording, reads, numbers)
             await self.upload(writes)
             has_queries = "timestamp-query" in self.target.features
             with self._reported("the GPU could not run the model"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from pyruntime.compiler.repeated import Repeated, order_of
 from pyruntime.device.base import Bound, Slice, Slot
@@ -13,8 +12,6 @@ from pyruntime.device.desktop.long_runs import work_of
 from pyruntime.device.desktop.pipelines import Pipelines
 
 __all__ = ["Ready", "Recording", "submits_of"]
-
-Value = TypeVar("Value")
 
 Ready = tuple[GpuObject, GpuObject, tuple[int, int, int]]
 """A dispatch: pipeline, bind group, workgroups."""
@@ -83,8 +80,11 @@ class Recording:
             groups.append(group)
         return Recording(self.commands, groups, frozenset(used), self.work, self.repeated)
 
-    def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> list[Ready]:
-        """Return the dispatches of a run with these numbers; their pipelines are compiled."""
+    def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> tuple[list[Ready], list[int]]:
+        """Return the dispatches of a run with these numbers, and about how many operations each takes.
+
+        The pipelines of the recording are compiled.
+        """
         if len(self._ready) < len(self.commands):
             parts = zip(self.commands, self.groups, strict=True)
             self._ready = [(pipelines[c.source], group, c.grid) for c, group in parts]
@@ -93,17 +93,10 @@ class Recording:
         for i in self._scaled:
             pipeline, group, _ = made[i]
             made[i] = pipeline, group, _scaled_grid(self.commands[i], numbers)
-        return self._in_order(made, numbers)
-
-    def work_of_run(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return about how many operations each dispatch of a run with these numbers takes."""
-        return self._in_order(self.work, numbers)
-
-    def _in_order(self, values: list[Value], numbers: Sequence[int]) -> list[Value]:
-        """Values of the commands, once for each time that a run with these numbers has the command."""
         if not self.repeated:
-            return values
-        return [values[i] for i in order_of(len(values), self.repeated, lambda r: r.trips(numbers))]
+            return made, self.work
+        order = order_of(len(made), self.repeated, lambda r: r.trips(numbers))
+        return [made[i] for i in order], [self.work[i] for i in order]
 
 
 def submits_of(commands: Sequence[Ready]) -> Iterator[Sequence[Ready]]:

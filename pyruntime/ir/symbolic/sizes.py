@@ -115,9 +115,13 @@ class Sizes:
             plain = [atoms for atoms, _ in guard.terms if atoms]
             pinned = len(plain) == 1 and len(plain[0]) == 1 and not self._atoms[plain[0][0]].operation
             if guard.number or (by_chance and guard.comparison == "==" and guard.answer and pinned):
-                for atom in self._symbols(guard.terms):
-                    asked.setdefault(self.names[int(atom[1:])], guard.by)
+                for name in self.symbols(guard.terms):
+                    asked.setdefault(name, guard.by)
         return asked
+
+    def symbols(self, terms: Terms) -> list[str]:
+        """The names of the sizes in a polynomial, sorted."""
+        return sorted(self.names[int(atom[1:])] for atom in self._symbols(terms))
 
     def _symbols(self, terms: Terms) -> set[str]:
         """The sizes in a polynomial, those in its operations too."""

@@ -39,7 +39,9 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     result = [1] * rank
     for shape in shapes:
         for d, dim in enumerate(shape, rank - len(shape)):
-            if dim != 1:
+            if not is_dim(result[d]) and result[d] == 1:
+                result[d] = dim  # a dynamic dimension may be 1, too
+            elif (is_dim(dim) or dim != 1) and result[d] != dim and dim != 1:
                 if result[d] not in (1, dim):
                     raise ValueError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast")
                 result[d] = dim

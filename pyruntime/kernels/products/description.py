@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyruntime.ir import upper
-from pyruntime.kernels.ir.indexing import broadcast_strides, collapse
+from pyruntime.kernels.ir.indexing import broadcast_shapes, broadcast_strides, collapse
 
 __all__ = ["Product", "product_of"]
 
@@ -55,14 +55,7 @@ def product_of(a: Sequence[int], b: Sequence[int], trans_a: bool = False, trans_
     """
     m, k = (a[-1], a[-2]) if trans_a else (a[-2], a[-1])
     n = b[-2] if trans_b else b[-1]
-    rank = max(len(a), len(b)) - 2
-    batch = [1] * rank
-    for shape in (a[:-2], b[:-2]):
-        for d, dim in enumerate(shape, rank - len(shape)):
-            if dim != 1:
-                if batch[d] not in (1, dim):
-                    raise ValueError(f"batch dimensions {list(a[:-2])} and {list(b[:-2])} do not broadcast")
-                batch[d] = dim
+    batch = broadcast_shapes(a[:-2], b[:-2])
     matrix_a, matrix_b = a[-2] * a[-1], b[-2] * b[-1]
     a_strides = [s * matrix_a for s in broadcast_strides(a[:-2], batch)]
     b_strides = [s * matrix_b for s in broadcast_strides(b[:-2], batch)]

@@ -192,16 +192,21 @@ def _where(outer_rank: int, inner_rank: int, vector: bool) -> str:
     return f"{start}\n\nfn place(k: u32) -> u32 {{\n  {index_code(inner_rank, ['k'], 'k', 'inner')}\n  return at_k;\n}}"
 
 
-def _fold_scalars(acc: str) -> str:
-    """Blocks of four loads at a time, so that they are on their way together."""
-    loads = "\n".join(f"      let x{c} = load_x(base + place(k + {c}u * lanes));" for c in range(4))
-    joins = "\n".join(f"      part = combine(part, prepare(x{c}, k + {c}u * lanes));" for c in range(4))
+def _fold_head(acc: str) -> str:
+    """The beginning of `fold`, which gives the partial result of one of an output's segments."""
     return f"""fn fold(i: u32, lane: u32, lanes: u32, turns: u32) -> {acc} {{
   let s = i / params.outputs;
   let o = i - s * params.outputs;
   let base = start(o);
   let last = min((s + 1u) * params.segment, params.count);
-  var total = initial();
+  var total = initial();"""
+
+
+def _fold_scalars(acc: str) -> str:
+    """Blocks of four loads at a time, so that they are on their way together."""
+    loads = "\n".join(f"      let x{c} = load_x(base + place(k + {c}u * lanes));" for c in range(4))
+    joins = "\n".join(f"      part = combine(part, prepare(x{c}, k + {c}u * lanes));" for c in range(4))
+    return f"""{_fold_head(acc)}
   var k = s * params.segment + lane;
   while (k + 3u * lanes < last) {{
     var part = initial();
@@ -224,12 +229,7 @@ def _fold_scalars(acc: str) -> str:
 
 def _fold_vectors(acc: str) -> str:
     four = "\n".join(f"      part = combine(part, prepare(v[{c}], k + {c}u));" for c in range(4))
-    return f"""fn fold(i: u32, lane: u32, lanes: u32, turns: u32) -> {acc} {{
-  let s = i / params.outputs;
-  let o = i - s * params.outputs;
-  let base = start(o);
-  let last = min((s + 1u) * params.segment, params.count);
-  var total = initial();
+    return f"""{_fold_head(acc)}
   var k = s * params.segment + 4u * lane;
   while (k < last) {{
     var part = initial();

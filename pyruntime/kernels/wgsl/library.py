@@ -28,7 +28,7 @@ def _root() -> Path:
 
 
 @lru_cache(maxsize=1)
-def _sources() -> dict[str, Path]:
+def sources() -> dict[str, Path]:
     """Every file of the shader folder by its name without ending; names are unique across its subfolders."""
     found: dict[str, Path] = {}
     for path in sorted(_root().rglob("*.wgsl")):
@@ -41,7 +41,7 @@ def _sources() -> dict[str, Path]:
 @lru_cache(maxsize=256)
 def read(name: str) -> str:
     """The source of the file `<name>.wgsl`, in whichever subfolder of `shaders/` it is. Raises KeyError."""
-    return _sources()[name].read_text("utf-8")
+    return sources()[name].read_text("utf-8")
 
 
 def bare(text: str) -> str:
@@ -52,7 +52,7 @@ def bare(text: str) -> str:
 def shader_names() -> list[str]:
     """The names of all templates, sorted: `shaders/lib/` and `shaders/parts/` have none."""
     return sorted(
-        name for name, path in _sources().items() if path.relative_to(_root()).parts[0] not in ("lib", "parts")
+        name for name, path in sources().items() if path.relative_to(_root()).parts[0] not in ("lib", "parts")
     )
 
 

@@ -18,7 +18,7 @@ from pyruntime.ops.decomposed import Decomposed
 
 __all__ = ["Signature", "needed_inputs", "operator_fields", "signature"]
 
-_KINDS = {
+KINDS = {
     "int": AttributeType.INT,
     "float": AttributeType.FLOAT,
     "str": AttributeType.STRING,
@@ -160,9 +160,9 @@ def _converted(
     kind: AttributeType = attribute.type
     value: Any = attribute.value
     wanted = _DENSE.get(kind, kind)
-    annotation = next((a for a in annotations if _KINDS.get(a) == wanted), None)
+    annotation = next((a for a in annotations if KINDS.get(a) == wanted), None)
     if annotation is None:
-        expected = " or ".join(_KINDS[a].name for a in annotations if a in _KINDS)
+        expected = " or ".join(KINDS[a].name for a in annotations if a in KINDS)
         raise InvalidGraph(f"attribute {attribute.name!r}: expected {expected}, got {kind.name}")
     if kind in (AttributeType.INT, AttributeType.FLOAT):
         return value

@@ -19,10 +19,9 @@ def matmul_shape(node: Op, a: TensorType, b: TensorType) -> tuple[int, ...]:
     if left[-1] != right[-2]:
         node.fail("as many columns on the left as rows on the right", f"{a} and {b}")
     try:
-        product_of(left, right)
+        batch = broadcast_shapes(left[:-2], right[:-2])
     except ValueError:
         node.fail("batch dimensions that broadcast", f"{a} and {b}")
-    batch = broadcast_shapes(left[:-2], right[:-2])
     return (*batch, *(left[-2:-1] if a.rank > 1 else ()), *(right[-1:] if b.rank > 1 else ()))
 
 

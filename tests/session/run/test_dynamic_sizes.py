@@ -5,8 +5,6 @@ PYRUNTIME_VERIFY is on in tests: each plan's memory is proved for the largest si
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import json
 import random
 from collections.abc import Callable, Coroutine, Iterable
@@ -17,7 +15,6 @@ import pytest
 
 from pyruntime.device.base import Bound
 from pyruntime.device.null import NullDevice
-from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import OrtError
 from pyruntime.ir import DType, HostTensor
 from pyruntime.kernels import Limits, Target
@@ -28,7 +25,7 @@ from pyruntime.session.run.program import Program
 from tests import open_models
 from tests.open_models import HEADS, LAYERS, WIDTH, decoder_feeds, encoder_feeds, listener_feeds, picture_feeds
 from tests.session import models
-from tests.session.doubles import on_device
+from tests.session.doubles import run_on
 
 Feeds: TypeAlias = dict[str, Any]
 
@@ -68,12 +65,8 @@ def on(device: NullDevice, model: bytes, use: Callable[[InferenceSession, Progra
             await use(session, session._program)
         finally:
             session.release()
-        gc.collect()
-        DeviceTensor.trim(device)
 
-    with on_device(device):
-        asyncio.run(main())
-    assert device.ledger.total == 0
+    run_on(device, main)
 
 
 def pictures(smallest: int, step: int) -> Callable[[random.Random], Feeds]:

@@ -19,7 +19,7 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.run.expected_runs import PROMPT, expected_logits, expected_runs
-from tests.compiler.test_decode_counts import GROUPS, SIZE, WORDS, Decoder
+from tests.compiler.counts.test_decode_counts import GROUPS, SIZE, WORDS, Decoder
 from tests.session.doubles import on_device
 
 CACHE = DeclaredTensor(DType.FLOAT, ("batch", 2, "past", 8))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +9,8 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from pyruntime.device.tensor import DeviceTensor
 from pyruntime.session import InferenceSession
-from tests.session.doubles import on_device
+from tests.session.doubles import run_on
 from tests.session.run.test_dynamic_sizes import Counting
 
 F = TensorProto.FLOAT
@@ -100,9 +97,5 @@ def test_state__fed_back__costs_no_copy_and_no_dispatch_and_meets_the_same_two_b
         assert len(program.roots[-1].executable.plan.commands) == alone
         del state, made
         session.release()
-        gc.collect()
-        DeviceTensor.trim(device)
 
-    with on_device(device):
-        asyncio.run(main())
-    assert device.ledger.total == 0
+    run_on(device, main)

@@ -20,7 +20,7 @@ from pyruntime.ir import DType, HostTensor, TensorType
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.run.program import Program
 from tests.cache_models import CACHED, Cached
-from tests.session.doubles import on_device
+from tests.session.doubles import run_on
 
 State = Mapping[str, Any]
 Step = Callable[[State, int], Coroutine[Any, Any, State]]
@@ -42,12 +42,8 @@ def decoding(
             await use(_stepper(session, cached), session._program, device)
         finally:
             session.release()
-        gc.collect()
-        DeviceTensor.trim(device)
 
-    with on_device(device):
-        asyncio.run(main())
-    assert device.ledger.total == 0
+    run_on(device, main)
 
 
 def _stepper(session: InferenceSession, cached: Cached) -> Step:

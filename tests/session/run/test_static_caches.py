@@ -12,11 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from pyruntime.device.null import NullDevice
-from pyruntime.device.tensor import DeviceTensor
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.run.program import Program
 from tests.cache_models import STATIC, Cached
-from tests.session.doubles import on_device
+from tests.session.doubles import on_device, run_on
 from tests.session.run.test_growing_caches import buffers, copies
 
 State: TypeAlias = Mapping[str, Any]
@@ -46,12 +45,8 @@ def decoding(cached: Cached, use: Use, disable: str = "") -> None:
             await use(step, program, device)
         finally:
             session.release()
-        gc.collect()
-        DeviceTensor.trim(device)
 
-    with on_device(device):
-        asyncio.run(main())
-    assert device.ledger.total == 0
+    run_on(device, main)
 
 
 def allocations(device: NullDevice) -> int:

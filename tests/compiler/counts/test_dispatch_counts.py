@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pyruntime.compiler.typing import Guards, Typing
 from pyruntime.device.null import NullDevice
@@ -19,6 +19,7 @@ from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.passes import optimize
 from pyruntime.session.run.program import Program
+from tests.model_writer import ModelNodes
 from tests.passes.support import evaluate
 
 HEADS, GROUPS, SIZE, INNER, WORDS = 4, 2, 16, 96, 50
@@ -26,7 +27,7 @@ WIDTH = HEADS * SIZE
 LAST = 2**63 - 1
 
 
-class Llama:
+class Llama(ModelNodes):
     """torch's Llama as its exporter writes it: sizes from Shape, rotate-half by slices, repeat_kv by Expand.
 
     newer: the keys of scaled_dot_product_attention in three dimensions, Reciprocal of the root. normed: norms of the
@@ -34,29 +35,14 @@ class Llama:
     """
 
     def __init__(self, layers: int, cached: bool, newer: bool, normed: bool = False) -> None:
-        self.rng = np.random.default_rng(0)
-        self.nodes: list[NodeProto] = []
-        self.weights: list[TensorProto] = []
+        super().__init__()
         self.layers, self.cached, self.newer, self.normed = layers, cached, newer, normed
-
-    def given(self, value: Any) -> str:
-        name = f"c{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def ints(self, *values: int) -> str:
-        return self.given(np.array(values, np.int64))
 
     def number(self, value: float) -> str:
         return self.given(np.float32(value))
 
     def weight(self, *shape: int) -> str:
         return self.given((self.rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32))
-
-    def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:
-        name = out or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
-        return name
 
     def sizes(self, x: str, *parts: int | str) -> str:
         """int64 [n]; a string names a value and the dimension of it, as 'x:1'."""
