@@ -1,4 +1,4 @@
-"""How Python starts: from the memory snapshot, from nothing where that does not fit, with bytecode in the wheel."""
+"""How Python starts: from the memory snapshot, from nothing where that does not fit."""
 
 from __future__ import annotations
 
@@ -253,28 +253,6 @@ def test_wheel__record__lists_every_file_with_its_digest(site: Path) -> None:
                 data = wheel.read(name)
                 expected = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
                 assert (digest, int(size)) == (f"sha256={expected}", len(data)), name
-
-
-def test_wheel__bytecode__is_what_python_runs(python_in_browser: BrowserPython) -> None:
-    """A module whose source has become a syntax error can still be imported."""
-    found = python_in_browser(
-        """
-        import importlib, sys
-        from pathlib import Path
-        import pyruntime.session.limits as known
-        source = Path(known.__file__)
-        text = source.read_text()
-        del sys.modules["pyruntime.session.limits"]
-        source.write_text("no Python (")
-        try:
-            again = importlib.import_module("pyruntime.session.limits")
-        finally:
-            source.write_text(text)
-            sys.modules["pyruntime.session.limits"] = known
-        [again is not known, sorted(vars(again)) == sorted(vars(known))]
-        """
-    )
-    assert found == [True, True]
 
 
 def test_snapshot__files_of_packages__are_fetched_when_they_are_read(

@@ -186,10 +186,6 @@ class Device(Protocol):
         """Write `target.nbytes` bytes of `data` from `offset`; done before anything submitted later."""
         ...
 
-    def prepare_upload(self, source: RawSource) -> None:
-        """Make ready for the bytes of a source, which are uploaded when they have come; not before."""
-        ...
-
     async def upload(self, writes: Sequence[Write]) -> None:
         """Write all of these, large ones in pieces; queued before anything submitted after it.
 

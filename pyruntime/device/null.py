@@ -8,7 +8,6 @@ from itertools import count
 
 from pyruntime.compiler.repeated import Repeated, order_of
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Slot, Write
-from pyruntime.ir import RawSource
 from pyruntime.kernels import Target
 from pyruntime.kernels.wgsl.module import Module
 
@@ -51,9 +50,6 @@ class NullDevice:
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
         self._inside(target)
         self.calls.append(("write", target))
-
-    def prepare_upload(self, source: RawSource) -> None:
-        self.calls.append(("prepare_upload", source))
 
     async def upload(self, writes: Sequence[Write]) -> None:
         for write in writes:

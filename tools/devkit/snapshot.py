@@ -1,4 +1,4 @@
-"""The memory snapshots that the sites start Python from, and the wheels with bytecode (see tools/snapshot)."""
+"""The memory snapshots that the sites start Python from (see tools/snapshot)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ def ensure_snapshot(
 ) -> Path:
     """Make a folder with `snapshot/` and the wheels; `kind` says who starts from it (tools/snapshot).
 
-    It takes a browser. Without one, when it fails, and with PYRUNTIME_SNAPSHOT=0, there is no snapshot and the wheels
-    get no bytecode: the site then starts Python as usual. PYRUNTIME_SNAPSHOT=quick compresses in a hundredth of the
-    time; the files are a third larger.
+    It takes a browser. Without one, when it fails, and with PYRUNTIME_SNAPSHOT=0, there is no snapshot: the site then
+    starts Python as usual. PYRUNTIME_SNAPSHOT=quick compresses in a hundredth of the time; the files are a third larger.
     """
     folder = CACHE / "startup" / kind
     switch = os.environ.get(SWITCH)

@@ -4,8 +4,7 @@
 
 PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are what Python has. `page`: all
 of pyruntime is imported, and models of the usual kinds are planned; `kernel`: what a kernel of JupyterLite begins with.
-Writes OUT/snapshot/ (see web/snapshot/snapshot.js) and each WHEEL again as OUT/NAME.whl, with bytecode for Pyodide's
-Python for the sources that were imported and had none.
+Writes OUT/snapshot/ (see web/snapshot/snapshot.js) and copies each WHEEL to OUT.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tools.devkit.chromium import ensure_chromium
 from tools.devkit.fetch import npm_package
 from tools.devkit.server import Server
 from tools.devkit.site import write_version
-from tools.snapshot.wheels import Files, bundle, read_bytecode, read_wheel, read_zip, with_bytecode
+from tools.snapshot.wheels import Files, bundle, read_wheel, read_zip
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[1] / "models" / "digits.onnx"
@@ -165,13 +164,12 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
         (folder / "packages").write_bytes(bundle(files | stripped))
         (folder / "input.json").write_text(json.dumps(wanted))
         answer = run(pyodide, folder, {"/pyodide/python_stdlib.zip": folder / "python_stdlib.zip"})
-    bytecode = read_bytecode(base64.b64decode(compiled["bytecode"]))
-    files |= {name: data for name, data in bytecode.items() if name.split("/")[0] in kind.later}
+    files |= read_zip(base64.b64decode(compiled["later"]))
     # Pyodide reads the names of all packages when it starts.
     now = {n: data for n, data in files.items() if n.split("/")[0] in kind.later or n.endswith(".dist-info/METADATA")}
     write(out / "snapshot", answer, now, {n: d for n, d in files.items() if n not in now}, libraries, level)
     for wheel in wheels:
-        with_bytecode(wheel, bytecode, out)
+        shutil.copyfile(wheel, out / wheel.name)
 
 
 def write(snapshot: Path, answer: dict[str, Any], now: Files, later: Files, libraries: Files, level: int) -> None:

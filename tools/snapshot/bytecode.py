@@ -1,16 +1,15 @@
-"""In Pyodide, after the imports: compile what was imported, and the files of /build/modules.txt.
+"""In Pyodide, after the imports: compile what was imported, and the packages of /build/later.txt.
 
-/build/bytecode.zip has the .pyc files of the modules by their paths below site-packages, of those that have none in
-their folders. /build/stripped.zip has the .pyc files of everything that was imported, by the absolute paths of their
-sources, with empty docstrings of functions. Both are unchecked: the files of a wheel are unpacked with whatever dates,
-and source and bytecode always travel together.
+/build/later.zip has the .pyc files of these packages by their paths below site-packages. /build/stripped.zip has those
+of everything that was imported, by the absolute paths of their sources, with empty docstrings of functions. Both are
+unchecked: the files of a wheel are unpacked with whatever dates, and source and bytecode always travel together.
 """
 
 import ast
 import marshal
 import sys
 import zipfile
-from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from py_compile import compile as compile_file
@@ -35,10 +34,10 @@ def without_docstrings(source: bytes, path: str) -> bytes:
 
 
 packages = Path(numpy.__file__).parents[1]
-with zipfile.ZipFile("/build/bytecode.zip", "w") as archive:
-    for source in Path("/build/modules.txt").read_text().splitlines():
-        if not Path(cache_from_source(source)).exists():
-            made = str(compile_file(source, doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH))
+with zipfile.ZipFile("/build/later.zip", "w") as archive:
+    for package in Path("/build/later.txt").read_text().split():
+        for source in sorted((packages / package).rglob("*.py")):
+            made = str(compile_file(str(source), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH))
             archive.write(made, Path(made).relative_to(packages))
 with zipfile.ZipFile("/build/stripped.zip", "w") as archive:
     for module in list(sys.modules.values()):

@@ -87,8 +87,8 @@ async function compileAll() {
   const { pyodide, run } = await start({});
   await run(input.warm);
   await run('bytecode.py');
-  const [bytecode, stripped] = ['bytecode', 'stripped'].map((name) => pyodide.FS.readFile(`/build/${name}.zip`).buffer);
-  return { bytecode, stripped };
+  const [later, stripped] = ['later', 'stripped'].map((name) => pyodide.FS.readFile(`/build/${name}.zip`).buffer);
+  return { later, stripped };
 }
 
 /** Take the snapshot. */

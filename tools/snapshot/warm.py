@@ -1,7 +1,4 @@
-"""In Pyodide: import what sessions need, and plan models once, which fills the caches that all models share.
-
-/build/modules.txt then names the package's files that every session imports.
-"""
+"""In Pyodide: import what sessions need, and plan models once, which fills the caches that all models share."""
 
 import gc
 import importlib
@@ -83,8 +80,6 @@ LEFT_OUT = (
     "pyruntime.session.tuning.tuning",
 )
 
-files = [str(module.__file__) for name, module in sorted(sys.modules.items()) if name.startswith("pyruntime")]
-Path("/build/modules.txt").write_text("\n".join(files))
 root = Path(pyruntime.__path__[0])
 for file in sorted(root.rglob("*.py")):  # pkgutil.walk_packages imports each package, those that are left out, too
     name = ".".join(("pyruntime", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")

@@ -9,6 +9,6 @@ export { destroy } from './long_runs.js';
 export { compileWithFallback, compileSoon, ready, whenOptimized } from './fallback.js';
 export { bind, described, record } from './recording.js';
 export { stagingBytes } from './pool.js';
-export { prepareUpload, upload, uploadNow } from './staging.js';
+export { upload, uploadNow } from './staging.js';
 export { fetchAll } from '../net/stream.js';
 export { timed } from './timing.js';

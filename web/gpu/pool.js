@@ -126,21 +126,6 @@ export class Pool {
     return buffer;
   }
 
-  /**
-   * Create buffers of a size, up to `count` and within the limit, before the first write: creating one and faulting its pages in
-   * takes longer than filling it.
-   * @param {number} size
-   * @param {number} count
-   */
-  prepare(size, count) {
-    const there = this.#free.filter((buffer) => buffer.size === size).length;
-    for (let made = there; made < count && !this.#waits() && this.#fits(size); made += 1) {
-      const buffer = this.#make(size);
-      this.bytesOf(buffer).fill(0); // the system maps and clears its pages now
-      this.keep(buffer);
-    }
-  }
-
   /** The mapped range of a buffer. @param {GPUBuffer} buffer */
   bytesOf(buffer) {
     const bytes = this.#bytes.get(buffer) ?? new Uint8Array(buffer.getMappedRange());

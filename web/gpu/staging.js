@@ -178,28 +178,6 @@ function uploadShared(device, writes) {
   if (used.length) submit();
 }
 
-/** Staging buffers that are created before the first bytes of a file arrive, while this thread is idle. */
-const AHEAD = 16;
-
-/**
- * Create staging buffers for the bytes of an arriving file in advance, so that uploading only has to fill them.
- * @param {GPUDevice} device
- * @param {import('../loading/buffer.js').ArrivingBuffer} file
- */
-export async function prepareUpload(device, file) {
-  const { writes: pool } = stateOf(device);
-  try {
-    const most = Math.floor((file.size ?? 0) / SHARED);
-    pool.prepare(SHARED, Math.min(AHEAD, most));
-    for (let count = AHEAD + 1; !file.isComplete && count <= most; count += 1) {
-      await file.there((count - AHEAD) * SHARED);
-      pool.prepare(SHARED, count);
-    }
-  } catch {
-    // the reader of the file, or the device's user, reports it
-  }
-}
-
 /** Whether a write goes through staging buffers. @param {Write} write */
 export function isLarge({ data, nbytes }) {
   return nbytes >= LARGE || !isInMemory(data);

@@ -26,7 +26,6 @@ from pyruntime.device.desktop.recordings import Ready, Recording, submits_of
 from pyruntime.device.desktop.targets import LIMITS, target_of
 from pyruntime.device.desktop.timing import spans_of
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
-from pyruntime.ir import RawSource
 from pyruntime.ops.interpreter import current
 
 __all__ = ["DesktopDevice"]
@@ -155,9 +154,6 @@ class DesktopDevice:
                 if len(part) == PIECE:
                     queue.submit([])
         return write.target.nbytes
-
-    def prepare_upload(self, source: RawSource) -> None:
-        """Do nothing: files are all there."""
 
     async def upload(self, writes: Sequence[Write]) -> None:
         """See `Device.upload`. What is queued is sent after each `PIECE`, so that the copies of it are freed."""

@@ -19,7 +19,6 @@ from pyruntime.device.execution.executable import Replay
 from pyruntime.device.webgpu.adapter import find_adapter, kind_of, subgroup_size
 from pyruntime.device.webgpu.foreign import copy_foreign
 from pyruntime.device.webgpu.javascript import (
-    JsArriving,
     JsBytes,
     JsObject,
     Watch,
@@ -33,7 +32,6 @@ from pyruntime.device.webgpu.javascript import (
 from pyruntime.device.webgpu.pipelines import Pipelines
 from pyruntime.device.webgpu.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
-from pyruntime.ir import RawSource
 from pyruntime.kernels import Limits, Target
 from pyruntime.ops.interpreter import current
 
@@ -213,11 +211,6 @@ class WebGpuDevice:
             self._web.uploadNow(self.gpu_device, js_object(self._write(Write(target, data, offset))))
         except JsException as error:
             raise EngineError(f"the GPU took no bytes: {error.message}") from None
-
-    def prepare_upload(self, source: RawSource) -> None:
-        """See `Device.prepare_upload`."""
-        if self.lost is None and isinstance(source, JsArriving):
-            self._web.prepareUpload(self.gpu_device, source.file)
 
     async def upload(self, writes: Sequence[Write]) -> None:
         """See `Device.upload`."""

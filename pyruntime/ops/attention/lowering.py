@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pyruntime.ir import Array, DType, TensorType
@@ -132,32 +132,10 @@ class _Lowering:
         if before is None and not wanted:
             return view
         y = out(present, self.outs[present]) if wanted else scratch(x.type.dtype, *self.outs[present].shape)
-        steps = contiguous(y.type.shape)
-        if self.op.overwrites:
-            into = Append(True, lengths=Lengths(h.past), into=True)
-            self.made += append(self.target, y, x, view.head_view(), h.keys, size, into)
-            return _View(y, steps)
-        if before is None:
-            self.made.append(strided_copy(self.target, "attention_present", y, x, 0, view.strides))
-            return _View(y, steps)
-        element = """
-  let c = i % params.size_c;
-  let t = (i / params.size_c) % params.total;
-  let bh = i / (params.size_c * params.total);
-  if (t < params.past) { return load_past((bh * params.past + t) * params.size_c + c); }
-  let b = bh / params.heads;
-  let h = bh - b * params.heads;
-  return load_x(b * params.strides.x + h * params.strides.y + (t - params.past) * params.strides.z + c);"""
-        values: dict[str, Any] = {
-            "strides": view.strides,
-            "size_c": size,
-            "total": h.total,
-            "past": h.past,
-            "heads": h.kv_heads,
-        }
-        sources = [Source("x", x), Source("past", before)]
-        self.made.append(gather_map(self.target, "attention_cache", y, sources, element, values))
-        return _View(y, steps)
+        into = bool(self.op.overwrites)
+        placed = Append(True, None if into else before, lengths=Lengths(h.past), into=into)
+        self.made += append(self.target, y, x, view.head_view(), h.keys, size, placed)
+        return _View(y, contiguous(y.type.shape))
 
     def mask(self) -> Operand | None:
         """What the fused kernel adds to the scores: the mask where it is of numbers and of the keys' length."""
@@ -255,7 +233,7 @@ class _Lowering:
         if wanted and mode == 3:
             self.copy(weights, "x")
         y = out(0, self.outs[0])
-        result = scratch(DType.FLOAT, h.batch, h.q_heads, h.queries, h.v_size) if h.flat else y
+        result = scratch(y.type.dtype, h.batch, h.q_heads, h.queries, h.v_size) if h.flat else y
         a_strides = (h.group * h.queries * h.total, h.queries * h.total)
         product = Product(h.queries, h.v_size, h.total, batch, a_strides, (h.total * h.v_size, 0))
         self.made += matmul(self.target, result, weights, v, product)
@@ -269,14 +247,10 @@ class _Lowering:
     def packed(self, y: Operand, x: Operand) -> None:
         """y[b, m, h * E + e] := x[b, h, m, e]."""
         h = self.heads
-        element = """
-  let e = i % params.size_e;
-  let h = (i / params.size_e) % params.heads;
-  let m = (i / (params.size_e * params.heads)) % params.queries;
-  let b = i / (params.size_e * params.heads * params.queries);
-  return load_x(((b * params.heads + h) * params.queries + m) * params.size_e + e);"""
-        values = {"size_e": h.v_size, "heads": h.q_heads, "queries": h.queries}
-        self.made.append(gather_map(self.target, "attention_pack", y, [Source("x", x)], element, values))
+        heads = TensorType(y.type.dtype, (h.batch, h.queries, h.q_heads, h.v_size))
+        rows = h.queries * h.v_size
+        strides = (h.q_heads * rows, h.v_size, rows, 1)
+        self.made.append(strided_copy(self.target, "attention_pack", replace(y, type=heads), x, 0, strides))
 
 
 _SIGNED = {"left": "i32", "right": "i32"}

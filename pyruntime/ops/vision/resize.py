@@ -219,20 +219,25 @@ class Resize10(_ScalesInput):
     mode: str = "nearest"
 
 
-class _FullResize(_Resize):
+@op(
+    "Resize",
+    opsets=range(18, LATEST + 1),
+    earlier={range(11, 18): "antialias axes keep_aspect_ratio_policy"},
+)
+class Resize(_Resize):
     """Opsets from 11: x, roi, scales or sizes. An empty tensor is an absent one."""
 
     operands = named("x", optional="roi scales sizes")
 
-    coordinate_transformation_mode: str
-    cubic_coeff_a: float
-    exclude_outside: int
-    extrapolation_value: float
-    mode: str
-    nearest_mode: str
     antialias: int = 0
     axes: tuple[int, ...] | None = None
+    coordinate_transformation_mode: str = "half_pixel"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    extrapolation_value: float = 0.0
     keep_aspect_ratio_policy: str = "stretch"
+    mode: str = "nearest"
+    nearest_mode: str = "round_prefer_floor"
 
     def filter(self) -> Filter:
         return Filter(
@@ -287,30 +292,3 @@ class _FullResize(_Resize):
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         return self.dispatches(target, inputs[0], self.planned(inputs))
-
-
-@op("Resize", opsets=range(18, LATEST + 1))
-class Resize(_FullResize):
-    """With antialias, axes and keep_aspect_ratio_policy."""
-
-    antialias: int = 0
-    axes: tuple[int, ...] | None = None
-    coordinate_transformation_mode: str = "half_pixel"
-    cubic_coeff_a: float = -0.75
-    exclude_outside: int = 0
-    extrapolation_value: float = 0.0
-    keep_aspect_ratio_policy: str = "stretch"
-    mode: str = "nearest"
-    nearest_mode: str = "round_prefer_floor"
-
-
-@op("Resize", opsets=range(11, 18))
-class Resize11(_FullResize):
-    """All axes; roi and scales may be absent from opset 13, empty before."""
-
-    coordinate_transformation_mode: str = "half_pixel"
-    cubic_coeff_a: float = -0.75
-    exclude_outside: int = 0
-    extrapolation_value: float = 0.0
-    mode: str = "nearest"
-    nearest_mode: str = "round_prefer_floor"

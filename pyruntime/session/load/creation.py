@@ -23,7 +23,7 @@ from pyruntime.onnx.records import ModelRecord
 from pyruntime.ops.interpreter import RunContext, running
 from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
-from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page, in_browser, opened, preopen_device
+from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page, in_browser, preopen_device
 from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
@@ -121,7 +121,9 @@ class Creation(Session):
             limits = self._limits.reader
             if WEBGPU in self._providers:
                 await preopen_device()
-            followed = await self._follow(source) if isinstance(source, ArrivingSource) and source.in_order else None
+            followed = None
+            if isinstance(source, ArrivingSource) and source.in_order:
+                followed = await when_there(lambda: _read(source, limits))
             with Phase("parse", progress, self._timings):
                 record = await when_there(lambda: _read(source, limits)) if followed is None else followed
                 self._external = list(extents(record)) if _stores_plans() else []
@@ -150,13 +152,6 @@ class Creation(Session):
         if self._trace is not None:
             self._trace.session("session_initialization", began)
         self._timings["create_ms"] = (time.perf_counter() - began) * 1000
-
-    async def _follow(self, source: ArrivingSource) -> ModelRecord:
-        """The model, read while its bytes come; a device that is open makes ready for them."""
-        gpu = opened() if WEBGPU in self._providers else None
-        if gpu is not None:
-            gpu.prepare_upload(source)
-        return await when_there(lambda: _read(source, self._limits.reader))
 
     async def _open_device(self) -> None:
         config = self._options.config

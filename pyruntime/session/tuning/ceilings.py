@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from pyruntime.compiler.memory import round_up
-from pyruntime.device.base import Bound, Device, Slice
+from pyruntime.device.base import Device
 from pyruntime.ir import DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
 from pyruntime.kernels.products.matmul import matmul, product_of
+from pyruntime.session.tuning.measuring import Lap
 
 __all__ = ["Ceilings", "ceilings", "stream_kernel"]
 
@@ -18,8 +18,6 @@ SIDE, STREAM = 4096, 64 << 20
 """Side of the square matrices, and bytes read by a dispatch of the stream: both take much longer than a dispatch."""
 
 SOFTWARE_SIDE, SOFTWARE_STREAM = 256, 4 << 20
-REPEATS = 8
-"""Dispatches of a measurement: browsers round timestamps to 100 microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +32,32 @@ class Ceilings:
         return min(1.0, max(flops / self.flops, nbytes / self.bandwidth) / seconds) if seconds > 0 else 0.0
 
 
-_known: WeakKeyDictionary[Device, Ceilings | None] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Device, Ceilings] = WeakKeyDictionary()
 
 
-async def ceilings(device: Device) -> Ceilings | None:
-    """Measure this device's peak rates, at the first call; None where its clock is too coarse."""
+async def ceilings(device: Device) -> Ceilings:
+    """Measure this device's peak rates, at the first call."""
     if device not in _known:
         _known[device] = await _measured(device)
     return _known[device]
 
 
-async def _measured(device: Device) -> Ceilings | None:
+async def _measured(device: Device) -> Ceilings:
     target = device.target
     side, stream = (SOFTWARE_SIDE, SOFTWARE_STREAM) if target.is_software else (SIDE, STREAM)
     stream = min(stream, target.limits.binding_bytes, target.limits.buffer_bytes)
     while 4 * side * side > stream:
         side //= 2
-    flops = await _seconds(device, _product(target, side), stream, 3)
-    moved = await _seconds(device, stream_kernel(target, stream), stream, REPEATS)
-    if not flops or not moved:
-        return None
-    return Ceilings(2 * side**3 / flops, 2 * stream / moved)
+    async with Lap(device, _product(target, side)) as lap:
+        multiplied = await lap.seconds()
+    async with Lap(device, [stream_kernel(target, stream)]) as lap:
+        moved = await lap.seconds()
+    return Ceilings(2 * side**3 / multiplied, 2 * stream / moved)
 
 
-def _product(target: Target, side: int) -> Dispatch:
+def _product(target: Target, side: int) -> Sequence[Dispatch]:
     kind = TensorType(DType.FLOAT, (side, side))
-    (made, *_) = matmul(target, out(0, kind), inp(0, kind), inp(1, kind), product_of(kind.shape, kind.shape))
-    return made
+    return matmul(target, out(0, kind), inp(0, kind), inp(1, kind), product_of(kind.shape, kind.shape))
 
 
 def stream_kernel(target: Target, nbytes: int) -> Dispatch:
@@ -72,24 +69,3 @@ def stream_kernel(target: Target, nbytes: int) -> Dispatch:
     return Dispatch(
         kernel, (inp(0, kind), out(0, kind)), target.grid(quads // 2, threads), params_of(kernel, quads=quads)
     )
-
-
-async def _seconds(device: Device, dispatch: Dispatch, nbytes: int, repeats: int) -> float:
-    """Seconds of one dispatch, the first not counted; operands are buffers of `nbytes`."""
-    wgsl = dispatch.kernel.wgsl()
-    await device.compile([wgsl])
-    sizes = [max(nbytes, o.type.nbytes) for o in dispatch.operands]
-    params = dispatch.params + bytes(-len(dispatch.params) % 16)
-    numbers: Sequence[int] = await device.allocate([*sizes, round_up(len(params))], "ceilings")
-    try:
-        *slices, uniform = (Slice(n, 0, size) for n, size in zip(numbers, [*sizes, len(params)], strict=True))
-        device.write(uniform, params)
-        bound = Bound(wgsl, tuple(slices), uniform, dispatch.grid, "ceilings")
-        recording = device.record([bound] * (1 + repeats))
-        try:
-            measured = await device.measure(recording, [], [])
-        finally:
-            device.drop(recording)
-    finally:
-        device.free(numbers)
-    return sum(duration for _, duration in measured.spans[1:]) * 1e-9 / repeats
