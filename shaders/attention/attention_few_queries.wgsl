@@ -168,10 +168,10 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
   let group = t / OWNERS;
   let owned = t % OWNERS;
   let row = t / LANES;
-  var y: array<vec4<f32>, RESULTS>;
+  var sums: array<vec4<f32>, RESULTS>;
   //#unroll
   for (var i = 0u; i < RESULTS; i++) {
-    y[i] = vec4<f32>();
+    sums[i] = vec4<f32>();
   }
   // Of the row at t / LANES: the maximum, known to all its lanes, and the sum of this lane's keys.
   var top = LOWEST;
@@ -306,7 +306,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
     for (var r = 0u; r < ROWS; r++) {
       //#unroll
       for (var n = 0u; n < WIDE; n++) {
-        y[r * WIDE + n] *= decay[r];
+        sums[r * WIDE + n] *= decay[r];
       }
     }
     //#unroll FEW_TURNS
@@ -325,7 +325,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
 //#endif
         //#unroll
         for (var r = 0u; r < ROWS; r++) {
-          y[r * WIDE + n] += scores[r * KEYS + j] * x;
+          sums[r * WIDE + n] += scores[r * KEYS + j] * x;
         }
       }
     }
@@ -340,7 +340,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
   for (var c = 0u; c < CHUNKS; c++) {
     //#unroll
     for (var n = 0u; n < TOGETHER; n++) {
-      if (c * TOGETHER + n < RESULTS) { shared_parts[n * THREADS + t] = y[min(c * TOGETHER + n, RESULTS - 1u)]; }
+      if (c * TOGETHER + n < RESULTS) { shared_parts[n * THREADS + t] = sums[min(c * TOGETHER + n, RESULTS - 1u)]; }
     }
     workgroupBarrier();
     for (var i = t; i < SUMS * HELPERS; i += THREADS) {

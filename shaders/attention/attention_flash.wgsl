@@ -82,10 +82,10 @@ var<workgroup> stretch: vec2<u32>;
   for (var d = 0u; d < QUADS; d++) {
     x[d] = quad_q(q_base, d) * params.scale;
   }
-  var y: array<vec4<f32>, QUADS_V>;
+  var sums: array<vec4<f32>, QUADS_V>;
   //#unroll
   for (var d = 0u; d < QUADS_V; d++) {
-    y[d] = vec4<f32>();
+    sums[d] = vec4<f32>();
   }
   var top = LOWEST;
   var sum = 0.0;
@@ -128,7 +128,7 @@ var<workgroup> stretch: vec2<u32>;
     sum *= less;
     //#unroll
     for (var d = 0u; d < QUADS_V; d++) {
-      y[d] *= less;
+      sums[d] *= less;
     }
     for (var turn = 0u; turn < MINE; turn += TOGETHER) {
       //#unroll
@@ -139,7 +139,7 @@ var<workgroup> stretch: vec2<u32>;
         sum += weight;
         //#unroll
         for (var d = 0u; d < QUADS_V; d++) {
-          y[d] += weight * tile[j * PITCH_V + d];
+          sums[d] += weight * tile[j * PITCH_V + d];
         }
       }
     }
@@ -154,7 +154,7 @@ var<workgroup> stretch: vec2<u32>;
       part_sum[slot] = sum;
       //#unroll
       for (var d = 0u; d < QUADS_V; d++) {
-        tile[slot * PITCH_V + d] = y[d];
+        tile[slot * PITCH_V + d] = sums[d];
       }
     }
     workgroupBarrier();
@@ -165,7 +165,7 @@ var<workgroup> stretch: vec2<u32>;
       sum = sum * mine + part_sum[slot] * theirs;
       //#unroll
       for (var d = 0u; d < QUADS_V; d++) {
-        y[d] = y[d] * mine + tile[slot * PITCH_V + d] * theirs;
+        sums[d] = sums[d] * mine + tile[slot * PITCH_V + d] * theirs;
       }
       top = highest;
     }
@@ -188,7 +188,7 @@ var<workgroup> stretch: vec2<u32>;
     let out = params.bases.w + dot(vec3<u32>(at, row), params.y_strides.xyz);
     //#unroll
     for (var d = 0u; d < QUADS_V; d++) {
-      put(out, d, y[d] * share);
+      put(out, d, sums[d] * share);
     }
   }
 }

@@ -46,9 +46,9 @@ struct Params {
   for (var d = 0u; d < QUADS; d++) {
     x[d] = quad_q(q_base, d) * params.scale;
   }
-  var y: array<vec4<f32>, QUADS_V>;
+  var sums: array<vec4<f32>, QUADS_V>;
   for (var d = 0u; d < QUADS_V; d++) {
-    y[d] = vec4<f32>();
+    sums[d] = vec4<f32>();
   }
   var top = LOWEST;
   var sum = 0.0;
@@ -76,20 +76,20 @@ struct Params {
     top = highest;
     sum *= less;
     for (var d = 0u; d < QUADS_V; d++) {
-      y[d] *= less;
+      sums[d] *= less;
     }
     for (var n = 0u; n < count; n++) {
       let weight = exp(score[n] - top);
       sum += weight;
       let at_v = v_base + (first + n) * params.v_strides.z;
       for (var d = 0u; d < QUADS_V; d++) {
-        y[d] += weight * quad_v(at_v, d);
+        sums[d] += weight * quad_v(at_v, d);
       }
     }
   }
   let share = share_of(top, sum, head);
   let out = params.bases.w + dot(at, params.y_strides.xyz);
   for (var d = 0u; d < QUADS_V; d++) {
-    put(out, d, y[d] * share);
+    put(out, d, sums[d] * share);
   }
 }

@@ -168,10 +168,10 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
     next_k[n] = fetch_k(k_base, start, t + n / 4u * THREADS, n % 4u);
   }
 
-  var y: array<vec4<f32>, RESULTS>;
+  var sums: array<vec4<f32>, RESULTS>;
   //#unroll
   for (var i = 0u; i < RESULTS; i++) {
-    y[i] = vec4<f32>();
+    sums[i] = vec4<f32>();
   }
   // Of the four rows at `quad_row`: the maximum, known to all groups, and the sum of this group's keys.
   var top = vec4<f32>(LOWEST);
@@ -316,10 +316,10 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
       let less = decay[g * TY + ty];
       //#unroll
       for (var n = 0u; n < WIDE_V; n++) {
-        y[(g * 4u + 0u) * WIDE_V + n] *= less[0];
-        y[(g * 4u + 1u) * WIDE_V + n] *= less[1];
-        y[(g * 4u + 2u) * WIDE_V + n] *= less[2];
-        y[(g * 4u + 3u) * WIDE_V + n] *= less[3];
+        sums[(g * 4u + 0u) * WIDE_V + n] *= less[0];
+        sums[(g * 4u + 1u) * WIDE_V + n] *= less[1];
+        sums[(g * 4u + 2u) * WIDE_V + n] *= less[2];
+        sums[(g * 4u + 3u) * WIDE_V + n] *= less[3];
       }
     }
     for (var j = 0u; j < KEYS / 4u; j++) {
@@ -335,10 +335,10 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
           //#unroll
           for (var g = 0u; g < TALL_QUADS; g++) {
             let left = tile_p[(j * 4u + c) * PITCH_P + g * TY + ty];
-            y[(g * 4u + 0u) * WIDE_V + n] += left[0] * right;
-            y[(g * 4u + 1u) * WIDE_V + n] += left[1] * right;
-            y[(g * 4u + 2u) * WIDE_V + n] += left[2] * right;
-            y[(g * 4u + 3u) * WIDE_V + n] += left[3] * right;
+            sums[(g * 4u + 0u) * WIDE_V + n] += left[0] * right;
+            sums[(g * 4u + 1u) * WIDE_V + n] += left[1] * right;
+            sums[(g * 4u + 2u) * WIDE_V + n] += left[2] * right;
+            sums[(g * 4u + 3u) * WIDE_V + n] += left[3] * right;
           }
         }
       }
@@ -381,7 +381,7 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
       if (row < params.queries) {
         //#unroll
         for (var n = 0u; n < WIDE_V; n++) {
-          put(base + row * params.y_strides.z, n * TX + tx, y[(g * 4u + r) * WIDE_V + n] * share[r]);
+          put(base + row * params.y_strides.z, n * TX + tx, sums[(g * 4u + r) * WIDE_V + n] * share[r]);
         }
       }
     }

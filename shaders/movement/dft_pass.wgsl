@@ -48,7 +48,7 @@ fn element(row: u32, at: u32) -> vec2<f32> {
 //#else
 fn element(row: u32, at: u32) -> vec2<f32> {
   let i = 2u * (row * params.n + at);
-  return vec2<f32>(source[i], source[i + 1u]);
+  return vec2<f32>(load_source(i), load_source(i + 1u));
 }
 //#endif
 
@@ -71,7 +71,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   var sum = vec2<f32>(0.0, 0.0);
   var angle = 0u;
   for (var r = 0u; r < RADIX; r++) {
-    let w = vec2<f32>(twiddle[2u * angle * fine], twiddle[2u * angle * fine + 1u]);
+    let w = vec2<f32>(load_twiddle(2u * angle * fine), load_twiddle(2u * angle * fine + 1u));
     let v = element(row, j + r * apart);
     sum += vec2<f32>(v.x * w.x - v.y * w.y, v.x * w.y + v.y * w.x);
     angle += turn;
@@ -89,7 +89,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) 
   store_output(2u * i + 1u, sum.y);
 //#endif
 //#else
-  into[2u * g] = sum.x;
-  into[2u * g + 1u] = sum.y;
+  store_into(2u * g, sum.x);
+  store_into(2u * g + 1u, sum.y);
 //#endif
 }

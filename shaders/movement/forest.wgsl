@@ -17,9 +17,9 @@ struct Params {
 }
 
 fn goes_yes(node: u32, x: f32) -> bool {
-  let flags = u32(table[node * 8u + 1u]);
+  let flags = u32(load_table(node * 8u + 1u));
   if (is_nan(x)) { return flags >= 8u; }
-  let split = numbers[node];
+  let split = load_numbers(node);
   switch (flags & 7u) {
     case 0u: { return x <= split; }
     case 1u: { return x < split; }
@@ -28,9 +28,9 @@ fn goes_yes(node: u32, x: f32) -> bool {
     case 4u: { return x == split; }
     case 5u: { return x != split; }
     default: {
-      let last = u32(table[node * 8u + 7u]);
-      for (var k = u32(table[node * 8u + 6u]); k < last; k++) {
-        if (numbers[params.nodes + params.votes + k] == x) { return true; }
+      let last = u32(load_table(node * 8u + 7u));
+      for (var k = u32(load_table(node * 8u + 6u)); k < last; k++) {
+        if (load_numbers(params.nodes + params.votes + k) == x) { return true; }
       }
       return false;
     }
@@ -44,16 +44,16 @@ fn goes_yes(node: u32, x: f32) -> bool {
   var result = 0.0;
   var voted = false;
   for (var tree = 0u; tree < params.trees; tree++) {
-    var node = u32(table[params.nodes * 8u + tree]);
+    var node = u32(load_table(params.nodes * 8u + tree));
     for (var level = 0u; level < params.depth; level++) {
-      if ((u32(table[node * 8u + 1u]) & 7u) == LEAF) { break; }
-      let v = load_x(row * params.features + u32(table[node * 8u]));
-      node = u32(table[node * 8u + select(3u, 2u, goes_yes(node, v))]);
+      if ((u32(load_table(node * 8u + 1u)) & 7u) == LEAF) { break; }
+      let v = load_x(row * params.features + u32(load_table(node * 8u)));
+      node = u32(load_table(node * 8u + select(3u, 2u, goes_yes(node, v))));
     }
-    let last = u32(table[node * 8u + 5u]);
-    for (var k = u32(table[node * 8u + 4u]); k < last; k++) {
-      if (table[params.nodes * 8u + params.trees + k] != wanted) { continue; }
-      let weight = numbers[params.nodes + k];
+    let last = u32(load_table(node * 8u + 5u));
+    for (var k = u32(load_table(node * 8u + 4u)); k < last; k++) {
+      if (load_table(params.nodes * 8u + params.trees + k) != wanted) { continue; }
+      let weight = load_numbers(params.nodes + k);
       if (AGGREGATE < 2u) {
         result += weight;
       } else if (AGGREGATE == 2u) {

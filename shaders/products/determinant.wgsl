@@ -15,7 +15,7 @@ var<workgroup> pivot: u32;
   if (number >= params.count) { return; }
   let m = params.m;
   let base = number * m * m;
-  for (var i = lane; i < m * m; i += WG) { work[base + i] = load_x(base + i); }
+  for (var i = lane; i < m * m; i += WG) { store_work(base + i, load_x(base + i)); }
   storageBarrier();
   workgroupBarrier();
   var result = 1.0;
@@ -23,7 +23,7 @@ var<workgroup> pivot: u32;
     if (lane == 0u) {
       pivot = k;
       for (var i = k + 1u; i < m; i++) {
-        if (abs(work[base + i * m + k]) > abs(work[base + pivot * m + k])) { pivot = i; }
+        if (abs(load_work(base + i * m + k)) > abs(load_work(base + pivot * m + k))) { pivot = i; }
       }
     }
     workgroupBarrier();
@@ -31,21 +31,21 @@ var<workgroup> pivot: u32;
     if (other != k) {
       result = -result;
       for (var j = k + lane; j < m; j += WG) {
-        let above = work[base + k * m + j];
-        work[base + k * m + j] = work[base + other * m + j];
-        work[base + other * m + j] = above;
+        let above = load_work(base + k * m + j);
+        store_work(base + k * m + j, load_work(base + other * m + j));
+        store_work(base + other * m + j, above);
       }
     }
     storageBarrier();
     workgroupBarrier();
-    let top = work[base + k * m + k];
+    let top = load_work(base + k * m + k);
     result *= top;
     let rest = m - k - 1u;
     for (var n = lane; n < rest * rest; n += WG) {
       let i = k + 1u + n / rest;
       let j = k + 1u + n % rest;
       let at = base + i * m + j;
-      if (top != 0.0) { work[at] -= work[base + i * m + k] / top * work[base + k * m + j]; }
+      if (top != 0.0) { store_work(at, load_work(at) - load_work(base + i * m + k) / top * load_work(base + k * m + j)); }
     }
     storageBarrier();
     workgroupBarrier();

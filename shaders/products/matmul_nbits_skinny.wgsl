@@ -227,7 +227,7 @@ fn kept(lane: u32) -> u32 {
       }
     }
 //#endif
-    let b = next;
+    let chunks = next;
 //#if !ONCE
     if (first + STEPS * LANES < params.chunks) {
       //#unroll
@@ -255,7 +255,7 @@ fn kept(lane: u32) -> u32 {
 //#if FLOAT_ZEROS
         base[c] = base_b(0.0);
 //#else
-        base[c] = base_b(b[s].zero[c]);
+        base[c] = base_b(chunks[s].zero[c]);
 //#endif
       }
       //#unroll
@@ -268,9 +268,9 @@ fn kept(lane: u32) -> u32 {
         //#unroll
         for (var c = 0u; c < COLS; c++) {
 //#if FLOAT_ZEROS
-          let right = quad_b(b[s].words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - b[s].zero[c];
+          let right = quad_b(chunks[s].words[c][q / PER] >> (q % PER * 4u * BITS), base[c]) - chunks[s].zero[c];
 //#else
-          let right = quad_b(b[s].words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
+          let right = quad_b(chunks[s].words[c][q / PER] >> (q % PER * 4u * BITS), base[c]);
 //#endif
           //#unroll
           for (var r = 0u; r < ROWS; r++) {
@@ -285,7 +285,7 @@ fn kept(lane: u32) -> u32 {
       for (var c = 0u; c < COLS; c++) {
         //#unroll
         for (var r = 0u; r < ROWS; r++) {
-          sums[c][r] = fma(parts[c][r], b[s].scale[c], sums[c][r]);
+          sums[c][r] = fma(parts[c][r], chunks[s].scale[c], sums[c][r]);
         }
       }
     }

@@ -17,6 +17,9 @@ from tests.desktop import on_target
 from tests.genai.greedy import greedy
 from tests.genai.packed import SHAPES, packed_model, prompt_of
 from tests.genai.precisions import SEEDS
+from tools.zoo import sample
+from tools.zoo.check import reference
+from tools.zoo.compare import complaint
 
 TARGETS = ("default", "phone", "compatibility", "apple-m", "nvidia")
 PARTS = 24
@@ -93,3 +96,16 @@ def test_greedy__on_a_target__tokens_of_onnxruntime(
     theirs = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     prompt = prompt_of(7, shape.words)
     assert greedy(mine, shape, prompt, 16)[0] == greedy(theirs, shape, prompt, 16)[0]
+
+
+@pytest.mark.parametrize("name", sample.names())
+def test_zoo_sample__on_a_target__agrees_with_onnxruntime_on_the_gpu_alone(
+    name: str, target: tuple[str, DesktopDevice]
+) -> None:
+    model, feeds = sample.load(name)
+    runs, wanted, outputs = reference(model, feeds)
+    session = pyruntime.InferenceSession(model, providers=["WebGpuExecutionProvider"])
+    for fed, theirs in zip(runs, wanted, strict=True):
+        assert not complaint(session.run(None, fed), theirs, outputs)
+    assert not [node for node in session.explain().nodes if node.placement == "host"]
+    session.release()

@@ -27,6 +27,18 @@ def test_template__its_variants__are_whole_shaders(name: str) -> None:
         assert any(b.write for b in kernel.bindings)
 
 
+INDEXED = {"pack_cache": {"past0", "past1"}}
+"""Tensors that templates index as arrays, so that they cannot be bound in parts: words of packed rows."""
+
+
+@pytest.mark.parametrize("name", shader_names())
+def test_template__its_tensors__are_read_and_written_by_accessors(name: str) -> None:
+    for defines, types in variants_of(name):
+        kernel = template(name, types, **defines)
+        indexed = {b.name for b in kernel.bindings if kernel.is_indexed(b.name)}
+        assert indexed <= INDEXED.get(name, set()), "a local variable of the same name counts, too"
+
+
 @pytest.mark.parametrize(
     ("defines", "what"),
     [

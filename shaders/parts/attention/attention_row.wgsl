@@ -10,7 +10,7 @@ fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
   let quads_v = QUADS_V;
 //#endif
   var x: array<vec4<f32>, QUADS>;
-  var y: array<vec4<f32>, QUADS_V>;
+  var sums: array<vec4<f32>, QUADS_V>;
   for (var d = 0u; d < quads; d++) {
     x[d] = quad_q(bases.x, d) * params.scale;
   }
@@ -33,13 +33,13 @@ fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
       top = s;
       sum *= less;
       for (var d = 0u; d < quads_v; d++) {
-        y[d] *= less;
+        sums[d] *= less;
       }
     }
     let weight = exp(s - top);
     sum += weight;
     for (var d = 0u; d < quads_v; d++) {
-      y[d] += weight * quad_v(bases.z + key * params.v_strides.z, d);
+      sums[d] += weight * quad_v(bases.z + key * params.v_strides.z, d);
     }
   }
 //#if SPLIT
@@ -50,6 +50,6 @@ fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
   let share = share_of(top, sum, head);
 //#endif
   for (var d = 0u; d < quads_v; d++) {
-    put(out, d, y[d] * share);
+    put(out, d, sums[d] * share);
   }
 }
