@@ -109,7 +109,7 @@ class Request:
     @property
     def signature(self) -> Signature:
         """What the stage is found by."""
-        arrived = tuple((n, replace(t, source=None)) for n, t in self.arrived.items())
+        arrived = tuple([(n, replace(t, source=None) if t.source else t) for n, t in self.arrived.items()])
         return arrived, tuple(self.outputs), self.on_device
 
 

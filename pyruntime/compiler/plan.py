@@ -182,8 +182,7 @@ class Kept:
 def _sized(seen: TensorType, scaled: Sequence[int], numbers: Sequence[int]) -> TensorType:
     if not scaled:
         return seen
-    shape = (numbers[n] if n >= 0 else d for n, d in zip(scaled, seen.shape, strict=True))
-    return TensorType(seen.dtype, tuple(shape))
+    return TensorType(seen.dtype, tuple([numbers[n] if n >= 0 else d for n, d in zip(scaled, seen.shape, strict=True)]))
 
 
 @dataclass(frozen=True, slots=True)

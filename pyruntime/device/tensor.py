@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +14,7 @@ from pyruntime.device.base import Device, Raw, Read, Slice
 from pyruntime.errors import BindingError
 from pyruntime.ir import HostTensor, TensorType
 
-__all__ = ["DeviceTensor", "Move"]
+__all__ = ["DeviceTensor", "Loans", "Move"]
 
 _SPARE_BYTES = 256 << 20
 """Bytes of all free buffers that are kept for the next tensors; those kept longest go first."""
@@ -113,7 +113,8 @@ class DeviceTensor:
     def __init__(
         self, type: TensorType, device: Device, memory: _Memory, reserved: tuple[int, int] | None = None
     ) -> None:
-        self.type = TensorType(type.dtype, type.shape)
+        is_plain = type.source is None and not type.name
+        self.type = type if is_plain else TensorType(type.dtype, type.shape)
         self.device = device
         self.reserved = reserved
         self.counted: int | None = None
@@ -140,16 +141,6 @@ class DeviceTensor:
         """True where its memory is another tensor's too."""
         return len(self._memory.tensors) > 1
 
-    @contextmanager
-    def lent(self) -> Iterator[DeviceTensor]:
-        """Lend this tensor to a run, as it is now: runs that write to it meanwhile take other memory."""
-        memory = self._memory
-        memory.runs += 1
-        try:
-            yield self.again()
-        finally:
-            memory.runs -= 1
-
     def again(self) -> DeviceTensor:
         """Return another tensor of the same contents in the same memory."""
         made = DeviceTensor(self.type, self.device, self._memory, self.reserved)
@@ -174,8 +165,7 @@ class DeviceTensor:
         no tensor has rows there yet; else it has to be moved. This tensor keeps its rows either way.
         """
         memory = self._memory
-        longest = max(t.type.shape[axis] for t in memory.tensors)
-        if self.reserved == (axis, rows) and longest == self.type.shape[axis]:
+        if self.reserved == (axis, rows) and self.type.shape[axis] == max([t.type.shape[axis] for t in memory.tensors]):
             return DeviceTensor(kind, self.device, memory, self.reserved)
         return Move(self, kind, (axis, rows))
 
@@ -282,8 +272,8 @@ class DeviceTensor:
             return await (await self.clone()).download()
         recording = self.device.record([])
         try:
-            with self.lent() as lent:
-                (raw,) = await self.device.submit(recording, [], [Read(lent.content)])
+            with Loans() as loans:
+                (raw,) = await self.device.submit(recording, [], [Read(loans.lend(self).content)])
         finally:
             self.device.drop(recording)
         return HostTensor(self.type, raw)
@@ -320,6 +310,28 @@ class DeviceTensor:
         self.counted, other.counted = other.counted, self.counted
         self._memory.tensors.add(self)
         other._memory.tensors.add(other)
+
+
+class Loans:
+    """The tensors that a run has, until it ends: runs that write to them meanwhile take other memory."""
+
+    def __init__(self) -> None:
+        self._memories: list[_Memory] = []
+
+    def __enter__(self) -> Loans:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for memory in self._memories:
+            memory.runs -= 1
+        self._memories.clear()
+
+    def lend(self, tensor: DeviceTensor) -> DeviceTensor:
+        """Return the tensor as it is now, for the run."""
+        memory = tensor._memory
+        memory.runs += 1
+        self._memories.append(memory)
+        return tensor.again()
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ OVERLAP_MUTATIONS = (
     Mutation(
         "overlap: a run keeps the memory of its inputs",
         "pyruntime/session/run/program.py",
-        "given = {n: lent.enter_context(v.lent()) for",
+        "given = {n: loans.lend(v) for",
         "given = {n: v for",
         (
             OVERLAPS + "test_tensor__input_of_a_run_while_another_exchanges_it__keeps_its_memory_for_both_segments",

@@ -208,7 +208,7 @@ class DesktopDevice:
             self._check()
             with self._reported("the GPU could not bind what the run brings"):
                 opened = self._recordings[recording]
-                made = opened.bound(self.gpu_device, self._pipelines, self._buffers, buffers)
+                made = opened.bound(self.gpu_device, self._buffers, buffers)
             return self._recorded(made)
 
     def _recorded(self, made: Recording) -> int:

@@ -28,6 +28,7 @@ class Recordings:
 
     def __init__(self, plan: Plan, device: Device, memory: PlanMemory) -> None:
         self._plan, self._device, self._memory = plan, device, memory
+        self._names = [t.name for t in plan.external if t.name in memory.bound]
         self._open: dict[int, int] = {}
         self._bound: dict[tuple[int, ...], Recorded] = {}
 
@@ -45,7 +46,7 @@ class Recordings:
 
     def of(self, bound: Mapping[str, int]) -> Recorded:
         """Return the recordings for these buffers by name; the least recently used set is dropped."""
-        key = tuple(bound[t.name] for t in self._plan.external if t.name in self._memory.bound)
+        key = tuple([bound[name] for name in self._names])
         made = self._bound.pop(key, None)
         if made is None:
             external = self._memory.external(bound)

@@ -37,9 +37,9 @@ def check_names(feeds: Mapping[str, object], inputs: Sequence[ValueInfo], overri
     Raises:
         MissingInput: inputs are missing. InvalidArgument: a name the model does not have.
     """
-    required = [v.name for v in inputs if not _optional(v)]
-    missing = [n for n in required if n not in feeds]
+    missing = [v.name for v in inputs if v.name not in feeds and not _optional(v)]
     if missing:
+        required = [v.name for v in inputs if not _optional(v)]
         raise MissingInput(
             f"Required inputs ({missing}) are missing from input feed ({sorted(feeds)}); "
             f"the model's inputs are {required}"
@@ -123,12 +123,12 @@ def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, 
             f"Invalid rank for input '{declared.name}': got {len(got)} ({got}), expected {len(dims)} ({dims}); "
             "reshape it, a typed array of JavaScript by numpy.asarray(value.to_py()).reshape(...)"
         )
-    if any(isinstance(e, int) and e != g for e, g in zip(dims, got, strict=True)):
-        wrong = next(i for i, (e, g) in enumerate(zip(dims, got, strict=True)) if isinstance(e, int) and e != g)
-        raise InvalidArgument(
-            f"Got invalid dimensions for input '{declared.name}': index {wrong} got {got[wrong]}, expected "
-            f"{dims[wrong]}; the shape is {got}, the model takes {dims}"
-        )
+    for index, (dim, size) in enumerate(zip(dims, got, strict=True)):
+        if dim != size and isinstance(dim, int):
+            raise InvalidArgument(
+                f"Got invalid dimensions for input '{declared.name}': index {index} got {size}, expected {dim}; "
+                f"the shape is {got}, the model takes {dims}"
+            )
 
 
 def _host_kind(value: Any, kind: HostKind, name: str) -> HostValue:

@@ -163,12 +163,13 @@ class IOBinding:
             elif isinstance(place, OrtValue) and isinstance(tensor := place.current(), DeviceTensor):
                 keep[name] = tensor
         made = await self._internals.run_owned(feeds, list(self._wanted), options, keep)
-        self._made = [await self._deliver(name, place, made[name]) for name, place in self._wanted.items()]
+        self._made = [
+            await self._deliver(name, place, made[name]) if isinstance(place, OrtValue) else OrtValue(made[name])
+            for name, place in self._wanted.items()
+        ]
 
-    async def _deliver(self, name: str, place: OrtValue | str, value: HostValue | DeviceTensor) -> OrtValue:
-        """The result as the binding wants it: in the tensor given, or as a new value on its device."""
-        if not isinstance(place, OrtValue):
-            return OrtValue(value)
+    async def _deliver(self, name: str, place: OrtValue, value: HostValue | DeviceTensor) -> OrtValue:
+        """The result in the tensor that was bound."""
         if isinstance(tensor := place.current(), DeviceTensor):
             if isinstance(value, HostTensor):
                 await tensor.materialize()

@@ -36,7 +36,7 @@ def is_gpu(device_type: str) -> bool:
         return False
     if kind not in ("webgpu", "gpu"):
         raise BindingError(f"Unsupported device type: {device_type}; this runtime has 'cpu' and 'webgpu'")
-    if WEBGPU not in available_providers() and opened() is None:
+    if opened() is None and WEBGPU not in available_providers():
         raise BindingError("Can't allocate memory on 'webgpu': there is no GPU here; use 'cpu'")
     return True
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
+from pyruntime.ir import DeclaredTensor, Dim, Graph, Sizes, TensorType, ValueType
 
 __all__ = ["WASTE", "DynamicDimensions", "match_sizes", "scale", "sizes_data"]
 
@@ -246,10 +246,10 @@ def match_sizes(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType]
             if kind != given:
                 return None
             continue
-        if kind.dtype is not given.dtype or kind.rank != given.rank:
+        if kind.dtype is not given.dtype or len(kind.shape) != len(given.shape):
             return None
         for dim, size in zip(kind.shape, given.shape, strict=True):
-            if not is_dim(dim):
+            if not isinstance(dim, Dim):
                 if dim != size:
                     return None
             elif values.setdefault(sizes.index(dim), size) != size:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 
 from pyruntime.compiler.compile import Compiler, Request, sources_of
 from pyruntime.compiler.typing import Boundary
 from pyruntime.device.base import Device
 from pyruntime.device.execution.executable import Replay
-from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.tensor import DeviceTensor, Loans
 from pyruntime.errors import BindingError, DeviceLost
 from pyruntime.ir import Graph, HostTensor, TensorType, known
 from pyruntime.kernels import Target
@@ -115,12 +114,13 @@ class Program:
             BindingError: a tensor of `keep` has another type than the output, or is on another device.
             DeviceLost: an output that stays on the device is lost with it, also where the run itself has ended well.
         """
-        with ExitStack() as lent:
-            given = {n: lent.enter_context(v.lent()) for n, v in feeds.items() if isinstance(v, DeviceTensor)}
+        with Loans() as loans:
+            given = {n: loans.lend(v) for n, v in feeds.items() if isinstance(v, DeviceTensor)}
             values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
-            run = Run(values, await self._tensors(given), self._ordered(outputs), keep or {}, lent, check, recorder)
+            run = Run(values, await self._tensors(given), self._ordered(outputs), keep or {}, loans, check, recorder)
             stage = await self._run(run, list(feeds))
-            made = {name: await self._output(name, stage, run, feeds) for name in outputs}
+            new = run.free & run.tensors.keys() - feeds.keys()
+            made = {n: run.tensors[n] if n in new else await self._output(n, stage, run, feeds) for n in outputs}
             for name, value in made.items():
                 if isinstance(value, DeviceTensor) and value.is_lost:
                     raise DeviceLost(f"output '{name}' was on a GPU device that was lost before the run ended")
@@ -212,9 +212,10 @@ class Program:
         numbers = executable.runs.sized(sizes).numbers if sizes else ()
         for bounded in executable.plan.bounds:
             bounded.check(run.values, numbers)
-        external = executable.plan.external
+        bound = executable.bound
+        external = [t for t in executable.plan.external if t.name in bound]
         await move_inputs(stage, run, sizes, numbers)
-        made = {t.name: t.sized(numbers) for t in external if t.name in executable.bound and t.name not in run.tensors}
+        made = {t.name: t.sized(numbers) for t in external if t.name not in run.tensors}
         in_use = {t.buffer for t in run.tensors.values()}
         direct = {}
         for name, kind in made.items():
@@ -225,13 +226,13 @@ class Program:
                 raise BindingError(f"output '{name}' is {kind} here, and the OrtValue bound to it is {given.type}")
             alone = not given.in_use and not given.shared and given.reserved is None and not given.is_lost
             if given.buffer not in in_use and alone:
-                direct[name] = run.lent.enter_context(given.lent())
+                direct[name] = run.loans.lend(given)
                 in_use.add(given.buffer)
         rest = {n: kind for n, kind in made.items() if n not in direct}
         fresh = await DeviceTensor.allocate(list(rest.values()), self.device)
         run.tensors.update(direct)
         run.tensors.update(zip(rest, fresh, strict=True))
-        buffers = {t.name: run.tensors[t.name].buffer for t in external if t.name in executable.bound}
+        buffers = {t.name: run.tensors[t.name].buffer for t in external}
         await executable.runs.run(run.values, buffers, run.recorder.step if run.recorder else None, sizes)
 
     def _cross(self, stage: Stage, boundary: Boundary, run: Run) -> list[str]:

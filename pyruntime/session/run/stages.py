@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -12,8 +11,8 @@ import numpy as np
 from pyruntime.compiler.compile import Compiled, Signature
 from pyruntime.compiler.typing import Boundary
 from pyruntime.device.execution.executable import Executable
-from pyruntime.device.tensor import DeviceTensor
-from pyruntime.ir import HostTensor, Sizes, ValueType, evaluate
+from pyruntime.device.tensor import DeviceTensor, Loans
+from pyruntime.ir import HostTensor, Sizes, TensorType, ValueType, evaluate
 from pyruntime.ops.host import HostValue
 from pyruntime.passes.decoding.grow_in_place import capacity
 from pyruntime.session.run.dynamic_dimensions import WASTE, match_sizes, scale
@@ -34,7 +33,7 @@ class Run:
         tensors: what the device has: inputs there, then outputs that stay.
         outputs: names wanted.
         keep: outputs that stay on the device; those given are written in place, the others allocated.
-        lent: ends with the run; tensors that are not the run's own are lent to it until then.
+        loans: end with the run; tensors that are not the run's own are lent to it until then.
         check: called between stages; may raise.
         recorder: gets timings.
     """
@@ -43,7 +42,7 @@ class Run:
     tensors: dict[str, DeviceTensor]
     outputs: Sequence[str]
     keep: Mapping[str, DeviceTensor | None] = field(default_factory=dict)
-    lent: ExitStack = field(default_factory=ExitStack)
+    loans: Loans = field(default_factory=Loans)
     check: Callable[[], None] = lambda: None
     recorder: Recorder | None = None
 
@@ -143,5 +142,6 @@ def type_of(value: AnyValue | None, name: str) -> ValueType:
     """Return the type of a value, with the name `name`."""
     assert value is not None, name
     if isinstance(value, HostTensor | DeviceTensor):
-        return replace(value.type, name=name)
+        kind = value.type
+        return TensorType(kind.dtype, kind.shape, kind.source, name)
     return replace(value, source=None, name=name)
