@@ -36,6 +36,13 @@ ReduceSum ReduceSumSquare Repeat RoiAlign Round Sin Sinh Softplus Tan TopK Uniqu
 _OPERATORS = frozenset(_LISTED.split())
 """Operators whose arguments or results float16 has too few digits or too small a range for."""
 
+_SUMS = """
+CumProd CumSum Exp Pow Reciprocal ReduceL1 ReduceL2 ReduceMean ReduceProd ReduceSum ReduceSumSquare
+"""
+
+_UNBOUNDED = frozenset(_SUMS.split())
+"""Of these, those whose results may be beyond float16's range though their arguments are not."""
+
 _SQUARES = frozenset(("Pow", "Exp"))
 
 _QUANTIZERS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "Quantize"))
@@ -108,6 +115,7 @@ class Float32Nodes:
     derived: set[str] = field(default_factory=set)
     _wide: set[str] = field(default_factory=set)
     _caches: set[str] = field(default_factory=set)
+    _given: set[str] = field(default_factory=set)
     _largest: dict[str, float] = field(default_factory=dict)
     _kernels: dict[Hashable, bool] = field(default_factory=dict)
     _named: set[Node] = field(default_factory=set)
@@ -127,7 +135,7 @@ class Float32Nodes:
                 self.reasons[node] = reason
         for node in reversed(self.computing):
             if node not in self.reasons and self._is_read_in_float32(node):
-                self.reasons[node] = "nodes in float32 alone read it"
+                self.reasons[node] = "what is around it is in float32"
 
     def _is_float(self, name: str) -> bool:
         return bool(name) and _is_float(self.graph.types[name])
@@ -161,10 +169,15 @@ class Float32Nodes:
                 self._caches.update(node.outputs if family in _LOCAL else node.outputs[1:])
             return "its cache is declared as float32"
         if local and self._wide.intersection(floats):
-            self._is_wide(node)
+            self._widen(node, floats)
             return _WIDE
         if listed:
+            if op.op_type in _UNBOUNDED:
+                self._wide.update(node.outputs)
             return f"{op.op_type} needs float32"
+        if self._prepares_inputs(node, floats, local or family == "normalization"):
+            self._given.update(node.outputs)
+            return "it prepares inputs, which are float32"
         if wrong := self._wrong_constant(node, op):
             return wrong
         if self._quantizes and not self._has_heavy_weights(node):
@@ -179,7 +192,8 @@ class Float32Nodes:
                 continue
             most = largest(self.graph, name, self._largest)
             if most > LARGEST:
-                self._is_wide(node)
+                self._wide.update(node.outputs)
+                self.derived.update(filter(self._is_float, node.outputs))
                 return f"its constant '{name}' has {most:.3g}, and float16 ends at {LARGEST:.0f}"
             if 0 < most < (SMALLEST if self._is_bias(op, self.graph.tensor(name)) else SMALLEST_NORMAL):
                 return f"its constant '{name}' has nothing above {most:.3g}, which may become 0"
@@ -202,12 +216,21 @@ class Float32Nodes:
             return True
         if floats:
             return is_open and self.derived.issuperset(floats)
-        return _family(node.op) in ("creation", "elementwise", "movement", "reduction")
+        return _family(node.op) in ("creation", "elementwise", "reduction")
 
-    def _is_wide(self, node: Node) -> None:
+    def _prepares_inputs(self, node: Node, floats: list[str], is_light: bool) -> bool:
+        """Whether a node without large weights reads inputs of the graph alone, or what others made of these."""
+        reads_inputs = all(n in self._given or n in self.graph.inputs for n in floats)
+        return is_light and bool(floats) and reads_inputs and not self._has_heavy_weights(node)
+
+    def _widen(self, node: Node, floats: list[str]) -> None:
+        """Note that a node reads what is beyond the range, and whether what it makes may be, too."""
+        if node.op.op_type in ("Div", "Mul") and not self._wide.issuperset(floats):
+            return  # what is normalized is within the range
         made = list(filter(self._is_float, node.outputs))
         self._wide.update(made)
-        self.derived.update(made)
+        if not self.derived.isdisjoint(floats):
+            self.derived.update(made)
 
     def _is_outer(self, node: Node) -> bool:
         """Whether a product sums nothing."""
@@ -268,12 +291,17 @@ class Float32Nodes:
         return True
 
     def _is_read_in_float32(self, node: Node) -> bool:
-        """Whether a node that computes little is read by nodes in float32 alone."""
+        """Whether a node that computes little is read by nodes in float32 alone, or is between them and an output."""
         simple = isinstance(node.op, Elementwise) or _family(node.op) == "movement"
-        if not simple or not set(self.graph.outputs).isdisjoint(node.outputs):
-            return False
         readers = [r for n in node.outputs if self._is_float(n) for r in self.graph.consumers(n)]
-        return bool(readers) and all(r in self.reasons or self._reads_in_float32(r) for r in readers)
+        if not simple or not all(r in self.reasons or self._reads_in_float32(r) for r in readers):
+            return False
+        return set(self.graph.outputs).isdisjoint(node.outputs) or all(map(self._is_in_float32, self._floats(node)))
+
+    def _is_in_float32(self, name: str) -> bool:
+        """Whether an input or a node in float32 makes a value."""
+        maker = self.graph.producer(name)
+        return maker is None or maker in self.reasons
 
     def _reads_in_float32(self, node: Node) -> bool:
         """Whether a node that makes no float32 reads some: a comparison, a conversion to integers."""
