@@ -180,6 +180,12 @@ export interface SessionOptions {
   enableProfiling?: boolean;
   logId?: string;
   logSeverityLevel?: 0 | 1 | 2 | 3 | 4;
+  /**
+   * 'float16': a model of float32 computes in float16, and its weights take half of the memory on the GPU; inputs and outputs keep
+   * their types. Default: the types of the model. `float32Nodes`: names of nodes that compute in float32 all the same.
+   */
+  precision?: 'float16' | 'float32';
+  float32Nodes?: readonly string[];
   /** Configuration entries, nested or dotted: { session: { disable_cpu_ep_fallback: '1' } }. */
   extra?: Readonly<Record<string, unknown>>;
   /** Of onnxruntime-web; nothing here depends on them. */
@@ -303,6 +309,8 @@ export interface Explanation {
     /** The cheapest first; those that do not apply, with the reason, last. */
     readonly considered: readonly { readonly name: string; readonly cost: number | null; readonly reason: string }[];
   }[];
+  /** Where the session option `precision` is 'float16', by node: why it computes in float32, '' where it does not; else null. */
+  readonly precision: Readonly<Record<string, string>> | null;
   readonly sizes: {
     /** Dimensions of inputs, as 'batch' or 'x[0]', that may differ from run to run without another plan. */
     readonly open: readonly { readonly name: string; readonly low: number; readonly high: number }[];

@@ -78,6 +78,7 @@ export interface PyruntimeModelAttributes {
   prompt?: string;
   dtype?: string;
   'kv-cache-bits'?: '8' | '4';
+  precision?: 'float16' | 'float32';
   labels?: string;
   mean?: string;
   std?: string;

@@ -184,8 +184,7 @@ export class PyruntimeModel extends Base {
       const options = { signal: control.signal, onProgress: report };
       const [session, labels] = await Promise.all([
         this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, {
-          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), cachePlan: this.hasAttribute('cache-plan'),
-          ...this.options, ...options }),
+          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), ...this.#sessionOptions(), ...options }),
         readLabels(this.getAttribute('labels'), this.ownerDocument.baseURI),
       ]);
       this.#labels = labels;
@@ -199,9 +198,15 @@ export class PyruntimeModel extends Base {
     }
   }
 
+  /** The session options that attributes and `options` give. */
+  #sessionOptions() {
+    const precision = this.getAttribute('precision');
+    return /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...(precision && { precision }), ...this.options });
+  }
+
   /** @param {URL} url @param {{signal: AbortSignal, onProgress: (event: import('./pyruntime.js').ProgressEvent) => void}} options */
   async #createGenerator(url, options) {
-    const sessionOptions = /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...this.options });
+    const sessionOptions = this.#sessionOptions();
     const [dtype, kvCacheBits] = ['dtype', 'kv-cache-bits'].map((name) => /** @type {any} */ (this.getAttribute(name) ?? undefined));
     const generator = await TextGenerator.create(url, { ...options, sessionOptions, dtype, kvCacheBits });
     if (options.signal.aborted) {

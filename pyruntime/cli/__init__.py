@@ -84,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
                 metavar="NAME=SIZE",
                 help="size of a symbolic dimension (default 1)",
             )
+        if name != "inspect":
+            _precision_arguments(command)
         if name in _FOR_TARGET:
             command.add_argument("--target", default="default", metavar="NAME|FILE", help=_TARGET)
         if name in _ON_DEVICE:
@@ -108,6 +110,22 @@ def _parser() -> argparse.ArgumentParser:
         if name == "shaders":
             command.add_argument("--kernel", metavar="NAME", help="only kernels whose name contains this")
     return parser
+
+
+def _precision_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--precision",
+        choices=("float16", "float32"),
+        default="float32",
+        help="float16: models of float32 compute in float16 (default: in the types of the model)",
+    )
+    command.add_argument(
+        "--float32-node",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --precision float16, a node that computes in float32",
+    )
 
 
 def _plain(value: object) -> object:

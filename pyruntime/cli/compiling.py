@@ -65,10 +65,11 @@ def compile_files(arguments: argparse.Namespace) -> tuple[Any, str]:
     if arguments.output and len(arguments.model) > 1:
         raise InvalidArgument("--output names the plan of one model: leave it out, and each plan is next to its model")
     target, inside = read_target(arguments.target), arguments.weights == "inside"
+    precision = arguments.precision, arguments.float32_node
     written: list[tuple[dict[str, Any], str]] = []
     for model in arguments.model:
         path = Path(arguments.output) if arguments.output else Path(model).with_suffix(".plan")
-        written.append(_write_plan(path, compile_model(model, shapes, target, inside, values)))
+        written.append(_write_plan(path, compile_model(model, shapes, target, inside, values, *precision)))
     data = [about for about, _ in written]
     return data if len(data) > 1 else data[0], "\n".join(text for _, text in written)
 

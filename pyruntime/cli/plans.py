@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pyruntime.cli.sessions import dims_of, feeds_of, session_of, type_of
+from pyruntime.cli.sessions import dims_of, feeds_of, half_of, session_of, type_of
 from pyruntime.compiler.compile import Compiler, Request
 from pyruntime.device.null import NullDevice
 from pyruntime.errors import InvalidArgument, OrtError
@@ -35,7 +35,7 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
     session, dims = session_of(arguments), dims_of(arguments)
     graph = Internals(session).model.graph
     names = [v.name for v in graph.outputs]
-    program = Program(graph, NullDevice(read_target(arguments.target)))
+    program = Program(graph, NullDevice(read_target(arguments.target)), half=half_of(arguments, graph))
     stage = asyncio.run(program.prepare({v.name: type_of(v, dims) for v in graph.inputs}, names))
     if stage is None:
         given = feeds_of(session, arguments)
@@ -136,7 +136,8 @@ def passes(arguments: argparse.Namespace) -> tuple[Any, str]:
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        compiler = Compiler(graph, read_target(arguments.target), observe=observe)
+        target = replace(read_target(arguments.target), half=half_of(arguments, graph))
+        compiler = Compiler(graph, target, observe=observe)
         compiler.compile(Request({v.name: type_of(v, dims) for v in graph.inputs}, [v.name for v in graph.outputs]))
     except OSError as error:
         raise InvalidArgument(f"--dump {folder}: {error}") from None

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 import numpy as np
 
 from pyruntime.cli.progress import Progress
 from pyruntime.errors import InvalidArgument, NoSuchFile
-from pyruntime.ir import DeclaredTensor, DType, TensorType, ValueInfo
+from pyruntime.ir import DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.base import Internals
 from pyruntime.session.environment import CPU, WEBGPU, wait_for
+from pyruntime.session.precision import FLOAT32_NODES, PRECISION, half_precision
+from pyruntime.target import HalfPrecision
 
-__all__ = ["dims_of", "feeds_of", "session_of", "type_of"]
+__all__ = ["dims_of", "feeds_of", "half_of", "session_of", "type_of"]
 
 
 def session_of(arguments: argparse.Namespace, progress: Progress | None = None) -> InferenceSession:
     """A session that runs where the command says; on NumPy for commands that do not run models."""
-    adapter = getattr(arguments, "adapter", "cpu")
+    adapter, options = getattr(arguments, "adapter", "cpu"), SessionOptions()
     providers: list[Any] | None = [(WEBGPU, {"adapter": adapter})] if adapter else None
     if adapter == "cpu":
         providers = [CPU]
+    else:
+        options.add_session_config_entry(PRECISION, arguments.precision)
+        options.add_session_config_entry(FLOAT32_NODES, json.dumps(arguments.float32_node))
     told = progress.loading if progress else None
-    created = InferenceSession.create(arguments.model, SessionOptions(), providers, progress=told)
+    created = InferenceSession.create(arguments.model, options, providers, progress=told)
     return wait_for(created, "await InferenceSession.create(model)")
+
+
+def half_of(arguments: argparse.Namespace, graph: Graph) -> HalfPrecision | None:
+    """What `--precision` and `--float32-node` say, for commands that do not run models."""
+    return half_precision(graph, arguments.precision, json.dumps(arguments.float32_node))
 
 
 def dims_of(arguments: argparse.Namespace) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pyruntime.compiler.lifetimes import same_place
@@ -22,6 +23,7 @@ from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.iteration import count_up, padded_row, read_row, write_row, zeros
 from pyruntime.ops.base import Unsupported
 from pyruntime.ops.fused.repeat import Repeat
+from pyruntime.ops.interpreter import execute
 from pyruntime.passes.graph_pass import Pass
 from pyruntime.passes.pipeline import optimize
 
@@ -36,11 +38,39 @@ def rewrite_bodies(graph: TypedGraph, target: Target, passes: Sequence[Pass]) ->
     for node, body in _bodies(graph):
         rewrite_bodies(body, target, passes)
         optimize(body, target, passes)
+        _cast_before(graph, node, body)
         fixed = [n for n in body.nodes if all(o in body.static for o in n.outputs if o)]
         body.remove(fixed)
         graph.insert_before(node, *fixed)
         others = capture(body, next(filter(None, node.outputs)))
         graph.update(node, inputs=[*node.inputs, *others])
+
+
+def _cast_before(graph: TypedGraph, node: Node, body: TypedGraph) -> None:
+    """Let casts of constants that a body has captured be constants of the graph; what it no longer reads goes."""
+    op = node.op
+    assert isinstance(op, Repeat)
+    first = op.states + op.sliced
+    outer = dict(zip(body.inputs[1 + first :], node.inputs[first:], strict=True))
+    for cast in body.nodes:
+        name = outer.get(cast.inputs[0]) if cast.op.op_type == "Cast" else None
+        if name is not None and name in graph.static:
+            body.update(cast, inputs=[name])
+            made, kind = cast.outputs[0], graph.tensor(name)
+            source = partial(_cast_value, cast.op, kind)
+            graph.types[made] = replace(graph.tensor(made), source=source)
+            graph.static.add(made)
+    read = {n for inner in body.nodes for n in inner.inputs} | {*body.outputs}
+    unread = {own for own, name in outer.items() if own not in read and name in graph.static}
+    body.inputs = [n for n in body.inputs if n not in unread]
+    kept = [name for own, name in outer.items() if own not in unread]
+    graph.update(node, inputs=[*node.inputs[:first], *kept])
+
+
+def _cast_value(op: Any, kind: TensorType) -> Any:
+    (made,) = execute(op, kind)
+    assert made is not None
+    return made.value()
 
 
 def lower_bodies(graph: TypedGraph, target: Target, lowerings: Lowerings) -> None:
@@ -63,6 +93,7 @@ def _bodies(graph: TypedGraph) -> Iterator[tuple[Node, TypedGraph]]:
         if isinstance(node.op, Repeat):
             body: TypedGraph = node.op.body
             body.types, body.static, body.constants = graph.types, graph.static, graph.constants
+            body.precision = graph.precision
             yield node, body
 
 

@@ -65,6 +65,7 @@ class Compiled:
         boundary, rest: why it ends, and the nodes after it.
         types, static, constants: what is known after it.
         bound: external tensors that a run brings.
+        precision: `TypedGraph.precision`.
     """
 
     plan: Plan
@@ -78,6 +79,7 @@ class Compiled:
     static: set[str]
     constants: dict[str, Constant]
     bound: frozenset[str] = frozenset()
+    precision: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,7 @@ class Compiler:
             typing.static,
             graph.constants,
             typed.bound | request.on_device & set(stay),
+            graph.precision,
         )
 
     def _prologue(self, graph: TypedGraph, lowerings: Lowerings) -> list[Computed]:

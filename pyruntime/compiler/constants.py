@@ -49,13 +49,17 @@ def split_static(graph: TypedGraph, target: Target, lowerings: Lowerings | None 
         return None
     made = {n for node in makers for n in node.outputs if n}
     inside = set(makers)
+    for node in reversed(views):
+        read = [reader for n in node.outputs for reader in graph.consumers(n)]
+        if read and inside.issuperset(read) and not set(graph.outputs).intersection(node.outputs):
+            inside.add(node)
     ends = sorted(n for n in made if n in graph.outputs or not inside.issuperset(graph.consumers(n)))
     graph.static = graph.static - heavy
     computed = heavy - plain
     graph.types = {n: (replace(t, source=None) if n in computed else t) for n, t in graph.types.items()}
     both = inside.union(views)
     first = TypedGraph([n for n in graph.nodes if n in both], graph.types, [], ends, graph.constants, graph.static)
-    graph.remove(makers)
+    graph.remove(inside)
     graph.resident = graph.resident | set(ends)
     graph.computed = graph.computed | set(ends)
     graph.inputs = [*graph.inputs, *ends]

@@ -32,6 +32,7 @@ class Config:
     Attributes:
         kv_cache_bits: 8 or 4: the model's caches of floats are packed to so many bits (docs/generate.md); 0: they stay
             as they are. onnxruntime-genai has no such option.
+        precision: 'float16': a model of float32 computes in float16 (docs/memory.md); '': in its types. Likewise.
 
     Raises:
         GenerationError (a RuntimeError): there is no genai_config.json, or it cannot be read.
@@ -49,6 +50,7 @@ class Config:
             raise GenerationError(f"{path}: {error!r}; expected JSON with model.decoder.filename") from None
         self.providers: list[str] | None = None
         self.kv_cache_bits = 0
+        self.precision = ""
         self.data: dict[str, Any] = {}
 
     def clear_providers(self) -> None:

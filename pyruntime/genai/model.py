@@ -50,6 +50,7 @@ class Model:
         options = SessionOptions()
         if config.kv_cache_bits:
             options.add_session_config_entry("pyruntime.kv_cache_bits", str(config.kv_cache_bits))
+        options.add_session_config_entry("pyruntime.precision", config.precision)
         session = await InferenceSession.create(source, options, providers)
         sliding, caches = config.sliding_window, self._caches(session)
         self.decoder = DecoderModel(session, self._names(), caches, self._sizes(), sliding.slack)

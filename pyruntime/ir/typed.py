@@ -73,6 +73,8 @@ class TypedGraph:
         states: outputs that stay in the memory of a resident input, and how.
         bounds: integers that its inputs on the host have to be.
         sizes: what the dimensions that are no ints are made of; None where all are ints.
+        float32_values: for each node that has to compute in float32, the values that it and those after it make.
+        precision: for nodes that made float32, by name: why they still do, empty where they make float16.
     """
 
     _nodes: list[Node]
@@ -87,6 +89,8 @@ class TypedGraph:
     computed: frozenset[str] = frozenset()
     free: tuple[str, ...] = ()
     bounds: list[InputBound] = field(default_factory=list)
+    float32_values: list[list[str]] = field(default_factory=list)
+    precision: dict[str, str] = field(default_factory=dict)
     _fresh: int = 0
     _producers: dict[str, Node] | None = field(default=None, repr=False)
     _consumers: dict[str, dict[Node, None]] = field(default_factory=dict, repr=False)

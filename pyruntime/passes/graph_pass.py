@@ -27,6 +27,7 @@ class Fact(Enum):
     ROTARY_FUSED = "rotary embeddings are one node each"
     ATTENTION_FUSED = "attention that is written out is one node each"
     PATCHES_TRANSPOSED = "concatenations of strided slices are transpositions"
+    HALF_PRECISION = "nodes compute in float16 where a session wants that and they can"
     ELEMENTWISE_FUSED = "chains of elementwise operators are one node each"
     PRODUCTS_PAIRED = "gated products with packed weights are one node each"
     EPILOGUES_FUSED = "products have the elementwise operators that follow them"

@@ -52,6 +52,7 @@ from pyruntime.passes.layout import (
     unmerge_transpose,
 )
 from pyruntime.passes.quantization import (
+    half_precision,
     merge_integer_products,
     move_quantization,
     packed_weights,
@@ -59,6 +60,7 @@ from pyruntime.passes.quantization import (
     quantized_products,
     weights_channels_last,
 )
+from pyruntime.passes.quantization.float32_nodes import values_after
 
 __all__ = ["PASSES", "PORTABLE", "PassRun", "optimize"]
 
@@ -100,6 +102,7 @@ PASSES: tuple[Pass, ...] = (
     merge_transposes.run,
     weights_channels_last.run,
     small_powers.run,
+    half_precision.run,
     fuse_elementwise.run,
     pair_products.run,
     fuse_epilogue.run,
@@ -152,6 +155,7 @@ def optimize(
         observe: called after each pass, with the graph as it is then.
     """
     runs: list[PassRun] = []
+    graph.float32_values = values_after(graph, target)
     for one in passes:
         if one.name in target.disabled:
             continue

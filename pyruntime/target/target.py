@@ -16,6 +16,7 @@ __all__ = [
     "SOFTWARE_VENDOR",
     "SUBGROUP_SIZE",
     "WORKGROUP",
+    "HalfPrecision",
     "Limits",
     "Target",
     "Winners",
@@ -89,6 +90,23 @@ SOFTWARE_ADAPTER = "software_adapter"
 
 
 @dataclass(frozen=True, slots=True)
+class HalfPrecision:
+    """What the session option `precision: 'float16'` asks for.
+
+    Attributes:
+        float32_nodes: names of nodes that compute in float32, sorted.
+        in_bodies: those of them that are in bodies of control flow: the names that they get end with '/' and these.
+    """
+
+    float32_nodes: tuple[str, ...] = ()
+    in_bodies: tuple[str, ...] = ()
+
+    def keeps(self, name: str) -> bool:
+        """Return whether the node of this name computes in float32."""
+        return name in self.float32_nodes or any(name.endswith(f"/{inner}") for inner in self.in_bodies)
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """The device that kernels are generated for.
 
@@ -100,6 +118,7 @@ class Target:
         disabled: names of passes and kernel variants switched off by session config entries.
         rates: what was measured on the device; None: what is known of its kind.
         winners: kernels that were measured to be the best for a problem on the device.
+        half: float32 nodes are to compute in float16; None: in the types of the model.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -108,6 +127,7 @@ class Target:
     disabled: frozenset[str] = frozenset()
     rates: Rates | None = None
     winners: Winners = NO_WINNERS
+    half: HalfPrecision | None = None
 
     @property
     def speed(self) -> Rates:

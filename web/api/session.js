@@ -54,6 +54,19 @@ function expected(preferred) {
   return names?.length || preferred === 'gpu-buffer' ? JSON.stringify({ staying: names }) : null;
 }
 
+/**
+ * Configuration entries of the session options `precision` and `float32Nodes`.
+ * @param {unknown} precision
+ * @param {unknown} nodes
+ */
+function precisionEntries(precision, nodes) {
+  if (precision !== undefined && precision !== 'float16' && precision !== 'float32') throw wrong('options.precision', "'float16' or 'float32'", precision);
+  return {
+    ...(precision && { 'pyruntime.precision': precision }),
+    ...(nodes !== undefined && { 'pyruntime.float32_nodes': JSON.stringify(requireArray('options.float32Nodes', nodes)) }),
+  };
+}
+
 /** @implements {PublicSession} */
 export class InferenceSession {
   #client;
@@ -100,11 +113,13 @@ export class InferenceSession {
       source = new Uint8Array(buffer, byteOffset, length);
       options = rest.find((value) => typeof value === 'object' && value !== null);
     }
-    const { onProgress, signal, externalData, preferredOutputLocation, executionProviders, plan, cachePlan, ...plain } = optionsOf('options', options);
+    const { onProgress, signal, externalData, preferredOutputLocation, executionProviders, plan, cachePlan, precision, float32Nodes, ...plain } = optionsOf('options', options);
     const { device, names } = splitDevice(executionProviders);
     if (names) plain.executionProviders = names;
     const expects = expected(preferredOutputLocation);
-    plain.extra = { 'pyruntime.host_work': env.hostWork, ...(expects && { 'pyruntime.expects': expects }), ...plain.extra };
+    plain.extra = {
+      'pyruntime.host_work': env.hostWork, ...(expects && { 'pyruntime.expects': expects }), ...precisionEntries(precision, float32Nodes),
+      ...plain.extra };
     requireBrowser();
     const reading = { signal, onProgress };
     const sources = Promise.all([

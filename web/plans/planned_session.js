@@ -15,6 +15,9 @@ const LIMITS = /** @type {const} */ ([
   'maxComputeWorkgroupsPerDimension', 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX',
   'maxComputeWorkgroupStorageSize']);
 
+/** Options that do not say whether a plan fits, and those that are compared with the plan's own. */
+const COMPARED = new Set(['plan', 'pyruntime.host_work', 'precision', 'float32Nodes', 'pyruntime.precision', 'pyruntime.float32_nodes']);
+
 /** Milliseconds between questions for an adapter, while the browser's GPU process may be starting. */
 const PAUSES = [50, 100, 200, 200, 400];
 
@@ -63,10 +66,10 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
   const stay = preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
   if (stay && !same) return 'outputs stay on the GPU';
   if (stay && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
-  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects|\.kv_cache_bits)/.test(JSON.stringify(extra ?? {})) ? 'the runs are profiled' : null;
+  if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects|\.kv_cache_bits|\.precision|\.float32_nodes)/.test(JSON.stringify(extra ?? {})) ? 'the runs are profiled' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
   const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });
-  const wanted = others.filter((name) => name !== 'pyruntime.host_work' && name !== 'plan');
+  const wanted = others.filter((name) => !COMPARED.has(name));
   return wanted.length ? `the plan is for other options (${wanted.join(', ')})` : null;
 }
 
@@ -101,6 +104,18 @@ function sourceOf(path, { model, externalData }) {
 }
 
 /**
+ * Refuse a plan that computes in another precision than a session is to.
+ * @param {Record<string, unknown>} options those that the plan follows from
+ * @param {Record<string, unknown>} [extra] the session's configuration entries
+ */
+function comparePrecision({ precision = 'float32', float32_nodes: kept = [] }, extra = {}) {
+  const wanted = String(extra['pyruntime.precision'] || 'float32');
+  if (precision !== wanted) throw new Refused(`it computes in ${precision}, and the session is to in ${wanted}`);
+  const nodes = [...new Set(JSON.parse(String(extra['pyruntime.float32_nodes'] ?? '[]')))].sort();
+  if (JSON.stringify(kept) !== JSON.stringify(nodes)) throw new Refused(`it has the nodes ${JSON.stringify(kept)} in float32, and the session ${JSON.stringify(nodes)}`);
+}
+
+/**
  * A session's client over the plan in `file`.
  * @param {ArrayBuffer} file
  * @param {Opened} there
@@ -110,6 +125,7 @@ function sourceOf(path, { model, externalData }) {
 async function start(file, there, { create, onProgress, signal }, tags) {
   const began = performance.now();
   const read = await readPlan(file, { version, ...there });
+  comparePrecision(read.header.options, /** @type {any} */ (create.options).extra);
   const program = new Program(there.device, read, there.adapter);
   onProgress({ phase: 'model', status: 'begin' });
   const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (

@@ -12,7 +12,7 @@ from pyruntime.compiler.plan import GpuSegment, Plan, Transfer, Unread
 from pyruntime.compiler.saved import ExternalFile, ModelFile, Saved, SavedProgram, read, write
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import RawSource
-from pyruntime.session.aot.compile_ahead import package_version, saved_program
+from pyruntime.session.aot.compile_ahead import package_version, plan_options, saved_program
 from pyruntime.session.run.program import Program
 from pyruntime.session.run.stages import Stage
 
@@ -60,7 +60,7 @@ def cached_plan_file(
         package_version(),
         model,
         {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
-        {},
+        plan_options(program.target),
         [dict(v) for v in inputs],
         [dict(v) for v in outputs],
         made,
@@ -81,7 +81,9 @@ def _add_earlier(saved: Saved, before: bytes, sources: Sequence[RawSource]) -> N
         earlier = read(before, sources[0], sources[1:])
     except InvalidArgument:
         return
-    if any(getattr(earlier, what) != getattr(saved, what) for what in ("package", "model", "target", "files")):
+    if any(
+        getattr(earlier, what) != getattr(saved, what) for what in ("package", "model", "target", "options", "files")
+    ):
         return
     known = {_inputs(p) for p in saved.programs}
     first = len(saved.computed)

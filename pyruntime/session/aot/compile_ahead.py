@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,14 @@ from pyruntime.onnx.records import ModelRecord
 from pyruntime.session.aot.stated_inputs import stated_type, stated_value
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.metadata import NodeArg
+from pyruntime.session.precision import half_precision
 from pyruntime.session.run.dynamic_dimensions import sizes_data
 from pyruntime.session.run.plan_cache import find_stage
 from pyruntime.session.run.program import Program
 from pyruntime.session.run.stages import Stage
 from pyruntime.session.web_api import value_metadata
 
-__all__ = ["compile_model", "package_version", "saved_program"]
+__all__ = ["compile_model", "package_version", "plan_options", "saved_program"]
 
 
 def compile_model(
@@ -45,6 +47,8 @@ def compile_model(
     target: Target | None = None,
     inside: bool = False,
     values: Mapping[str, Sequence[Any]] | None = None,
+    precision: str = "",
+    float32_nodes: Sequence[str] = (),
 ) -> bytes:
     """Compile a model file into a plan for web/plans/plan.js; equal files, shapes and targets give equal bytes.
 
@@ -56,23 +60,25 @@ def compile_model(
         values: of inputs that decide what is computed (the condition of an If, a shape): numbers or nested lists.
             Several of one input go with the shapes of the same place. The plan is for these values, and no others, of
             the inputs it depends on.
+        precision, float32_nodes: see `pyruntime.session.precision`.
 
     Raises:
         EPFail: nodes run on the host, or wait for values; names them.
         InvalidArgument: shapes or values that do not fit the inputs.
     """
-    target = target or Target()
     source = open_file(path)
     record = read_model(source)
     files = _external_files(record, path)
     graph = import_model(record, files, str(path)).graph
+    half = half_precision(graph, precision, json.dumps(list(float32_nodes)))
+    target = replace(target or Target(), half=half)
     stages = _planned(graph, shapes or {}, values or {}, target)
     computed: dict[Hashable, tuple[int, Plan]] = {}
     saved = Saved(
         package_version(),
         ModelFile(source.size, tree_hash(source, source.size)),
         {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor},
-        {},
+        plan_options(target),
         [value_metadata(NodeArg.of(v)) for v in graph.inputs],
         [value_metadata(NodeArg.of(v)) for v in graph.outputs],
         [saved_program(stage, computed) for stage in stages],
@@ -92,6 +98,13 @@ def _external_files(record: ModelRecord, path: str | os.PathLike[str]) -> dict[s
         with suppress(OrtError):
             found[name] = folder.resolve(name)
     return found
+
+
+def plan_options(target: Target) -> dict[str, Any]:
+    """Return the session's options that a plan follows from, those that are not their defaults."""
+    if target.half is None:
+        return {}
+    return {"precision": "float16", "float32_nodes": sorted({*target.half.float32_nodes, *target.half.in_bodies})}
 
 
 def saved_program(stage: Stage, computed: dict[Hashable, tuple[int, Plan]]) -> SavedProgram:
@@ -136,7 +149,8 @@ def _planned(
             known = [v.name for v in graph.inputs]
             raise InvalidArgument(f"{option}: the model has no input {unknown}; its inputs: {known}")
     rounds = _rounds(graph, shapes, values)
-    program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
+    limits = ResourceLimits(cached_plans=2 * len(rounds))
+    program = Program(graph, NullDevice(target), True, limits=limits, half=target.half)
     names = [v.name for v in graph.outputs]
     for one in rounds:
         program.dynamic_dimensions.observe(one.types)

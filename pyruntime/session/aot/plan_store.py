@@ -24,7 +24,7 @@ from pyruntime.ir import Graph, HostTensor, RawSource, TensorType
 from pyruntime.ir.encoding import decode, encode
 from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.session.aot.cached_plan import INSIDE, PROGRAMS, bytes_inside, is_whole
-from pyruntime.session.aot.compile_ahead import package_version, saved_program
+from pyruntime.session.aot.compile_ahead import package_version, plan_options, saved_program
 from pyruntime.session.run.stages import Stage
 from pyruntime.target import Target
 
@@ -90,7 +90,9 @@ class PlanStore:
             return
         about = {"limits": asdict(target.limits), "features": sorted(target.features), "vendor": target.vendor}
         plans = [plan for _, plan in computed.values()]
-        saved = Saved(package_version(), self._model, about, {}, [], [], [program], plans, files=self._files)
+        saved = Saved(
+            package_version(), self._model, about, plan_options(target), [], [], [program], plans, files=self._files
+        )
         before = self._read(name)
         if before is not None and program.values:
             for other in before.programs[: PROGRAMS - 1]:
@@ -116,7 +118,7 @@ class PlanStore:
         types = [(n, t.dtype.onnx_name, t.shape) for n, t in kinds if isinstance(t, TensorType)]
         wanted = types, tuple(request.outputs), sorted(request.on_device), sorted(request.free)
         device = target.limits, sorted(target.features), target.vendor, sorted(target.disabled), target.rates
-        key = repr((self._key, wanted, device, sorted(target.winners.items())))
+        key = repr((self._key, wanted, device, sorted(target.winners.items()), target.half))
         return hashlib.sha256(key.encode()).hexdigest()[:40] + ".plan"
 
 

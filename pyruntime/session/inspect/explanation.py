@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,8 @@ class Explanation:
         dynamic_dimensions: dimensions of inputs that may differ from run to run without another plan.
         fixed_sizes: those that may not: (name, why), as 'batch' or 'x[0]'.
         choices: (node, which kernel was chosen, with the cost of it and of the others).
+        precision: where the session wants float16, by node: why it computes in float32, empty where it does not; else
+            None.
     """
 
     title: str
@@ -81,6 +83,7 @@ class Explanation:
     dynamic_dimensions: tuple[DynamicDimension, ...] = ()
     fixed_sizes: tuple[tuple[str, str], ...] = ()
     choices: tuple[tuple[str, Choice], ...] = ()
+    precision: Mapping[str, str] | None = None
 
     @property
     def fusions(self) -> list[str]:
@@ -103,6 +106,17 @@ class Explanation:
         """Lines about the sizes that runs may bring."""
         lines = [f"{s.name}: any from {s.low:,} to {s.high:,}, one plan" for s in self.dynamic_dimensions]
         return lines + [f"{name}: a plan for each, because of {reason}" for name, reason in self.fixed_sizes]
+
+    def _precision(self) -> list[str]:
+        """Lines about the session option `precision`."""
+        if self.precision is None:
+            return []
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.precision.items():
+            reasons.setdefault(reason, []).append(name)
+        half = len(reasons.pop("", ()))
+        lines = [f"{counted(half, 'node')} in float16, {len(self.precision) - half} in float32"]
+        return lines + [f"float32, {reason}: {', '.join(names)}" for reason, names in reasons.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -141,6 +155,7 @@ class Explanation:
                 "open": [{"name": s.name, "low": s.low, "high": s.high} for s in self.dynamic_dimensions],
                 "fixed": [{"name": name, "reason": reason} for name, reason in self.fixed_sizes],
             },
+            "precision": None if self.precision is None else dict(self.precision),
         }
 
     def __str__(self) -> str:
@@ -150,6 +165,8 @@ class Explanation:
             parts += ["", "fused: " + "; ".join(self.fusions)]
         if self._sizes():
             parts += ["", "sizes: " + "; ".join(self._sizes())]
+        if self._precision():
+            parts += ["", "precision: " + "\n  ".join(self._precision())]
         if self.choices:
             parts += ["", "chosen by cost in microseconds:", *dict.fromkeys(f"  {c}" for _, c in self.choices)]
         if self.kernels:
@@ -175,6 +192,9 @@ class Explanation:
         if self._sizes():
             lines = "".join(f"<li>{escape(line)}</li>" for line in self._sizes())
             parts.append(details(f"sizes ({len(self._sizes())})", f"<ul>{lines}</ul>"))
+        if self._precision():
+            lines = "".join(f"<li>{escape(line)}</li>" for line in self._precision())
+            parts.append(details("precision", f"<ul>{lines}</ul>"))
         if self.choices:
             lines = "".join(f"<li>{escape(line)}</li>" for line in dict.fromkeys(str(c) for _, c in self.choices))
             parts.append(details("chosen by cost", f"<ul>{lines}</ul>"))

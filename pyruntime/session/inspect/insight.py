@@ -57,7 +57,9 @@ class Insight(Session):
         What depends on input shapes is there after the first run, or at once where the model's shapes are complete.
         """
         self._check_released()
-        plans = [stage.executable.plan for stage in stages_of(self._program)]
+        stages = stages_of(self._program)
+        plans = [stage.executable.plan for stage in stages]
+        precision = {n: why for stage in stages for n, why in stage.compiled.precision.items()}
         name = self._model.metadata.graph_name or "model"
         return Explanation(
             name,
@@ -69,6 +71,7 @@ class Insight(Session):
             tuple(dynamic_dimensions(self._program)),
             tuple(self._program.dynamic_dimensions.reasons.items()) if self._program else (),
             choices_of(plans, self._program.target) if self._program else (),
+            precision if self._program and self._program.target.half else None,
         )
 
     def summary(self) -> dict[str, Any]:

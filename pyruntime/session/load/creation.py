@@ -27,6 +27,7 @@ from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page,
 from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
 from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
+from pyruntime.session.precision import FLOAT32_NODES, PRECISION, half_precision
 from pyruntime.session.providers import chosen_providers
 from pyruntime.session.run.expected_runs import expected_logits, expected_runs
 from pyruntime.session.run.planning import StoredPlans
@@ -135,9 +136,16 @@ class Creation(Session):
                 from pyruntime.session.load.packed_caches import pack_caches  # operators load on use
 
                 pack_caches(self._model.graph, bits, self._dims)
+            self._half = half_precision(
+                self._model.graph, self._options.config(PRECISION), self._options.config(FLOAT32_NODES)
+            )
             if WEBGPU in self._providers:
                 with Phase("adapter", progress, self._timings):
                     await self._open_device()
+            if self._half is not None:
+                if self._live is None:
+                    self._warnings.append(f"precision 'float16' has no effect: the session runs on {CPU}, in float32")
+                await arrived([source, *files.values()])  # weights are looked at before anything is planned
             try:
                 cancelled()
                 if self._live is not None:
@@ -183,6 +191,7 @@ class Creation(Session):
             limits=self._limits,
             sanitize=sanitize,
             rates=rates,
+            half=self._half,
         )
 
         def make(gpu: Device) -> Program:

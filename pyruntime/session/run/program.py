@@ -23,7 +23,7 @@ from pyruntime.session.run.plan_cache import PlanCache, find_stage
 from pyruntime.session.run.planning import Planner, StoredPlans
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
-from pyruntime.target import Rates
+from pyruntime.target import HalfPrecision, Rates
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
@@ -41,6 +41,7 @@ class Program:
         limits: `gpu_bytes` and `cached_plans` hold here.
         sanitize: compare every dispatch with itself in memory of its own (`device.execution.sanitizer`); slow.
         rates: what kernels are chosen by instead of what was measured on the device.
+        half: float32 nodes compute in float16.
 
     Attributes:
         cache: the stages planned so far.
@@ -57,12 +58,16 @@ class Program:
         limits: ResourceLimits | None = None,
         sanitize: bool = False,
         rates: Rates | None = None,
+        half: HalfPrecision | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
         exact = frozenset({"fallback_kernels"}) if sanitize else frozenset()
         target = replace(
-            device.target, disabled=device.target.disabled | disabled | exact, rates=rates or device.target.rates
+            device.target,
+            disabled=device.target.disabled | disabled | exact,
+            rates=rates or device.target.rates,
+            half=half,
         )
         self.cache = PlanCache(device, limits or ResourceLimits())
         self._planner = Planner(
