@@ -88,7 +88,11 @@ def test_documentation__opened__runs_its_example_and_is_searched_without_another
         expect(page.get_by_role("link", name=re.compile("Sessions|IOBinding|Python")).first).to_be_visible()
 
 
-@pytest.mark.parametrize("name", ["index", "api/sessions", "api/javascript-sessions", "performance"])
+@pytest.mark.parametrize(
+    "name",
+    ["index", "install", "javascript", "widget", "examples", "models", "performance", "troubleshooting",
+     "api/sessions", "api/javascript-sessions", "sources/whisper_html"],
+)  # fmt: skip
 def test_documentation__light_and_dark__axe_finds_nothing_serious(
     browser: Browser, documentation: Server, name: str
 ) -> None:

@@ -210,9 +210,10 @@ def test_installed_package__on_a_page_with_sri__runs_where_the_hash_is_right(
         guarded_page(browser, server.url) as (page, guard),
     ):
         guard.allow("favicon|404" if true else "favicon|404|integrity")
-        page.goto(server.url)
         if true:
+            page.goto(server.url)
             page.locator("pyruntime-model .pad").wait_for()
         else:
-            page.wait_for_timeout(500)
+            with page.expect_console_message(lambda message: "integrity" in message.text):
+                page.goto(server.url)
         assert page.evaluate("customElements.get('pyruntime-model') !== undefined") is true
