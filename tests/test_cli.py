@@ -122,7 +122,7 @@ def test_commands__text__is_for_people(command: str, capsys: pytest.CaptureFixtu
     [
         (["inspect", "there-is-no-such-file.onnx"], "does not exist"),
         (["plan", DIGITS, "--dim", "N"], "NAME=SIZE"),
-        (["plan", DIGITS, "--target", "toaster"], "neither a file nor one of the profiles amd, apple-m"),
+        (["plan", DIGITS, "--target", "toaster"], "neither a file nor one of the profiles "),
         (["run", DIGITS, "--input", "image=nothing.npy"], "nothing.npy"),
     ],
 )

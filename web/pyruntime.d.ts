@@ -345,7 +345,7 @@ export interface Explanation {
   };
 }
 
-/** A tensor of another copy of onnxruntime's API: it is taken for what it says of itself. */
+/** A tensor of another implementation of onnxruntime's API: its `type`, `dims` and `data` are read. */
 export interface TensorLike {
   readonly type: string;
   readonly dims: readonly number[];

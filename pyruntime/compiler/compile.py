@@ -49,7 +49,7 @@ class Computed:
 
     @property
     def nbytes(self) -> int:
-        """Its bytes."""
+        """Size of the constant in bytes."""
         return next(t.type.nbytes for t in self.plan.external if t.name == self.name)
 
 
@@ -110,7 +110,7 @@ class Request:
 
     @property
     def signature(self) -> Signature:
-        """What the stage is found by."""
+        """The key of compiled stages: types, wanted outputs, and which values are on the device."""
         arrived = tuple([(n, replace(t, source=None) if t.source else t) for n, t in self.arrived.items()])
         return arrived, tuple(self.outputs), self.on_device
 
@@ -275,11 +275,11 @@ def _dense(kind: ValueType) -> bool:
 
 
 def sources_of(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object]]:
-    """What gives the value of each."""
+    """Return, for each value on the host, a function that gives it."""
     return {n: (v.array if isinstance(v, HostTensor) else v.value) for n, v in values.items()}
 
 
 def numbers_of(values: Mapping[str, HostValue]) -> dict[str, int]:
-    """Those that are one integer."""
+    """Return the values that are one integer, as ints by name."""
     single = {n: v for n, v in values.items() if isinstance(v, HostTensor) and v.type.size == 1}
     return {n: int(v.array().reshape(-1)[0]) for n, v in single.items() if v.type.dtype.is_integer}

@@ -78,7 +78,7 @@ class Emitter:
         self._regions: dict[tuple[str, int], Region] = {}
 
     def segment(self, uploads: Sequence[str], steps: Sequence[Step], downloads: Sequence[str]) -> GpuSegment:
-        """The transfers and commands of a segment."""
+        """Return the uploads, commands and downloads of a GPU segment."""
         made = [n for n in uploads if n in self._graph.static]
         return GpuSegment(
             [self.transfer(n) for n in uploads if n not in made],
@@ -235,5 +235,5 @@ class Emitter:
 
 
 def _seen(kind: TensorType) -> TensorType:
-    """The type for the sizes seen."""
+    """Return the type with dynamic dimensions as the sizes seen."""
     return TensorType(kind.dtype, tuple(map(hint, kind.shape)))

@@ -36,13 +36,13 @@ class Lifetimes:
     _last: dict[str, int] = field(default_factory=dict)
 
     def root(self, name: str) -> str:
-        """The value whose storage `name` shares."""
+        """Return the value whose storage `name` uses; itself if it has storage."""
         while name in self._root:
             name = self._root[name]
         return name
 
     def alias(self, name: str, of: str) -> None:
-        """`name` is the bytes of `of`."""
+        """Note that `name` is a view: it has the bytes of `of`."""
         self._root[name] = of
 
     def define(self, name: str, nbytes: int, time: int) -> None:
@@ -59,7 +59,7 @@ class Lifetimes:
         return self._first.get(self.root(name), -1)
 
     def use(self, name: str, time: int) -> None:
-        """`name` must be kept until `time`."""
+        """Note that a step at `time` reads or writes `name`: its storage lives until then."""
         root = self.root(name)
         if root not in self.fixed:
             self._last[root] = max(time, self._last.get(root, time))
@@ -91,7 +91,7 @@ class Lifetimes:
         del self._first[result], self._nbytes[result]
 
     def storages(self) -> dict[str, Storage]:
-        """A storage for each root."""
+        """Return a storage, with its lifetime, for each value that is no view."""
         made = {n: Storage([n], self._nbytes[n], self._first[n], self._last[n]) for n in self._first}
         for name in self._root:
             root = self.root(name)

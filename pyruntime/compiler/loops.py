@@ -113,7 +113,7 @@ def _label(node: Node) -> str:
 
 
 def _renamed(node: Node) -> Graph:
-    """The body on the graph's names."""
+    """Return the body of the loop with its values renamed to those of the graph."""
     op: Any = node.op
     own = len(node.inputs) - len(op.captures())
     prefix = f"{_label(node)}/"

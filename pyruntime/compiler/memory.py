@@ -97,7 +97,7 @@ def grouped(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
 
 
 def lower_bound(storages: Sequence[Storage]) -> int:
-    """The most bytes alive at one step."""
+    """Return the largest sum of live bytes at a step: no layout of memory needs less."""
     events = sorted([(s.first, 1, s.nbytes) for s in storages] + [(s.last, 2, -s.nbytes) for s in storages])
     live = most = 0
     for _, _, change in events:

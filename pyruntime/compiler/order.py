@@ -146,7 +146,7 @@ class _Values:
 
     @property
     def floor(self) -> int:
-        """What some node needs in any order."""
+        """Return the bytes that the largest node needs in any order: inputs, outputs and scratch memory."""
         need = list(self.scratch)
         for users, size in zip(self.users, self.sizes, strict=True):
             for node in users:

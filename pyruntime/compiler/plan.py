@@ -380,7 +380,7 @@ class Plan:
         return replace(self, steps=steps, shaders=list(numbers))
 
     def root(self, value: str) -> str:
-        """The value whose bytes `value` is."""
+        """Return the value that `value` is a view of; itself if it is none."""
         while value in self.views:
             value = self.views[value]
         return value

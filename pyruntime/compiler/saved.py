@@ -282,7 +282,7 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
 
 
 class _Inline:
-    """The sections as a RawSource."""
+    """Sections of a plan file as a RawSource, for constants that are stored in the plan."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)

@@ -62,7 +62,7 @@ class Sections:
         return self._put_at[key]
 
     def bytes(self, raw: bytes) -> list[int]:
-        """Where these bytes are, and how many."""
+        """Add bytes to the section; returns their offset and length."""
         return [self._put(raw), len(raw)]
 
     def _constant(self, constant: Constant, temporary: bool) -> int:
@@ -98,7 +98,7 @@ class Sections:
         return {"buffers": buffers, "constants": [[*p, *places[n]] for n, p in enumerate(self._places)]}
 
     def plan(self, plan: Plan, temporary: bool) -> dict[str, _Json]:
-        """A plan as data."""
+        """Return a plan as data for JSON; bytes go to the sections."""
         segment = plan.steps[0] if len(plan.steps) == 1 else None
         if not isinstance(segment, GpuSegment) or plan.host_values:
             steps = [s.node.label for s in plan.steps if isinstance(s, HostStep)]

@@ -75,7 +75,7 @@ class Segmentation:
 
     @property
     def steps(self) -> list[Step]:
-        """The dispatches."""
+        """Return the dispatches of all GPU segments in order."""
         return [s for segment in self.segments if isinstance(segment, Segment) for s in segment.steps]
 
     def is_unread(self, name: str) -> bool:
@@ -111,7 +111,7 @@ class Segmentation:
             self.time += 1
 
     def _to_gpu(self, name: str) -> None:
-        """Make sure the GPU has `name`."""
+        """Add an upload of `name` to the segment, unless the GPU has it."""
         if name in self._on_gpu or (name in self.constants and name not in self.external):
             return
         segment = self._segment()
@@ -295,6 +295,6 @@ class Segmentation:
 
 
 def _retyped(constant: Constant, kind: ValueType) -> Constant:
-    """The same bytes with another shape."""
+    """Return the bytes of a constant with another shape, without copying."""
     assert isinstance(kind, TensorType)
     return Constant(TensorType(kind.dtype, kind.shape), constant.source, constant.offset)

@@ -286,7 +286,7 @@ class Typing:
         return op if isinstance(op, Decomposed) else None
 
     def _decomposed(self, node: Node, op: Decomposed) -> list[Node]:
-        """The nodes that `node` stands for."""
+        """Expand a decomposed operator; returns its nodes."""
         inputs = [self.types[n] if n else None for n in node.inputs]
         with located(node, inputs):
             outputs = len(op.infer(*inputs))
@@ -386,7 +386,7 @@ class _Fold:
         self.results: tuple[ValueType | None, ...] | None = None
 
     def output(self, index: int) -> Callable[[], Any]:
-        """The value source of output `index`."""
+        """Return a function that computes output `index` when it is called first."""
 
         def read() -> Any:
             if self.results is None:

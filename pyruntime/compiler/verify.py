@@ -168,7 +168,7 @@ class _Memory:
         return region.space is Space.EXTERNAL and region.index not in self._written
 
     def root(self, value: str) -> str:
-        """The value whose bytes `value` is."""
+        """Return the value that `value` is a view of; itself if it is none."""
         return self._plan.root(value)
 
     def tensor(self, region: Region) -> str:

@@ -155,10 +155,13 @@ class Device(Protocol):
     info: AdapterInfo
     target: Target
     ledger: Ledger
-    lost: str | None
-    """Why the device was lost; None while it works."""
     gpu_device: Any
     """The GPUDevice of JavaScript, or of the wgpu-py API; None where there is none."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why the device was lost; None while it works."""
+        ...
 
     @property
     def turn(self) -> Turn | None:

@@ -73,7 +73,7 @@ class Config:
         self.data[arg0] = bytes(arg1)
 
     def remove_model_data(self, arg0: str, /) -> None:
-        """Forget the bytes of this name."""
+        """Forget the bytes of a file that `add_model_data` gave."""
         self.data.pop(arg0, None)
 
     @property

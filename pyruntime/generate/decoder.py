@@ -297,7 +297,7 @@ class DecoderModel:
         return Cache(values, length, cache.mask[:, :rows], cache.begin)
 
     async def _cut(self, value: OrtValue, first: int, end: int) -> OrtValue:
-        """Rows from `first` to `end`."""
+        """Return the rows of a cache from `first` to before `end`."""
         dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
         if dtype not in self._slices:
             writer = ModelWriter("rewind")

@@ -33,12 +33,12 @@ class HostTensor:
 
     @staticmethod
     def of(array: Array, dtype: DType) -> HostTensor:
-        """The tensor of an array in the carrier of `dtype`."""
+        """Make a tensor of element type `dtype` from an array in its NumPy carrier."""
         return HostTensor(TensorType(dtype, tuple(int(d) for d in array.shape)), None, array)
 
     @property
     def is_outside(self) -> bool:
-        """True where its bytes are outside Python's memory and have not been read: reading copies them."""
+        """Whether the bytes are outside Python's memory and not read yet; reading copies them."""
         return self._array is None and not isinstance(self.raw, bytes | memoryview)
 
     def bytes(self) -> memoryview | RawSource:
@@ -62,5 +62,5 @@ class HostTensor:
         return self._array
 
     def known(self, name: str = "") -> TensorType:
-        """The type, knowing this value."""
+        """The tensor's type with this value attached, as constant folding reads it."""
         return TensorType(self.type.dtype, self.type.shape, self.array, name)

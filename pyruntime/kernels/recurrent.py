@@ -181,7 +181,7 @@ def recurrent(
 
 
 def _inputs(target: Target, layer: Layer, xw: Operand, w: Operand) -> tuple[Dispatch, ...]:
-    """x Wᵀ plus biases for all times."""
+    """Return the dispatches of x Wᵀ plus biases, for all time steps at once."""
     D, rows = layer.directions, layer.rows
     m, k = layer.times * layer.batch, layer.x.type.shape[2]
     product = Product(m, rows, k, (D,), (0,), (rows * k,), trans_b=True)
@@ -235,7 +235,7 @@ def _state_values(layer: Layer) -> dict[str, int]:
 def _kernel(
     target: Target, layer: Layer, looped: bool, is_direct: bool, tensors: Mapping[str, Operand | None]
 ) -> Kernel:
-    """The template with this layer's functions."""
+    """Return the kernel with the activation functions of this layer."""
     units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, target.widest(UNITS * SHARES) // UNITS)
     flags = {
         layer.kind: True,
@@ -358,7 +358,7 @@ def _outputs(target: Target, layer: Layer, y: Operand, hs: Operand) -> Dispatch:
 
 
 def _last_state(target: Target, layer: Layer, y: Operand, states: _States) -> Dispatch:
-    """h after every sequence's last step."""
+    """Return the dispatch that copies h after the last step of each sequence."""
     slot = "select(params.times - 1u, 0u, ((params.reversed >> d) & 1u) == 1u)" if states.is_direct else "length"
     return _last(target, layer, y, states.hs, "recurrent_last", slot, states.hs_steps)
 

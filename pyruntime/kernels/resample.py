@@ -38,7 +38,7 @@ class AxisTable:
 
     @property
     def count(self) -> int:
-        """Terms of an output."""
+        """Number of input elements that an output element is the sum of."""
         return int(self.index.shape[1])
 
 
@@ -73,7 +73,7 @@ class Steps:
 
     @property
     def is_weighted(self) -> bool:
-        """True where an output is a sum."""
+        """Return whether an output element is a weighted sum of input elements, not one of them."""
         return self.mode != "nearest"
 
 
@@ -305,7 +305,7 @@ class _Where:
         self.sum_of_indices = " + ".join(["at", *(f"i{k}" for k in range(len(tables)))])
 
     def index(self) -> Operand:
-        """All tables' indices in elements of x."""
+        """Return the indices of all tables, one after the other, as offsets in elements of x."""
         import numpy as np
 
         scaled = [np.where(t.index < 0, OUTSIDE, t.index * self.strides[t.axis]) for t in self.tables]
@@ -313,7 +313,7 @@ class _Where:
         return constant(Constant.from_array(flat))
 
     def weight(self) -> Operand:
-        """All tables' weights."""
+        """Return the weights of all tables, one after the other."""
         import numpy as np
 
         every = [np.ones(t.index.shape) if t.weight is None else t.weight for t in self.tables]

@@ -42,12 +42,12 @@ class Window:
 
     @property
     def positions(self) -> int:
-        """Kernel positions."""
+        """Number of filter positions: the product of the kernel's sizes."""
         return math.prod(self.kernel)
 
     @property
     def pixels(self) -> int:
-        """Output positions."""
+        """Number of output positions: the product of the output's sizes."""
         return math.prod(self.output)
 
     @property
@@ -68,7 +68,7 @@ class Window:
         return self.kernel == self.strides == ones and self.output == self.input and not any(self.begin)
 
     def part(self, axis: int, outputs: slice) -> tuple[slice, Window]:
-        """The inputs along `axis` that these of the outputs see, and the window over them."""
+        """Return the range of inputs along `axis` that a range of outputs reads, and the window over that range."""
         first = outputs.start * self.strides[axis] - self.begin[axis]
         last = (outputs.stop - 1) * self.strides[axis] - self.begin[axis] + self.extent[axis]
         seen = slice(min(max(first, 0), self.input[axis]), min(max(last, 0), self.input[axis]))
@@ -89,13 +89,13 @@ class Window:
 
     @property
     def at_most(self) -> Window:
-        """The largest it can be where sizes are left open, for the choice of a kernel, which does not read `end`."""
+        """Return the window with dynamic sizes at their largest, to choose a kernel by; `end` is not meaningful."""
         most = {name: tuple(map(upper, getattr(self, name))) for name in ("input", "output", "begin")}
         return replace(self, **most, end=())
 
     @property
     def trimmed(self) -> Window:
-        """The same without filter positions at the ends that see the input from no output: it may be far smaller."""
+        """Return the window without the outer filter positions that only ever read padding."""
         kernel, begin = list(self.kernel), list(self.begin)
         for axis, (k, d, b) in enumerate(zip(self.kernel, self.dilations, self.begin, strict=True)):
             last = (self.output[axis] - 1) * self.strides[axis] - b

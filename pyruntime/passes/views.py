@@ -86,7 +86,7 @@ class View:
 
 
 def trace(graph: TypedGraph, name: str) -> View:
-    """`name` as a view of the value it was moved from; of itself where nothing was moved."""
+    """Return the value `name` as a view of the value that movements made it from; of itself where there are none."""
     node = graph.producer(name)
     kind = graph.tensor(name)
     view: View | None = None
@@ -153,7 +153,7 @@ def _through(graph: TypedGraph, node: Node, name: str) -> View | None:
 
 
 def _scaled(graph: TypedGraph, node: Node) -> View | None:
-    """A product with, or quotient by, a constant scalar."""
+    """Return the view that a Mul or Div by a constant scalar is of its other operand: the same elements, scaled."""
     found = _factor(graph, node)
     if found is None:
         return None
@@ -162,7 +162,7 @@ def _scaled(graph: TypedGraph, node: Node) -> View | None:
 
 
 def _factor(graph: TypedGraph, node: Node) -> tuple[str, float] | None:
-    """(x, number) of a product or quotient with a constant scalar."""
+    """Split x * number, or x / number with a constant scalar, into (x, factor)."""
     for i in (0, 1) if node.op.op_type == "Mul" else (1,):
         kind, name = graph.tensor(node.inputs[i]), node.inputs[1 - i]
         if (

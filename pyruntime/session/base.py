@@ -21,7 +21,7 @@ __all__ = ["Internals", "Session"]
 
 
 class Session(ABC):
-    """State and the one way to run."""
+    """State of a session, and the one way in which it runs."""
 
     _model: ImportedModel
     _options: SessionOptions

@@ -33,7 +33,7 @@ class Switch:
         return self._on
 
     def turn(self, on: bool) -> None:
-        """Turn it on or off."""
+        """Turn the switch on or off."""
         self._on = on
         if on:
             for inside in tuple(self._inside):

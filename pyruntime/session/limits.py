@@ -75,12 +75,12 @@ class ResourceLimits:
 
     @property
     def reader(self) -> ReaderLimits:
-        """What the reader and the importer take."""
+        """Limits of the reader and the importer."""
         return ReaderLimits(self.model_bytes, self.messages, self.nesting, self.nodes)
 
     @property
     def host(self) -> HostLimits:
-        """What the interpreter takes."""
+        """Limits of the interpreter."""
         return HostLimits(self.loop_trips, self.node_bytes, self.body_depth)
 
     def check_gpu(self, needed: int, held: int) -> None:

@@ -92,7 +92,7 @@ def entry(wheel: Path) -> dict[str, Any]:
 
 
 def normal(name: str) -> str:
-    """PEP 503."""
+    """Return the normalized name of a package. Source: PEP 503."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -111,7 +111,7 @@ export interface DecodeArguments {
   fixed: Record<string, WireTensor>;
   /** Name of the output. */
   logits: string;
-  /** What `input` gets first, and the output that it gets next. Tensors on the GPU stay the caller's. */
+  /** Each cache: the initial tensor of `input`, and the output that the next step feeds to it. Tensors on the GPU stay the caller's. */
   caches: { input: string; output: string; given: WireTensor | WireRemote }[];
   /** Tokens in the caches. */
   length: number;
@@ -119,7 +119,7 @@ export interface DecodeArguments {
   chosen: string[];
   /** Inputs of the sampler, the same for every token. */
   settings: Record<string, WireTensor>;
-  /** Its input `counts` at first; null: it has none. */
+  /** Initial value of the sampler's input `counts` (how often each token has occurred); null if it has none. */
   counts: WireTensor | null;
 }
 

@@ -35,7 +35,7 @@ function same(commands, numbers) {
 }
 
 /**
- * A pass of these commands.
+ * Encode a compute pass of these commands.
  * @param {GPUCommandEncoder} encoder
  * @param {Command[]} commands
  * @param {number[]} numbers what the grids count
@@ -54,7 +54,7 @@ export function encode(encoder, commands, numbers, descriptor) {
   pass.end();
 }
 
-/** The commands of each submit. @param {Command[]} commands in the order in which they run */
+/** Split commands into those of each submit. @param {Command[]} commands in the order in which they run */
 export function submitsOf(commands) {
   const parts = [];
   let count = commands.length > WHOLE ? FIRST : WHOLE;

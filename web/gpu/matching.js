@@ -47,7 +47,7 @@ export function matches(replay, feeds, fetches, outputs, stay, fitting = asItIs)
 }
 
 /**
- * As `matches` is, whatever the integers are.
+ * Whether feeds match in everything but the values of integers.
  * @param {Replay} replay
  * @param {Record<string, Fed>} feeds
  * @param {string[] | null} fetches

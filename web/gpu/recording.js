@@ -155,7 +155,7 @@ export function commandOf(device, pipeline, parts, grid, scaled, flops) {
 }
 
 /**
- * The commands that Python has written down.
+ * Decode the commands of a recording, which Python sends as JSON.
  * @param {GPUDevice} device
  * @param {string} text JSON: `rows`, in which `order` they come where some come several times, and which are `repeated`
  * @param {(GPUComputePipeline | Begun)[]} pipelines

@@ -196,7 +196,7 @@ function inOne(write) {
 }
 
 /**
- * Copy as many bytes from `at` on of what is to be written as `target` has; they are in memory.
+ * Copy bytes of a write from `at` on, as many as `target` has. They are in this thread's memory.
  * @param {Write} write
  * @param {number} at
  * @param {Uint8Array} target
@@ -209,7 +209,7 @@ function fillNow({ data, dataOffset }, at, target) {
 }
 
 /**
- * As `fillNow`, wherever the bytes are.
+ * Copy bytes of a write from `at` on into `target`, also where they are in a Blob, arrive later, or are in Python's memory.
  * @param {Write} write
  * @param {number} at
  * @param {Uint8Array<ArrayBuffer>} target

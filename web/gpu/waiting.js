@@ -14,7 +14,7 @@ const SUBMIT_MS = 2;
 /** Of the time that a wait takes, the part that asking may take. */
 const SHARE = 0.05;
 
-/** Milliseconds between two questions, at most. */
+/** Longest time between two polls of the GPU, in milliseconds. */
 const LONGEST_MS = 20;
 
 /** The longest that timers take. */

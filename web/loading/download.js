@@ -54,9 +54,9 @@ const PIECE = 1 << 18;
  */
 
 /**
- * Ask for the file at `url`.
+ * Request the file at `url`.
  * @param {string} url
- * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
+ * @param {boolean} isModel whether to keep the parts of the file that the graph is read from
  * @param {AbortSignal} signal
  * @param {RequestCache} [cache]
  * @returns {Promise<Opened>}

@@ -99,7 +99,7 @@ export function changed(url, why) {
 }
 
 /**
- * What `work` makes; once more, past the browser's cache, where a file changed while it was read.
+ * Await `work`; call it again, past the browser's cache, if a file changed while it was read.
  * @template T
  * @param {(cache?: RequestCache) => Promise<T>} work
  * @returns {Promise<T>}
@@ -114,7 +114,7 @@ export async function anew(work) {
 }
 
 /**
- * All of a file.
+ * Fetch a whole file as a Blob; again, past the browser's cache, if it changed meanwhile.
  * @param {string} url
  * @param {object} [options]
  * @param {AbortSignal} [options.signal]

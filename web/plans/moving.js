@@ -28,7 +28,7 @@ async function move(place, owner) {
 }
 
 /**
- * The request with tensors that Python has.
+ * Return the request with tensors that are in Python.
  * @param {any} request
  * @param {any} owner
  */

@@ -80,7 +80,7 @@ const FORMAT = 9;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 
-/** The bytes of what a region lies in. @param {any} header @param {any} plan @param {any} region */
+/** Size in bytes of the buffer that a region lies in. @param {any} header @param {any} plan @param {any} region */
 function bytesAround(header, plan, [space, index]) {
   if (space === 0) return plan.arenas[index];
   if (space === 1) return Math.ceil(header.constants[plan.constants[index]?.[0]]?.[2] / 256 || 1) * 256;

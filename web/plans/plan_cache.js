@@ -83,7 +83,7 @@ export async function placeOf(model, options, files = []) {
   return hashOf(JSON.stringify([name, options, ...(given.length ? [given] : [])], sorted));
 }
 
-/** For JSON of one order. @param {string} _ @param {unknown} value */
+/** Sort the keys of objects, so that equal values have equal JSON. @param {string} _ @param {unknown} value */
 function sorted(_, value) {
   const isPlain = typeof value === 'object' && value !== null && !Array.isArray(value);
   return isPlain ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;

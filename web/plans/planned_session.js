@@ -23,7 +23,7 @@ const PAUSES = [50, 100, 200, 200, 400];
 
 /** @typedef {{device: GPUDevice, vendor: string, adapter: import('../pyruntime.js').AdapterInfo}} Opened */
 
-/** The device of all compiled models. @type {Promise<Opened> | undefined} */
+/** The GPU device that all compiled models share. @type {Promise<Opened> | undefined} */
 let opened;
 
 /** @returns {Promise<GPUAdapter>} */

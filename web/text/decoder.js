@@ -187,7 +187,7 @@ export class Decoder {
   }
 
   /**
-   * What `decode` of web/worker/host.js is asked of this decoder.
+   * The arguments of a `decode` request (`DecodeArguments` of protocol.d.ts): names, caches and first token of this decoder.
    * @param {Turn} turn that has what is before `first`
    * @param {number} first
    */

@@ -71,6 +71,6 @@ def subgroup_size(info: JsObject) -> list[str]:
 
 
 def kind_of(info: AdapterInfo) -> list[str]:
-    """`FLOAT16_CONVERSION` of a GPU; `SOFTWARE_ADAPTER` where that is not known by the vendor: Firefox names none."""
+    """Return the features that say whether an adapter is a GPU or software; none if its vendor says so."""
     known = info.vendor.lower() == SOFTWARE_VENDOR
     return [] if known else [SOFTWARE_ADAPTER if info.is_fallback else FLOAT16_CONVERSION]

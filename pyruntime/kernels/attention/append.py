@@ -144,7 +144,7 @@ def _bound(y: Operand, x: Operand, made: Append) -> dict[str, Operand]:
 
 
 def _flags(made: Append, bound: Mapping[str, Operand], size: int) -> dict[str, Any]:
-    """What of `shaders/attention/attention_append.wgsl` is there."""
+    """Return the conditions (`//#if`) of `shaders/attention/attention_append.wgsl` for this case."""
     quantised, turn = made.quantised, made.turn
     return {
         "PLACED": made.placed,

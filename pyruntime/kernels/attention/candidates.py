@@ -181,7 +181,7 @@ def _shares(made: FewQueries, p: AttentionProblem, target: Target, fill: int) ->
 
 
 def _merge_work(p: AttentionProblem, splits: int) -> Work:
-    """The dispatch that reduces partial results."""
+    """Return the work of the dispatch that reduces the partial results of splits."""
     size = p.rows * p.v_size
     jobs, flops = p.rows * -(-p.v_size // 4), 8.0 * WORKGROUP * splits
     return Work(-(-jobs // WORKGROUP), WORKGROUP, flops, 4.0 * size * (splits + 1), ATTENTION_MERGE, stops=0)

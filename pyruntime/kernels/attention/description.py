@@ -38,7 +38,7 @@ class HeadView:
         return HeadView(0, (batch, head, position, component))
 
     def array(self, x: Array, shape: tuple[int, ...]) -> Array:
-        """The view of `x` with this shape."""
+        """Return the elements of an array that the view addresses, in this shape, without copying."""
         flat = np.ascontiguousarray(x).reshape(-1)[self.base :]
         steps = tuple(s * flat.itemsize for s in self.strides)
         return np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
@@ -162,14 +162,14 @@ class AttentionProblem:
 
     @staticmethod
     def of(form: AttentionForm, half: bool = False, half_q: bool = False) -> AttentionProblem:
-        """The problem of an attention."""
+        """Return the problem of an attention, for the choice of its kernel."""
         batch, heads, queries, keys, size, v_size = map(upper, form.sizes)
         seen = form.reach.keys(queries, keys)
         return AttentionProblem(batch * heads, queries, keys, size, v_size, form.group, seen, half, half and half_q)
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int, int]:
-        """As a form has them."""
+        """Batch, heads, queries, keys and head sizes, in the order of `AttentionForm.sizes`."""
         return 1, self.heads, self.queries, self.keys, self.size, self.v_size
 
     @property
@@ -233,7 +233,7 @@ class AttentionTensors:
 
 
 def named(tensors: AttentionTensors, **others: Operand | None) -> dict[str, Operand]:
-    """Those there are by the names shaders have for them; `others` come instead or besides."""
+    """Return the operands that are present, by their names in shaders; `others` replace or add some."""
     names = ("q", "k", "v", "mask", "lengths", "prompt", "sink", "y")
     given = {**{n: getattr(tensors, n) for n in names}, **others}
     return {n: x for n, x in given.items() if x is not None}
@@ -262,7 +262,7 @@ def flags_of(form: AttentionForm, tensors: AttentionTensors, **others: object) -
 def values_of(
     form: AttentionForm, mask: Operand | None, y: HeadView
 ) -> dict[str, float | int | list[int] | tuple[int, ...]]:
-    """Params fields that every attention shader has."""
+    """Return the fields of `Params` that all attention shaders have."""
     _, heads, queries, keys, _, _ = form.sizes
     reach = form.reach
     return {

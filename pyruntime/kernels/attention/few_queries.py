@@ -113,10 +113,10 @@ def attend_few(
     made: FewQueries,
     new_row: NewRow | None = None,
 ) -> tuple[Dispatch, ...]:
-    """y by the kernel for few queries; uses two scratch tensors where keys are split.
+    """Return the dispatches of attention with few queries; with two scratch tensors if keys are split.
 
     Args:
-        new_row: the query and the newest row of the caches are made ready on the way.
+        new_row: how the kernel itself prepares the query and the newest row of the caches.
     """
     batch, heads, M, _, D, E = form.sizes
     splits, y, view, stats = made.splits, tensors.y, form.y, None

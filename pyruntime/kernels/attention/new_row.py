@@ -62,7 +62,7 @@ class NewRow:
         }
 
     def flags(self, tensors: AttentionTensors) -> dict[str, object]:
-        """Conditions of the shader."""
+        """Conditions (`//#if`) of the shader."""
         turn = self.turn
         return {
             "NEW_ROW": True,
@@ -76,7 +76,7 @@ class NewRow:
 
     @property
     def values(self) -> dict[str, float | int | list[int]]:
-        """Fields of params."""
+        """Fields of the shader's `Params`."""
         rows, half = self.turn.cosines.type.shape if self.turn is not None else (0, 0)
         return {
             "new_row_strides": [*self.key_view.strides[:2], *self.value_view.strides[:2]],

@@ -103,7 +103,7 @@ class ConvProblem:
 
     @cached_property
     def depth(self) -> int:
-        """k of the product."""
+        """Depth of the matrix product that the convolution is: channels times filter positions."""
         return self.channels * self.positions
 
     @cached_property
@@ -149,7 +149,7 @@ class ConvProblem:
 
     @cached_property
     def product(self) -> ProductProblem:
-        """A pointwise one as a product."""
+        """The matrix product that a pointwise convolution is."""
         return ProductProblem(self.rows, self.window.pixels, self.channels, self.images * self.group, half=self.half)
 
 

@@ -78,7 +78,7 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
 
 
 def _pointwise(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispatch, ...]:
-    """w @ x."""
+    """Return the dispatches of a pointwise convolution: the matrix product w @ x."""
     images, pixels = conv.x.type.shape[0], conv.window.pixels
     plane, matrix = conv.channels * pixels, conv.rows * conv.channels
     dims, (w_step, x_step) = collapse((images, conv.group), (0, matrix), (conv.group * plane, plane))

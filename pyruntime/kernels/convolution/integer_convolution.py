@@ -29,7 +29,7 @@ def is_int8(conv: Convolution) -> bool:
 
 
 def integer_convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
-    """The dispatch of one that `is_int8`."""
+    """Return the dispatches of a convolution of int8 or uint8 (`is_int8`)."""
     window = None if conv.window.is_pointwise else conv.window
     return (_named(replace(_as_product(conv), window=window).tiled(target)),)
 
@@ -72,7 +72,7 @@ def convolve_int8_direct(target: Target, conv: Convolution, volume: bool, rows: 
 
 
 def _depthwise(target: Target, conv: Convolution) -> Dispatch:
-    """`shaders/convolution/conv_depthwise_int8.wgsl`."""
+    """Return the dispatch of `shaders/convolution/conv_depthwise_int8.wgsl`, for depthwise convolutions."""
     window, (images, channels, *_) = conv.window, conv.x.type.shape
     _, height, width = window.output
     pad, quads, maps = window.begin[2], -(-width // 4), conv.rows * conv.group
@@ -101,7 +101,7 @@ def _depthwise(target: Target, conv: Convolution) -> Dispatch:
 
 
 def _as_product(conv: Convolution) -> IntegerMatmul:
-    """The product w @ x."""
+    """Describe a convolution as the integer product of weights and inputs, with its zero points."""
     w_zero = zero_point(conv.w_zero_point, 1)
     if w_zero.operand is not None and w_zero.operand.type.size == 1:
         w_zero = replace(w_zero, stride=0)

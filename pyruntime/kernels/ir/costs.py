@@ -55,7 +55,7 @@ class Work(NamedTuple):
 
 
 def microseconds(rates: Rates, work: Work) -> float:
-    """What a dispatch takes."""
+    """Return the estimated time of a dispatch in microseconds."""
     groups, threads, flops, nbytes, efficiency, steps, merges, loads, stops = work
     share = -(-groups // rates.units)
     rounds = -(-share // max(1, rates.resident // threads))

@@ -98,7 +98,7 @@ class Partials:
 
     @property
     def splits(self) -> int:
-        """Shares of the keys."""
+        """Number of parts that the keys are split into."""
         return self.parts.type.shape[0]
 
 

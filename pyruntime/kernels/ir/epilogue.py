@@ -61,7 +61,7 @@ def hook_of(dispatch: Dispatch, name: str = "finish") -> Function | None:
 
 
 def scalar_fields(scalars: Mapping[str, float | int]) -> Fields:
-    """Uniforms that hold these numbers."""
+    """Return the fields of `Params` that hold the scalars of an epilogue."""
     return tuple((n, "i32" if isinstance(v, int | Dim) else "f32") for n, v in scalars.items())
 
 

@@ -14,7 +14,7 @@ class Chooser(Protocol):
     """What decides which of the kernels that a family ranked runs (`kernels.selection.candidates.Choices`)."""
 
     def take(self, family: Any, problem: Any, choice: Any) -> str:
-        """The name of the candidate to run."""
+        """Choose a candidate; returns its name."""
         ...
 
 
@@ -47,12 +47,12 @@ def for_node(target: Target, **facts: Any) -> NodeTarget:
 
 
 def facts_of(target: Target) -> NodeFacts:
-    """What a target says of the node."""
+    """Return what a target says of the node whose kernels are chosen."""
     return target.facts if isinstance(target, NodeTarget) else NodeFacts()
 
 
 def device_of(target: Target) -> Target:
-    """The device alone."""
+    """Return the target without what is known of a node."""
     return Target(**_device(target)) if isinstance(target, NodeTarget) else target
 
 

@@ -118,7 +118,7 @@ class ProductProblem:
 
     @cached_property
     def product(self) -> Product:
-        """As a product."""
+        """The problem as a `Product`, for the cost model."""
         return Product(self.m, self.n, self.k, (self.batches,), (0,), (0,))
 
 
@@ -137,7 +137,7 @@ def tile_efficiency(tiling: Tiling) -> float:
 
 
 def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tuple[Work, ...]:
-    """The dispatches of a tiled product."""
+    """Return the work of the dispatches of a tiled product."""
     steps = tiling.steps(p.k)
     width = 2.0 if p.half else 4.0
     read = p.batches * (width * p.m * p.k + p.n * p.k * (16 if p.half else p.bits) / 8)
@@ -158,13 +158,13 @@ def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tup
 
 
 def norm_work(p: ProductProblem) -> tuple[Work, ...]:
-    """The dispatch that normalises, where one follows."""
+    """Return the work of the dispatch that normalizes rows, if one follows the product."""
     size = p.batches * p.m * p.n
     return (Work(p.m, WORKGROUP, 8.0 * p.n, 8.0 * size, ADDING, stops=0),) if p.norm_follows else ()
 
 
 def sum_work(size: int, splits: int) -> Work:
-    """The dispatch that adds shares."""
+    """Return the work of the dispatch that sums the partial results of split-K."""
     groups = -(-size // (4 * WORKGROUP))
     return Work(groups, WORKGROUP, 4.0 * WORKGROUP * splits, 4.0 * size * (splits + 1), ADDING, stops=0)
 

@@ -38,7 +38,7 @@ class Product:
 
     @property
     def batches(self) -> int:
-        """How many products."""
+        """Number of matrix products: the product of the batch dimensions."""
         return math.prod(self.batch)
 
     @property

@@ -82,7 +82,7 @@ class _Builder:
         self.made: list[Dispatch] = []
 
     def size(self, labels: Sequence[str] | frozenset[str]) -> int:
-        """Elements of a tensor with these labels."""
+        """Return the number of elements of a tensor with these labels."""
         return math.prod(self.dims[label] for label in labels)
 
     def cheapest(self, terms: Sequence[_Term], output: str) -> tuple[int, int]:
@@ -96,7 +96,7 @@ class _Builder:
         return min(((i, j) for i in range(len(terms)) for j in range(i + 1, len(terms))), key=cost)
 
     def general(self, y: Operand, terms: Sequence[_Term], output: Sequence[str]) -> None:
-        """Every result on its own."""
+        """Add the dispatch that computes each result in one invocation: any equation, slowly."""
         everything = frozenset[str]().union(*(t.labels for t in terms))
         summed = [label for label in self.dims if label in everything and label not in output]
         factors = [Factor(t.operand, t.along(output), t.along(summed)) for t in terms]
@@ -104,7 +104,7 @@ class _Builder:
         self.made.append(contract(self.target, f"einsum{len(terms)}", y, factors, outer, inner))
 
     def pair(self, y: Operand, a: _Term, b: _Term, output: Sequence[str]) -> None:
-        """The contraction of two terms."""
+        """Add the dispatches that contract two terms to `y`."""
         work = self.size(a.labels | b.labels)
         groups = _Groups.of(a, b, output)
         simple = work < SMALL and not self._direct(a, b, groups, output)
@@ -126,7 +126,7 @@ class _Builder:
         )
 
     def _summed(self, term: _Term, labels: Sequence[str]) -> _Term:
-        """`term` with labels that nothing else has summed away."""
+        """Sum a term over `labels`, which occur neither in the other term nor in the output; returns the sum."""
         if not labels:
             return term
         kept = [label for label, _ in term.strides if label not in labels]

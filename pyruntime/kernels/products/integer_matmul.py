@@ -88,7 +88,7 @@ class IntegerMatmul:
     window: Window | None = None
 
     def lower(self, target: Target) -> tuple[Dispatch, ...]:
-        """The dispatches of the product."""
+        """Return the dispatches of the product."""
         p = self.product
         if len(p.batch) > MAX_BATCH_RANK:
             raise ValueError(f"products step through at most {MAX_BATCH_RANK} batch dimensions, got {len(p.batch)}")
@@ -101,7 +101,7 @@ class IntegerMatmul:
         return (self.tiled(target),)
 
     def tiled(self, target: Target) -> Dispatch:
-        """`shaders/products/matmul_integer_tiled.wgsl`."""
+        """Return the dispatch of `shaders/products/matmul_integer_tiled.wgsl`."""
         p, most = self.product, self.product.most()
         large = -(-most.m // 64) * -(-most.n // 64) * most.batches >= BUSY and min(most.m, most.n) > 32
         tile, rows = (64, 8) if large and target.allows("integer_large") else (32, 4)
@@ -150,7 +150,7 @@ class IntegerMatmul:
         )
 
     def _direct(self, target: Target) -> Dispatch:
-        """`shaders/products/matmul_integer_direct.wgsl`, for software adapters."""
+        """Return the dispatch of `shaders/products/matmul_integer_direct.wgsl`, for software adapters."""
         p = self.product
         columns = -(-p.n // 4)
         eight = upper(p.m) > 4 and upper(columns * -(-p.m // 8) * p.batches) >= EIGHT_JOBS

@@ -72,13 +72,13 @@ class Matmul:
 
     @property
     def steps_a(self) -> tuple[int, int]:
-        """Elements from a row of a to the next, and from a k to the next; a vector is contiguous, however stored."""
+        """Strides of a along m and k, in elements; a vector is contiguous even if a is transposed."""
         p = self.product
         return (1, p.m) if p.trans_a and p.m > 1 else (p.k, 1)
 
     @property
     def vectors(self) -> dict[str, bool]:
-        """Which operands have rows of whole vec4s."""
+        """Which operands have rows of a multiple of four elements, and so load as vec4."""
         p = self.product
         rows = {"VEC_A": p.m if p.trans_a else p.k, "VEC_B": p.k if p.trans_b else p.n, "VEC_Y": p.n}
         return {name: multiple(size, 4) for name, size in rows.items()}
@@ -90,7 +90,7 @@ class Matmul:
         return replace(self, product=turned, a=self.b, b=self.a, is_swapped=True)
 
     def lower(self, target: Target) -> tuple[Dispatch, ...]:
-        """The dispatches of the product."""
+        """Return the dispatches of the product."""
         if len(self.product.batch) > MAX_BATCH_RANK:
             raise ValueError(
                 f"matmul steps through at most {MAX_BATCH_RANK} batch dimensions, got {len(self.product.batch)}"
@@ -147,7 +147,7 @@ def matmul(
 
 
 def _wide(target: Target, m: Matmul) -> Dispatch:
-    """64-bit integers: every result on its own."""
+    """Return the dispatch for 64-bit integers: an invocation computes one result."""
     p = m.product
     a_row, a_step = (1, p.m) if p.trans_a else (p.k, 1)
     b_col, b_step = (p.k, 1) if p.trans_b else (1, p.n)
@@ -270,7 +270,7 @@ def _tiled(target: Target, m: Matmul, tiling: Tiling) -> tuple[Dispatch, ...]:
 
 
 def sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:
-    """`shaders/products/matmul_sum_splits.wgsl`."""
+    """Return the dispatch of `shaders/products/matmul_sum_splits.wgsl`, which sums the partial results of split-K."""
     vector = multiple(p.n, 4)
     size = p.batches * p.m * p.n
     grid, values = target.grid(-(-size // 4) if vector else size), {"size": size, "n": p.n, "splits": splits}

@@ -60,7 +60,7 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """What candidates are called: '64x128_split4'."""
+        """Name of the candidate: '64x128_split4'."""
         return f"{self.kernel}{self.splits if self.splits > 1 else ''}"
 
     def tiles(self, m: int, n: int) -> int:
@@ -68,7 +68,7 @@ class Tile:
         return -(-m // self.high) * -(-n // self.wide)
 
     def steps(self, k: int) -> int:
-        """Chunks of each share."""
+        """Number of chunks of k in each part of split-K."""
         chunks = -(-k // CHUNK)
         return -(-chunks // self.splits)
 
@@ -151,7 +151,7 @@ def dot_product(target: Target, y: Operand, a: Operand, b: Packed, p: Product) -
 
 
 def _rounded(target: Target, rows: Operand, scales: Operand, a: Operand, b: Packed, p: Product) -> Dispatch:
-    """`shaders/rows/quantize_chunks.wgsl`."""
+    """Return the dispatch of `shaders/rows/quantize_chunks.wgsl`, which rounds activations to int8."""
     chunks = -(-p.k // CHUNK)
     lanes = min(4, b.bits)  # an invocation has what a word of weights meets
     jobs = p.m * chunks * lanes

@@ -35,7 +35,7 @@ class Tiling:
 
     @cached_property
     def name(self) -> str:
-        """What candidates are called: 's4_split2'."""
+        """Name of the candidate: 's4_split2'."""
         return f"{self.kernel}{self.splits if self.splits > 1 else ''}"
 
     @property
@@ -45,7 +45,7 @@ class Tiling:
 
     @cached_property
     def unsplit(self) -> str:
-        """What it is called without splits: 's4'."""
+        """Name of the candidate without split-K: 's4'."""
         size = {SMALL.tile: "s", MEDIUM.tile: "m"}.get(self.tile, "l")
         return f"{'half_' if self.half else ''}{size}{self.slices}"
 

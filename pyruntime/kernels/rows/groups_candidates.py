@@ -56,7 +56,7 @@ class GroupWay:
 
 
 def shares_of(p: GroupsProblem, target: Target) -> int:
-    """Workgroups that share a row."""
+    """Return how many workgroups a row is split across."""
     filling = power(FILLING * target.speed.units)
     return max(1, min(-(-p.length // LEAST), -(-filling // max(1, p.rows)), SHARES))
 

@@ -64,7 +64,7 @@ class Fold:
         return replace(self, name=f"{self.name}_part", finish=self.save)
 
     def rest(self) -> Fold:
-        """The second pass: elements are stored accumulators."""
+        """Return the fold of the second pass, whose elements are the accumulators of the first."""
         return replace(self, name=f"{self.name}_rest", prepare=self.restore)
 
     def functions(self, x: DType, y: DType) -> str:
@@ -143,7 +143,7 @@ class _View:
 
 
 def _dispatch(target: Target, fold: Fold, y: Operand, x: Operand, view: _View, plan: Strategy) -> Dispatch:
-    """One pass of a fold."""
+    """Return the dispatch of one pass of a reduction."""
     size = view.outputs * plan.segments
     segment = -(-view.count // plan.segments)
     if plan.segments > 1:

@@ -69,7 +69,7 @@ class FoldWay:
 
 
 def strategy_of(way: FoldWay, p: ReductionProblem, target: Target) -> Strategy:
-    """The configuration of a candidate."""
+    """Return the configuration that a candidate's name stands for."""
     lanes = way.lanes.of(p.count, target)
     if not way.split or not p.outputs:
         return Strategy(lanes)
@@ -105,7 +105,7 @@ def _work(way: FoldWay) -> Callable[[ReductionProblem, Target], tuple[Work, ...]
 
 
 def joining(p: ReductionProblem, made: Strategy) -> ReductionProblem:
-    """The reduction that combines the partial results."""
+    """Return the problem of the second reduction, which combines partial results."""
     return ReductionProblem(p.outputs, made.segments, p.outputs == 1, once=True)
 
 

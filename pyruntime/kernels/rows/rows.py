@@ -38,7 +38,7 @@ class Rows:
 
     @property
     def problem(self) -> RowsProblem:
-        """For the choice of a kernel."""
+        """The problem that kernels are chosen for."""
         return RowsProblem(upper(self.outer), upper(self.length), upper(self.inner))
 
     def grid(self, target: Target, lanes: int) -> tuple[int, int, int]:

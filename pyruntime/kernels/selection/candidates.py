@@ -141,7 +141,7 @@ class Family(Generic[P, W]):
             raise ValueError(f"two candidates of {self.name} have one name")
 
     def named(self, name: str) -> Candidate[P, W]:
-        """The candidate of that name."""
+        """Return the candidate of that name."""
         return self._by_name[name]
 
     def choose(self, problem: P, target: Target) -> Candidate[P, W]:
@@ -154,7 +154,7 @@ class Family(Generic[P, W]):
         return self._by_name[choice.chosen if choices is None else choices.take(self, problem, choice)]
 
     def rank(self, problem: P, target: Target) -> Choice:
-        """The choice with all that was considered."""
+        """Choose the cheapest candidate; returns it with all that were considered."""
         return _ranked(self, problem, device_of(target))
 
 
@@ -167,7 +167,7 @@ class Noted:
     chosen: str = field(default="", compare=False)
 
     def rank(self, target: Target) -> Choice:
-        """The choice with all that was considered."""
+        """Return the choice that was made, with all candidates that were considered."""
         choice = self.family.rank(self.problem, target)
         if choice.reason != "cost" or self.chosen not in {c.name for c in choice.others if c.cost is not None}:
             return choice

@@ -65,7 +65,7 @@ class Lanes:
     enough: int = 0
 
     def of(self, length: int, target: Target) -> int:
-        """For rows of `length` elements."""
+        """Return the lanes for rows of `length` elements."""
         if not self.by:
             return 1
         most = min(self.most, target.limits.invocations, target.limits.workgroup_x)

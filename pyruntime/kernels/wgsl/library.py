@@ -58,7 +58,7 @@ def shader_names() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _library() -> dict[str, Module]:
-    """What all of `lib/` declares, by name."""
+    """Return each declaration of `shaders/lib/` as a module, by its name."""
     found: dict[str, Module] = {}
     for path in sorted((_root() / "lib").glob("*.wgsl")):
         for name, text in Module(bare(path.read_text("utf-8"))).declared.items():

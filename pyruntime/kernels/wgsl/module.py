@@ -113,7 +113,7 @@ class Module:
     @staticmethod
     @lru_cache(maxsize=4096)
     def of(text: str) -> Module:
-        """The module of this text."""
+        """Parse WGSL source."""
         return Module(text)
 
     @cached_property

@@ -41,7 +41,7 @@ class Params(bytes):
 
     @staticmethod
     def of(data: bytes, patches: Sequence[Patch]) -> bytes:
-        """`data`, with `patches` where there are any."""
+        """Return the bytes of a struct, with patches if some fields depend on dynamic dimensions."""
         if not patches:
             return data
         made = Params(data)

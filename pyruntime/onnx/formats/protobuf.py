@@ -345,7 +345,7 @@ class Parser:
         return begun
 
     def _finish(self, message: Message, values: list[Any]) -> Any:
-        """The record of values that are complete."""
+        """Make the record of a message from the values of its fields, when all of them are read."""
         for slot in message.repeated:
             many = values[slot]
             values[slot] = () if many is None else collected(many)

@@ -38,7 +38,7 @@ def _whole_power(x: Array, y: Array) -> Array:
 
 
 def _is_whole(y: Array) -> Array:
-    """Which floats are integers that int64 holds."""
+    """Return a mask of the floats that are integers in the range of int64."""
     result: Array = (np.trunc(y) == y) & (np.abs(y.astype(np.float64)) < 2.0**63)
     return result
 

@@ -26,7 +26,7 @@ __all__ = ["Part", "PreparedHeads"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One output.
+    """How one output is made of an input: query, key or value heads.
 
     Attributes:
         x: the input of which `view` is [B, H, N, D] = `sizes`; D a multiple of 4, at most 256.

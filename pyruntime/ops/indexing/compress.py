@@ -10,7 +10,9 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Compress", opsets=range(9, LATEST + 1))
 class Compress(Op):
-    """x: rank 1 or more, flattened where there is no axis; condition: n bools; slices from n on are dropped.
+    """x: rank 1 or more, flattened where there is no axis; condition: n bools; y: the slices of x where it holds.
+
+    Slices from n on are dropped.
 
     ONNX has conditions of rank 1; onnxruntime flattens others, and paddle2onnx writes masked_select with them.
     """

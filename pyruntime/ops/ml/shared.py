@@ -83,7 +83,7 @@ def class_labels(op: Op, integers: Sequence[int] | None, strings: Sequence[str] 
 
 
 def transformed(scores: Array, kind: str) -> Array:
-    """`post_transform` of scores [N, E]; the softmaxes go over E.
+    """Apply the attribute `post_transform` to scores [N, E]; softmax is over E.
 
     SOFTMAX_ZERO leaves scores within 1e-7 of zero out of the softmax; a row of nothing but zeros becomes 0.5.
     """
@@ -103,7 +103,7 @@ def transformed(scores: Array, kind: str) -> Array:
 
 
 def transformed_alone(scores: Array, kind: str) -> Array:
-    """`transformed` of scores; of single ones [N, 1] PROBIT alone, as onnxruntime has it."""
+    """Apply `post_transform`; to one score a row ([N, 1]) only PROBIT is applied, as onnxruntime does."""
     return scores if scores.shape[1] == 1 and kind != "PROBIT" else transformed(scores, kind)
 
 

@@ -34,7 +34,7 @@ class _BatchNormalization(Op):
 
     @property
     def training(self) -> bool:
-        """True where statistics come from x."""
+        """Whether mean and variance are those of x (training mode), not the inputs'."""
         raise NotImplementedError
 
     @property

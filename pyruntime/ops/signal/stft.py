@@ -28,7 +28,7 @@ class STFT(Op):
     onesided: int = 1
 
     def _frames(self, inputs: tuple[Any, ...]) -> tuple[int, int, int]:
-        """(frame length, frame step, number of frames)."""
+        """Return frame length, frame step and number of frames, in samples."""
         signal, frame_step, window, frame_length = self.operands(*inputs)
         if signal.rank not in (2, 3) or (signal.rank == 3 and signal.shape[2] not in (1, 2)):
             self.fail("a signal [batch, length, 1 or 2]", signal)

@@ -94,7 +94,7 @@ class _Resize(Op):
         return np.clip(np.rint(y), limits.min, limits.max).astype(x.dtype)
 
     def dispatches(self, target: Target, x: TensorType, plan: tuple[Axis, ...]) -> tuple[Dispatch, ...]:
-        """`resized` on the GPU."""
+        """Return the dispatches that compute what `resized` computes on the host."""
         y = self.result(x, plan)
         moving = [axis for axis in plan if not axis.is_identity]
         steps = [steps_of(axis, self.filter()) for axis in moving] if any(a.is_open for a in moving) else []

@@ -140,11 +140,11 @@ class _Points:
 
 @op("RoiAlign", opsets=range(16, LATEST + 1))
 class RoiAlign(_RoiAlign):
-    """Shifts regions by half a pixel unless told otherwise."""
+    """RoiAlign since opset 16: regions are shifted by half a pixel by default (`coordinate_transformation_mode`)."""
 
     coordinate_transformation_mode: str = "half_pixel"
 
 
 @op("RoiAlign", opsets=range(10, 16))
 class RoiAlign10(_RoiAlign):
-    """Never shifts regions."""
+    """RoiAlign before opset 16: regions are not shifted by half a pixel."""

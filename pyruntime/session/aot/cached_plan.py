@@ -120,7 +120,7 @@ def bytes_inside(program: SavedProgram, sources: Sequence[RawSource]) -> int:
 
 
 def _inputs(program: SavedProgram) -> Hashable:
-    """What a program is for."""
+    """Return the input types that a program is for."""
     segment = program.plan.steps[0]
     assert isinstance(segment, GpuSegment)
     ranges = tuple(map(tuple, program.sizes["ranges"])) if program.sizes else ()

@@ -184,7 +184,7 @@ def _rounds(
 
 
 def _prepared(program: Program, wanted: _Round, names: list[str]) -> Stage:
-    """The stage for these runs."""
+    """Compile the stage that serves all of these runs."""
     from concurrent.futures import ThreadPoolExecutor  # pages import this module, and use other parts of it
 
     try:

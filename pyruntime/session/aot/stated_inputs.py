@@ -68,7 +68,7 @@ def stated_value(value: ValueInfo, given: Any, shape: tuple[int, ...] | None) ->
 
 
 def _stated(kind: DeclaredTensor) -> str:
-    """The type with its declared shape."""
+    """Return the type of an input and its declared shape as text."""
     return f"{kind} of any shape" if kind.shape is None else f"{kind} of shape [{', '.join(map(str, kind.shape))}]"
 
 

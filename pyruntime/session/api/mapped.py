@@ -89,7 +89,7 @@ async def _each(batches: Batches) -> AsyncGenerator[Feeds]:
 
 
 def _waited(results: AsyncGenerator[list[Any]]) -> Iterator[list[Any]]:
-    """The same, waiting for each."""
+    """Iterate over the results, and await each."""
     how = "async for outputs in session.map(batches)"
     try:
         while True:

@@ -171,7 +171,7 @@ def _chart(report: MemoryReport) -> str:
 
 
 def _lines(report: MemoryReport) -> list[tuple[str, int, str]]:
-    """Label, height in bytes and dashes of the lines; one where peak and lower bound are the same."""
+    """Return label, height in bytes and dashes of the lines for peak and lower bound; one line if they are equal."""
     dashes = ' stroke-dasharray="5 4"'
     if report.peak == report.lower_bound:
         return [("peak = lower bound", report.peak, dashes)]
@@ -179,7 +179,7 @@ def _lines(report: MemoryReport) -> list[tuple[str, int, str]]:
 
 
 def _fitting(name: str, width: float) -> str:
-    """As much of a name as fits into a bar; nothing where that is less than five letters."""
+    """Cut a name to what fits into a bar; empty if that is less than five letters."""
     letters = int((width - 6) / _LETTER[0])
     if len(name) <= letters:
         return name
@@ -187,7 +187,7 @@ def _fitting(name: str, width: float) -> str:
 
 
 def _bases(storages: Sequence[Storage]) -> dict[int, int]:
-    """Where each arena begins when they are stacked."""
+    """Return the offset in bytes at which each arena begins in the chart, where arenas are stacked."""
     sizes: dict[int, int] = {}
     for s in storages:
         sizes[s.arena] = max(sizes.get(s.arena, 0), s.offset + s.nbytes)

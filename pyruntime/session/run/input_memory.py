@@ -43,7 +43,7 @@ async def move_inputs(stage: Stage, run: Run, sizes: Sequence[int], numbers: Seq
 
 
 def _rows(rows: RunRows, values: Mapping[str, HostValue], numbers: Sequence[int]) -> list[int]:
-    """What `rows` are in a run."""
+    """Return the numbers that `rows` stands for in a run with these values and sizes."""
     given = values.get(rows.input)
     elements = given.array().reshape(-1).tolist() if isinstance(given, HostTensor) else []
     return rows.numbers(elements, numbers)

@@ -57,7 +57,7 @@ class Recorder:
     timings: list[Timing] = field(default_factory=list)
 
     def step(self, plan: Plan, number: int, began: float, measured: Measured | None, sizes: Sequence[int] = ()) -> None:
-        """Observer of `PlanRuns.run`."""
+        """Record a step of a plan; `PlanRuns.run` calls it after each."""
         step = plan.steps[number]
         if isinstance(step, HostStep):
             self._host(step.node, step.outputs, began, time.perf_counter() - began)
@@ -80,7 +80,7 @@ class Recorder:
             self.timings.append(Timing(*shown, work, nbytes))
 
     def node(self, node: Node, outputs: Sequence[ValueType | None], seconds: float) -> None:
-        """`RunContext.on_node`."""
+        """Record a node that the interpreter ran (`RunContext.on_node`)."""
         self._host(node, tuple(outputs), time.perf_counter() - seconds, seconds)
 
     def _host(self, node: Node, outputs: tuple[ValueType | None, ...], began: float, seconds: float) -> None:

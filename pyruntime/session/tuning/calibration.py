@@ -46,7 +46,7 @@ _FASTER = 0.97
 
 
 class Interrupted(Exception):
-    """A measurement was in the way."""
+    """A measurement was interrupted, and its times mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import { h } from '../dom.js';
 /** Who speaks, in the parts' names and in words. */
 const NAMES = { user: 'You', assistant: 'Model' };
 
-/** A run of the model at a time. */
+/** Run the model, one run at a time. */
 class Run {
   /** @type {AbortController | null} */
   control = null;

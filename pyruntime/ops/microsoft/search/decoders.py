@@ -36,13 +36,13 @@ class Decoder(Protocol):
 
 
 def tensor_of(x: Any) -> ValueType:
-    """An array as a known tensor."""
+    """Return the tensor type of an array, with the array as its value."""
     array = np.asarray(x)
     return known(TensorType(DType.from_numpy(array.dtype), array.shape), array)
 
 
 class _Subgraph:
-    """A subgraph that gives scores and what it remembers."""
+    """A subgraph whose outputs are the scores of the next token and the caches."""
 
     def __init__(self, op: Op, role: str, graph: Graph, outer: dict[str, ValueType]) -> None:
         self._op, self._role, self.graph = op, role, graph
@@ -59,7 +59,7 @@ class _Subgraph:
         self.fail(expected, "inputs {} and outputs {}".format(*names))
 
     def run(self, feeds: Sequence[ValueType]) -> list[Array]:
-        """The outputs as arrays."""
+        """Run the subgraph; returns its outputs as arrays."""
         made = self._body(*feeds)
         for info, value in zip(self.graph.outputs, made, strict=True):
             if not isinstance(value, TensorType) or value.dtype is not DType.FLOAT:
@@ -87,7 +87,7 @@ class _Subgraph:
         return np.zeros((*(2,) * (rank - 4), rows, heads, 0, size), np.float32)
 
     def vocab(self, attribute: int) -> int:
-        """The attribute, or the declared size of the scores where it is absent."""
+        """Return the size of the vocabulary: the attribute, or where it is absent the declared size of the scores."""
         declared = self.graph.outputs[0].type
         shape = declared.shape if isinstance(declared, DeclaredTensor) else None
         size = attribute if attribute > 0 else shape[-1] if shape else None

@@ -37,7 +37,7 @@ class _Mapping(Op):
 
     @property
     def heads(self) -> int:
-        """Hashes of a token."""
+        """Number of hashes of a token."""
         return self.history * self.n_head_per_ngram
 
     def check(self, given: Any) -> None:
@@ -66,13 +66,13 @@ class _Mapping(Op):
             self.fail("vocab_sizes > 0", vocab.min())
 
     def filler(self, eos: Array | None, dtype: Any) -> Array:
-        """The id that stands for absent ones, [1]."""
+        """Return the id that stands for tokens before the first one, [1]."""
         return np.array([self.pad_id], dtype) if eos is None else eos.reshape(1)
 
     def hashes(
         self, whole: Array, first: Array, tables: tuple[Array, Array, Array | None], fill: Array, eos: Array | None
     ) -> Array:
-        """The hashes [B, L, heads].
+        """Return the hashes of the n-grams that end at each token, [B, L, heads].
 
         Args:
             whole: ids [B, history + L].
@@ -97,7 +97,7 @@ class _Mapping(Op):
         return y if offsets is None else y + offsets
 
     def begins(self, segments: Array) -> Array:
-        """For each place of rows of segment ids the first one of its run."""
+        """Return for each position of rows of segment ids where the run of equal ids begins."""
         places = np.arange(segments.shape[1])
         new = segments[:, 1:] != segments[:, :-1]
         starts = np.where(np.pad(new, ((0, 0), (1, 0))), places, 0)

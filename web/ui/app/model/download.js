@@ -13,7 +13,7 @@ const BLOCK = 8 << 20;
 
 /** @typedef {{loaded: number, total: number, bytesPerSecond: number, secondsLeft: number | null}} Progress */
 
-/** How fast bytes come and how long the rest takes. */
+/** Measures the speed of a download and estimates its remaining time. */
 export class Pace {
   constructor(now = performance.now()) {
     this.marks = [{ at: now, loaded: 0 }];

@@ -136,7 +136,7 @@ function extent(values, [low, high] = [Infinity, -Infinity]) {
   return [low, high];
 }
 
-/** @param {ArrayLike<number>} values @returns {[number, number]} finite, with zero between them */
+/** The ends of a chart's axis: finite, different, with zero between them. @param {ArrayLike<number>} values @returns {[number, number]} */
 function span(values) {
   const [low, high] = extent(values, [0, 0]);
   return [low, high === low ? low + 1 : high];
