@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 from tools.devkit.shell import SetupError, sha256
+from tools.zoo.check import session_of
 from tools.zoo.document import with_section
 from tools.zoo.trained import fetch
 from tools.zoo.trained.compare import complaint_of, difference, spread_of
@@ -24,7 +25,6 @@ from tools.zoo.trained.recipes.context import Context
 from tools.zoo.trained.recipes.sound import speech, voice, windows
 from tools.zoo.trained.table import Row, failures, render, verdict
 from tools.zoo.trained.transfer import plain
-from tools.zoo.treated import session_of
 
 MODELS = {model.key: model for model in models()}
 

@@ -34,7 +34,18 @@ from pyruntime.target.named import read_target
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import SOURCES, Definition, definitions
 
-__all__ = ["GPU", "Feeds", "check", "graph_of", "host", "inputs_of", "planned", "reference", "result_path"]
+__all__ = [
+    "GPU",
+    "Feeds",
+    "check",
+    "graph_of",
+    "host",
+    "inputs_of",
+    "planned",
+    "reference",
+    "result_path",
+    "session_of",
+]
 
 Feeds: TypeAlias = dict[str, np.ndarray[Any, Any]]
 
@@ -57,6 +68,17 @@ def inputs_of(npz: Path) -> list[Feeds]:
     return [runs[key] for key in sorted(runs)]
 
 
+def session_of(model: Path | bytes, optimise: bool = True) -> Any:
+    """onnxruntime's session over a file or its bytes."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source = str(model) if isinstance(model, Path) else model
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
 def fits(session: Any, feeds: Feeds) -> bool:
     """Whether the model's declared inputs take these shapes."""
     for given in session.get_inputs():
@@ -72,10 +94,7 @@ def reference(model: bytes, runs: Sequence[Feeds]) -> tuple[list[Feeds], list[li
     Raises:
         Exception: it does not run the model for the inputs of the export.
     """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = session_of(model)
     declared = [i.name for i in session.get_inputs()]
     taken: list[Feeds] = []
     wanted: list[list[Any]] = []

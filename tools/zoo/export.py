@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 
 from tools.zoo.apart import in_process
 from tools.zoo.builders import Flat, build, feeds, prepare_torchvision
+from tools.zoo.check import session_of
 from tools.zoo.definitions import SOURCES, Attempt, Definition, definitions
 
 SECONDS = 120
@@ -91,11 +91,8 @@ def accepted(definition: Definition, given: dict[str, Any]) -> None:
     Raises:
         ValueError: it does not run.
     """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
     try:
-        session = onnxruntime.InferenceSession(str(definition.path), options, providers=["CPUExecutionProvider"])
+        session = session_of(definition.path)
         session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
     except Exception as error:  # boundary: onnxruntime refuses it
         raise ValueError(f"onnxruntime does not run it: {error}") from error

@@ -23,32 +23,20 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 
 from pyruntime.ops.interpreter import interpret
 from tools.zoo.apart import in_process
-from tools.zoo.check import Feeds, graph_of, host, inputs_of, planned
+from tools.zoo.check import Feeds, graph_of, host, inputs_of, planned, session_of
 from tools.zoo.compare import HALF, apart, complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
 from tools.zoo.treatments import Exported, Treatment, chosen
 
-__all__ = ["check", "compared", "main", "outputs_of", "session_of"]
+__all__ = ["check", "compared", "main", "outputs_of"]
 
 SECONDS = 240
 """For one treatment and what is compared of it."""
 
 LISTED = Path(__file__).parent / "treated.toml"
-
-
-def session_of(model: Path | bytes, optimise: bool) -> Any:
-    """onnxruntime's session over a file or its bytes."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    if not optimise:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    source = str(model) if isinstance(model, Path) else model
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def fed(declared: Mapping[str, np.dtype[Any]], feeds: Feeds) -> Feeds:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType, is_dim
+from pyruntime.ir import Array, DType, TensorType, is_dim
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.resample import AxisTable, interpolate, resample
 from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
+from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.operands import named
 from pyruntime.ops.vision.resampling import (
     COORDINATES,
@@ -152,8 +153,11 @@ def _scaled(length: Any, scale: float) -> Any:
     return int(np.float32(int(length)) * np.float32(scale))
 
 
-class _ScaledOnly(_Resize):
-    """Versions that know scales for all axes and nothing else: outputs an input, counted from the first pixel."""
+class _ScalesInput(_Resize):
+    """Versions that know scales for all axes and nothing else: outputs an input, counted from the first pixel.
+
+    x and scales: float32 [rank].
+    """
 
     mode: str
 
@@ -163,10 +167,6 @@ class _ScaledOnly(_Resize):
 
     def scaled(self, x: tuple[int, ...], scales: Numbers) -> tuple[Axis, ...]:
         return self.by_scales(x, tuple(range(len(x))), scales, ())
-
-
-class _ScalesInput(_ScaledOnly):
-    """x and scales: float32 [rank]."""
 
     def infer(self, x: TensorType, scales: TensorType) -> tuple[TensorType, ...]:
         return (self.result(x, self.scaled(x.shape, _numbers(scales.value()))),)
@@ -186,23 +186,15 @@ def _numbers(values: Array | None) -> Numbers:
 
 
 @op("Upsample", opsets=range(7, 9))
-class Upsample7(_ScaledOnly):
+class Upsample7(Decomposed):
     """Scales as an attribute."""
 
     mode: str = "nearest"
     scales: tuple[float, ...]
 
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        return (self.result(x, self.scaled(x.shape, self.scales)),)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (self.resized(x, self.scaled(x.shape, self.scales)),)
-
-    def alias(self, x: TensorType) -> int | None:
-        return self.unchanged(self.scaled(x.shape, self.scales))
-
-    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        return self.dispatches(target, x, self.scaled(x.shape, self.scales))
+    def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
+        scales = body.constant(np.array(self.scales, np.float32), DType.FLOAT)
+        return body.apply(Upsample(mode=self.mode), x, scales)
 
 
 @op("Upsample", opsets=range(9, 10))

@@ -202,7 +202,7 @@ class _Writer:
     """Writes LinearAttention for a loop."""
 
     def __init__(self, match: Matcher, node: Node, op: Repeat, found: _Attention) -> None:
-        self._match, self._graph, self._node, self._op, self._found = match, match.graph, node, op, found
+        self._graph, self._node, self._op, self._found = match.graph, node, op, found
         self._made: list[Node] = []
 
     def nodes(self) -> list[Node] | None:

@@ -192,7 +192,7 @@ def test_profile__rows__tell_work_and_fraction_of_the_peak() -> None:
     Balance(profile._repr_html_())
 
 
-def test_ceilings__measured__leave_nothing_behind() -> None:
+def test_ceilings__measured__leave_no_buffers() -> None:
     device = NullDevice()
     found = asyncio.run(ceilings(device))
     assert found.flops > 0 and found.bandwidth > 0

@@ -26,7 +26,7 @@ import numpy as np
 from pyruntime.ops.interpreter import interpret
 from tools.devkit.shell import ROOT, fingerprint
 from tools.zoo.apart import in_process
-from tools.zoo.check import Feeds, graph_of, host, planned
+from tools.zoo.check import Feeds, graph_of, host, planned, session_of
 from tools.zoo.compare import HALF, RELATIVE
 from tools.zoo.trained.compare import complaint_of, difference, spread_of
 from tools.zoo.trained.cut import cut, pieces, rounds
@@ -35,7 +35,7 @@ from tools.zoo.trained.files import KIND, case_file
 from tools.zoo.trained.packages import FOLDER, Case, cases
 from tools.zoo.trained.recipes import steps_of
 from tools.zoo.trained.transfer import plain
-from tools.zoo.treated import compared, session_of
+from tools.zoo.treated import compared
 
 __all__ = ["check", "commit", "in_parts", "judged", "main", "product", "put", "recorded", "wrong_of"]
 
