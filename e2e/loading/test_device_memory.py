@@ -49,7 +49,7 @@ def test_create__file_above_the_memory__refused_before_it_is_downloaded(
         found = script(
             """
             const plans = plan ? { plan: decode(plan) } : {};
-            const files = external ? { externalData: ['/m/w.bin'] } : {};
+            const files = external ? { externalData: [{ path: 'w.bin', data: '/m/w.bin' }] } : {};
             return failure(() => InferenceSession.create('/m/model.onnx', { ...plans, ...files }));
             """,
             plan=plan,
