@@ -15,6 +15,7 @@ from e2e.harness.browser import guarded_page
 from e2e.harness.python import BrowserPython
 from pyruntime.device.desktop.targets import LIMITS
 from pyruntime.target.named import read_target
+from tests.sampling import ALL
 
 LIGHT = (
     *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19"),
@@ -69,7 +70,7 @@ def test_light_model__limits_of_a_phone__right_and_on_the_gpu_alone(name: str, p
     check(name, phone)
 
 
-@pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
+@pytest.mark.parametrize("name", LIGHT if ALL else ["shufflenet", "squeezenet"])
 def test_light_model__compatibility_mode__right_and_on_the_gpu_alone(name: str, compatibility: BrowserPython) -> None:
     check(name, compatibility)
 

@@ -25,6 +25,7 @@ AGENTS = {
         f"Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) {WEBKIT} CriOS/156.0 Safari/604.1",
         "iOS",
     ),
+    "WebKitGTK": (f"Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Version/26.0 Safari/605.1.15", "Firefox"),
     "another": ("Something/1.0", "browser"),
 }
 

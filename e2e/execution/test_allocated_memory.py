@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Browser
 
 from e2e.harness.browser import guarded_page
 from e2e.harness.script import Script, watched
 from pyruntime.session.aot.compile_ahead import compile_model
+from tests.genai.packed import Shape, packed_model
+from tools.devkit.server import Server
 
 SIZE = 512
+
+WORDS, LAYERS, TOKENS = 8192, 6, 16
+DECODER = Shape(layers=10, heads=8, groups=2, size=64, inner=1408, words=WORDS, bias=False, tied=False)
 
 
 def model() -> bytes:
@@ -122,3 +130,79 @@ def test_pool__some_buffers_in_use__the_others_go_after_five_seconds(script: Scr
     )
     assert found["seen"] == [[[], 1280], [[1024], 256], [[1024, 256], 0]]
     assert found["time"] == 9000
+
+
+def encoder() -> bytes:
+    """Three products of a layer that are made one, and a table of 16 MB that is a product's weight, too."""
+    rng = np.random.default_rng(0)
+    stored = [numpy_helper.from_array(rng.standard_normal((WORDS, SIZE), dtype=np.float32), "table")]
+    nodes = [helper.make_node("Gather", ["table", "ids"], ["h0"])]
+    for layer in range(LAYERS):
+        h, next_h = f"h{layer}", f"h{layer + 1}"
+        for part in "qkv":
+            weight = rng.standard_normal((SIZE, SIZE), dtype=np.float32) / SIZE
+            stored.append(numpy_helper.from_array(weight, f"{part}{layer}_w"))
+            nodes.append(helper.make_node("MatMul", [h, f"{part}{layer}_w"], [f"{part}{layer}"]))
+        nodes.append(helper.make_node("Sum", [f"q{layer}", f"k{layer}", f"v{layer}"], [next_h]))
+    nodes.append(helper.make_node("Transpose", ["table"], ["turned"], perm=[1, 0]))
+    nodes.append(helper.make_node("MatMul", [f"h{LAYERS}", "turned"], ["y"]))
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, TOKENS])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, TOKENS, WORDS])
+    made = helper.make_model(
+        helper.make_graph(nodes, "test", [ids], [y], stored), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    return bytes(made.SerializeToString())
+
+
+MODELS = {"encoder": encoder, "int4 decoder": lambda: packed_model(DECODER, 0, "int4")}
+
+
+@pytest.fixture(scope="module")
+def large(site_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that the server has as `/large/`."""
+    place = tmp_path_factory.mktemp("large")
+    site_server.mounts["/large/"] = place
+    yield place
+    del site_server.mounts["/large/"]
+
+
+def loaded(script: Script, large: Path, name: str) -> dict[str, Any]:
+    """Load a model and run it three times; what `explain()` says, and the browser's bytes while loading and then."""
+    (large / "model.onnx").write_bytes(MODELS[name]())
+    script(
+        """
+        globalThis.session = await InferenceSession.create('/large/model.onnx');
+        const ids = BigInt64Array.from({ length: tokens }, (_, i) => BigInt(i * 37 % 8000));
+        const caches = session.inputNames.filter((name) => name.startsWith('past'));
+        const feeds = caches.length
+          ? { input_ids: new Tensor('int64', ids, [1, tokens]),
+            attention_mask: new Tensor('int64', ids.map(() => 1n), [1, tokens]),
+            ...Object.fromEntries(caches.map((name) => [name, new Tensor('float32', [], [1, 2, 0, 64])])) }
+          : { ids: new Tensor('int64', ids, [1, tokens]) };
+        await session.run(feeds);
+        """,
+        tokens=TOKENS,
+    )
+    peak = script.worker.evaluate("() => gpuPeak")
+    for _ in range(20):  # a staging buffer may go between two looks
+        memory = script("return (await session.explain()).memory;")
+        there: dict[str, int] = script.worker.evaluate("() => gpuBytes()")
+        if there.get("staging", 0) == memory["allocated"]["staging"]:
+            break
+    script("await session.release();")
+    return {"memory": memory, "there": there, "peak": peak}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_load__memory__as_planned_and_little_more_meanwhile(
+    browser: Browser, site_url: str, large: Path, name: str
+) -> None:
+    with watched(browser, site_url, Script) as script:
+        found = loaded(script, large, name)
+    memory, there = found["memory"], found["there"]
+    total, allocated = sum(there.values()), sum(memory["allocated"].values())
+    assert abs(total - allocated) <= 0.01 * total, (there, memory["allocated"])
+    live = total - there.get("staging", 0)
+    caches = memory["allocated"]["tensors"]
+    assert live <= 1.03 * (memory["weights"] + memory["peak"] + caches)
+    assert sum(found["peak"].values()) <= 1.10 * live, (found["peak"], there)

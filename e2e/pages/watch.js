@@ -1,5 +1,5 @@
 // Counts what a page or worker has on the GPU, from outside of pyruntime: `gpuBytes()` is what was created and not
-// destroyed, by label.
+// destroyed, by label, `gpuPeak` the most of it there was at a time.
 const live = new Map();
 
 /** Devices in the order in which they were opened. */
@@ -16,6 +16,9 @@ globalThis.created = { buffers: 0, groups: 0, pipelines: 0 };
 
 /** Those of `created.buffers` that web/gpu/staging.js keeps, for five seconds after they were last used. */
 globalThis.stagingMade = 0;
+
+/** What `gpuBytes()` was when it was the most. */
+globalThis.gpuPeak = {};
 
 /** Buffers of this realm that were mapped to be read. */
 globalThis.readbacks = 0;
@@ -45,6 +48,8 @@ if (globalThis.GPUDevice) {
     if (descriptor.label === 'staging') stagingMade += 1;
     const buffer = createBuffer.call(this, descriptor);
     live.set(buffer, this);
+    const total = (bytes) => Object.values(bytes).reduce((sum, size) => sum + size, 0);
+    if (total(gpuBytes()) > total(gpuPeak)) gpuPeak = gpuBytes();
     return buffer;
   };
   for (const [kind, method] of [['groups', 'createBindGroup'], ['pipelines', 'createComputePipelineAsync']]) {

@@ -5,6 +5,7 @@ Implementations: `webgpu` (a browser's), `desktop` (wgpu-native or Dawn, under C
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -111,12 +112,14 @@ class Ledger:
     Attributes:
         live: bytes by buffer number. peak: the most there ever was. pipelines: how many were compiled.
         staging: gives the bytes of buffers that uploads and results pass through, which `live` has not.
+        memory: bytes of memory that there are; infinity where that is not known.
     """
 
     live: dict[int, int] = field(default_factory=dict)
     peak: int = 0
     pipelines: int = 0
     staging: Callable[[], int] = lambda: 0
+    memory: float = math.inf
     _labels: dict[int, str] = field(default_factory=dict)
 
     @property

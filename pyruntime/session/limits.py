@@ -28,7 +28,8 @@ class ResourceLimits:
         messages: nodes, attributes, tensors, types and other messages in the file.
         nesting: messages within messages; a subgraph takes three.
         nodes: of the graph and its subgraphs, functions inlined.
-        gpu_bytes: what weights and plans of the session take on the GPU, predicted before it is allocated.
+        gpu_bytes: what weights and plans of the session take on the GPU, predicted before it is allocated; no more
+            than the memory of the device, where the browser says what it has.
         node_bytes: outputs of one node that runs on the host.
         loop_trips: trips of one Loop.
         body_depth: bodies of control flow within bodies, while they run.
@@ -73,6 +74,10 @@ class ResourceLimits:
                 raise InvalidArgument(f"limit `{field.name}`: expected a number above 0, got {value!r}")
         return merged
 
+    def within(self, memory: float) -> ResourceLimits:
+        """Return these limits on a device of so many bytes of memory: `gpu_bytes` is at most that."""
+        return replace(self, gpu_bytes=int(min(self.gpu_bytes, memory)))
+
     @property
     def reader(self) -> ReaderLimits:
         """Limits of the reader and the importer."""
@@ -88,8 +93,8 @@ class ResourceLimits:
         if needed + held > self.gpu_bytes:
             raise OutOfMemory(
                 f"these input shapes need {needed:,} bytes on the GPU and the session holds {held:,}; the limit "
-                f"`gpu_bytes` is {self.gpu_bytes:,}. {how_to_raise('gpu_bytes')}, use smaller inputs, or the "
-                "CPUExecutionProvider"
+                f"`gpu_bytes` is {self.gpu_bytes:,}. {how_to_raise('gpu_bytes')} where the device has more memory, use "
+                "smaller inputs, or the CPUExecutionProvider"
             )
 
     def check_host(self, node: str, nbytes: int) -> None:

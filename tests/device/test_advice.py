@@ -11,9 +11,11 @@ AGENTS = {
     "chrome": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36",
     "edge": "Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0 Safari/537.36 Edg/156.0",
     "safari": "Mozilla/5.0 (Macintosh) AppleWebKit/605.1 (KHTML, like Gecko) Version/18.0 Safari/605.1",
+    "webkitgtk": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/605.1 (KHTML, like Gecko) Version/26.0 Safari/605.1",
     "": "Something/1.0",
 }
-WAYS = {"firefox": "about:config", "chrome": "chrome://", "edge": "edge://", "safari": "Safari", "": ""}
+WAYS = {"firefox": "about:config", "chrome": "chrome://", "edge": "edge://", "safari": "Safari"}
+WAYS |= {"webkitgtk": "browser", "": ""}
 
 
 @pytest.mark.parametrize("browser", AGENTS)

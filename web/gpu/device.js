@@ -10,5 +10,6 @@ export { compileWithFallback, compileSoon, ready, whenOptimized } from './fallba
 export { bind, described, record } from './recording.js';
 export { stagingBytes } from './pool.js';
 export { upload, uploadNow } from './staging.js';
+export { memoryBytes } from '../net/memory.js';
 export { fetchAll } from '../net/stream.js';
 export { timed } from './timing.js';

@@ -3,8 +3,9 @@
 
 import { attend } from './waiting.js';
 
-/** Bytes of staging buffers that a device keeps, for each direction. */
-const KEPT_BYTES = 48 << 20;
+/** Bytes of staging buffers that a device has at most, for each direction, and of those of uploads at least. */
+const MOST_BYTES = 48 << 20;
+const LEAST_BYTES = 3 << 19;
 
 /** Milliseconds after which an unused staging buffer goes. */
 const IDLE_MS = 5_000;
@@ -26,8 +27,9 @@ export class Pool {
   #held = 0;
   /** @type {Map<number, {resolve: (buffer: GPUBuffer) => void, reject: (error: unknown) => void}[]>} */
   #waiting = new Map();
-  /** Mapped or about to be, of uploads: no more than `KEPT_BYTES` of them are made. */
+  /** Mapped or about to be, of uploads: no more than `#most` of them are made. */
   #made = 0;
+  #most = LEAST_BYTES;
   /** Mapped ranges, which a browser gives once for each mapping. @type {WeakMap<GPUBuffer, Uint8Array<ArrayBuffer>>} */
   #bytes = new WeakMap();
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -36,6 +38,18 @@ export class Pool {
   /** @param {GPUDevice} device */
   constructor(device) {
     this.device = device;
+  }
+
+  /** Let uploads have buffers of so many bytes, within the limit. @param {number} nbytes */
+  allow(nbytes) {
+    this.#most = Math.max(this.#most, Math.min(nbytes, MOST_BYTES));
+  }
+
+  /** Bytes of a buffer for a piece of at most `nbytes`: at least three fit. @param {number} nbytes */
+  pieceOf(nbytes) {
+    let size = nbytes;
+    while (3 * size > this.#most) size /= 2;
+    return size;
   }
 
   /** @param {number} size @returns {GPUBuffer | undefined} */
@@ -64,7 +78,7 @@ export class Pool {
     this.#free.push(buffer);
     this.#held += buffer.size;
     this.#since.set(buffer, performance.now());
-    while (this.#held > KEPT_BYTES) this.#dropOldest();
+    while (this.#held > MOST_BYTES) this.#dropOldest();
     this.#idle ??= setTimeout(() => this.#shrink(), IDLE_MS);
   }
 
@@ -116,7 +130,7 @@ export class Pool {
 
   /** @param {number} size */
   #fits(size) {
-    return this.#made + size <= KEPT_BYTES || !this.#made;
+    return this.#made + size <= this.#most || !this.#made;
   }
 
   /** A new mapped buffer to write into. @param {number} size */

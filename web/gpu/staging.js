@@ -104,6 +104,7 @@ export function uploadWith(device, writes) {
   /** @type {GPUCommandEncoder | undefined} */
   let encoder;
   const { writes: pool } = stateOf(device);
+  pool.allow(2 * bytesOf(writes)); // those of the run before may be in use
   /** @type {GPUBuffer[]} */
   const used = [];
   for (const write of writes) {
@@ -126,17 +127,26 @@ export function uploadWith(device, writes) {
   return { queued: encoder ? [encoder.finish()] : [], uploaded: () => used.forEach((staging) => pool.recycle(staging)) };
 }
 
+/** @param {Write[]} writes */
+function bytesOf(writes) {
+  return writes.reduce((sum, { nbytes }) => sum + nbytes, 0);
+}
+
 /** Bytes of a staging buffer that small writes of an upload share, of which as many go in one submit; fewer go by `writeBuffer`. */
-const SHARED = 1 << 20;
-const SUBMITTED = 4;
+const SHARED = 1 << 19;
+const SUBMITTED = 8;
+
+/** Staging buffers of an upload have this part of its bytes: what is loaded is on the device, too. */
+const SHARE = 16;
 
 /**
  * Queue small writes whose bytes are in memory, packed into staging buffers: `writeBuffer` passes bytes through newly mapped
  * memory each time (20 MB of weights: 22 ms of this thread, 5 through memory that is mapped already; H200).
  * @param {GPUDevice} device
  * @param {Write[]} writes
+ * @param {Promise<GPUError | null>[]} scopes gets what error scopes caught
  */
-function uploadShared(device, writes) {
+async function uploadShared(device, writes, scopes) {
   const { writes: pool } = stateOf(device);
   /** @type {GPUBuffer[]} */
   const used = [];
@@ -144,10 +154,12 @@ function uploadShared(device, writes) {
   const copies = [];
   let left = 0;
   const submit = () => {
-    for (const staging of used) staging.unmap();
-    const encoder = device.createCommandEncoder();
-    for (const { from, offset, to, at, nbytes } of copies.splice(0)) encoder.copyBufferToBuffer(used[from], offset, to, at, nbytes);
-    device.queue.submit([encoder.finish()]);
+    scopes.push(...guarded(device, () => {
+      for (const staging of used) staging.unmap();
+      const encoder = device.createCommandEncoder();
+      for (const { from, offset, to, at, nbytes } of copies.splice(0)) encoder.copyBufferToBuffer(used[from], offset, to, at, nbytes);
+      device.queue.submit([encoder.finish()]);
+    }));
     for (const staging of used.splice(0)) pool.recycle(staging);
     left = 0;
   };
@@ -156,10 +168,10 @@ function uploadShared(device, writes) {
     for (let at = 0; at < nbytes;) {
       if (!left) {
         if (used.length === SUBMITTED) submit();
-        const staging = pool.mapped(SHARED);
+        let staging = pool.mapped(SHARED);
         if (!staging) {
-          uploadNow(device, inOne({ ...write, offset: offset + at, dataOffset: write.dataOffset + at, nbytes: nbytes - at }));
-          break;
+          if (used.length) submit();
+          staging = await pool.toWrite(SHARED);
         }
         used.push(staging);
         left = SHARED;
@@ -240,7 +252,7 @@ async function uploadInPieces(device, write, scopes) {
     scopes.push(...guarded(device, () => uploadNow(device, { ...write, data: bytes, dataOffset: 0 })));
     return;
   }
-  const size = pieceSize(write.nbytes);
+  const size = writes.pieceOf(pieceSize(write.nbytes));
   for (let at = 0; at < write.nbytes; at += size) {
     const length = Math.min(size, write.nbytes - at);
     const padded = (length + 3) & ~3;
@@ -283,10 +295,12 @@ export function waits(device, writes) {
  * @param {Write[]} writes
  * @param {Promise<GPUError | null>[]} scopes gets what error scopes caught
  * @param {() => T} next
+ * @param {number} [staging] bytes of staging buffers that it may have
  * @returns {Promise<T>}
  */
-export function inTurn(device, writes, scopes, next) {
+export function inTurn(device, writes, scopes, next, staging = bytesOf(writes)) {
   const state = stateOf(device);
+  state.writes.allow(staging);
   const buffers = new Set(writes.map(({ buffer }) => buffer));
   for (const buffer of buffers) state.filling.set(buffer, (state.filling.get(buffer) ?? 0) + 1);
   const turn = state.turn.then(async () => {
@@ -337,15 +351,17 @@ export async function upload(device, writes) {
   const coming = new Set(writes.flatMap(({ data }) => (comesIntoMemory(data) ? [data] : [])));
   await Promise.all([...coming].map((file) => file.complete()));
   writes = inOrder(writes);
+  const staging = bytesOf(writes) / SHARE;
+  stateOf(device).writes.allow(staging);
   const small = writes.filter((write) => !isLarge(write));
   const isLittle = small.reduce((sum, { nbytes }) => sum + nbytes, 0) < SHARED;
-  const scopes = guarded(device, () => {
-    if (!isLittle) uploadShared(device, small);
-    else for (const write of small) uploadNow(device, inOne(write));
-  });
+  /** @type {Promise<GPUError | null>[]} */
+  const scopes = [];
+  if (isLittle) scopes.push(...guarded(device, () => { for (const write of small) uploadNow(device, inOne(write)); }));
+  else await uploadShared(device, small, scopes);
   /** @type {Write[]} */
   let ready = [];
-  const write = () => inTurn(device, ready.splice(0), scopes, () => {});
+  const write = () => inTurn(device, ready.splice(0), scopes, () => {}, staging);
   for (const one of writes.filter(isLarge)) {
     const end = one.dataOffset + one.nbytes;
     if ('there' in one.data && !(end <= one.data.arrived)) {

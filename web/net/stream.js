@@ -6,6 +6,7 @@
  * Source: RFC 9110, sections 8.8 (validators) and 14 (range requests).
  */
 
+import { checkFits } from './memory.js';
 import { strongTag } from './tags.js';
 import { filled, readerInto, reading } from './reading.js';
 
@@ -75,6 +76,13 @@ export async function openStream(url, signal, cache = 'default') {
   const isEncoded = response.headers.has('Content-Encoding');
   const length = isEncoded ? null : response.headers.get('Content-Length');
   const size = length === null ? undefined : Number(length);
+  try {
+    checkFits(url, size);
+  } catch (error) {
+    noted.stop();
+    response.body.cancel().catch(() => {});
+    throw error;
+  }
   const validator = validatorOf(response);
   const known = { size, isExact: response.type !== 'cors', isEncoded, validator };
   const note = validator && cache !== 'reload' ? noted.note : () => Promise.resolve(null);

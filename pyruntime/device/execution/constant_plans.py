@@ -20,8 +20,11 @@ def is_constant_plan(plan: Plan, device: Device) -> bool:
     return plain and max(plan.arenas, default=0) <= device.target.limits.buffer_bytes
 
 
-async def run_constant_plans(plans: Sequence[Plan], device: Device) -> list[dict[str, int]]:
+async def run_constant_plans(plans: Sequence[Plan], device: Device, held: Weights) -> list[dict[str, int]]:
     """Run plans that are `is_constant_plan`: one allocation, one upload and one submit for all of them.
+
+    Args:
+        held: constants that the session has on the device, or uploads.
 
     Returns:
         For each plan the buffers of its tensors by name, now the caller's.
@@ -29,7 +32,7 @@ async def run_constant_plans(plans: Sequence[Plan], device: Device) -> list[dict
     Raises:
         OutOfMemory, EngineError: nothing is left on the device.
     """
-    weights = Weights(device)
+    weights = Weights(device, held)
     scratch: list[int] = []
     kept: list[int] = []
     try:

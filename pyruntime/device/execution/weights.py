@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyruntime.compiler.memory import grouped, round_up
 from pyruntime.device.base import Device, Slice, Write
+from pyruntime.device.blocking import is_blocking, let_others
 from pyruntime.ir import Constant
 
 __all__ = ["Weights"]
@@ -39,13 +41,34 @@ class Weights:
     replaces another one finds them there.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, lender: Weights | None = None) -> None:
+        """Constants on `device`; what `lender` has there or uploads is used, not uploaded again."""
         self._device = device
         self._held: dict[Hashable, _Held] = {}
+        self._coming: dict[Hashable, asyncio.Event] = {}
+        self._lender = lender
+        self._lent: set[Hashable] = set()
 
     async def load(self, constants: Sequence[Constant]) -> None:
         """Use these constants: upload those that are not there yet, small ones packed into common buffers."""
+        if self._lender is not None:
+            lent = await self._lender.lend(constants)
+            self._lent |= lent
+            constants = [c for c in constants if c.key not in lent]
         fresh = {c.key: c for c in constants if c.key not in self._held}
+        uploaded = asyncio.Event()
+        self._coming |= dict.fromkeys(fresh, uploaded)
+        try:
+            await self._upload(fresh)
+        finally:
+            uploaded.set()
+            for key in fresh:
+                self._coming.pop(key, None)
+        for key in {c.key for c in constants}:
+            self._held[key].users += 1
+
+    async def _upload(self, fresh: Mapping[Hashable, Constant]) -> None:
+        """Upload constants, which are then held by no user."""
         largest_first = sorted(fresh.values(), key=lambda c: -c.nbytes)
         groups = grouped(largest_first, [c.nbytes for c in largest_first])
         sizes = [sum(round_up(c.nbytes) for c in group) for group in groups]
@@ -67,8 +90,20 @@ class Weights:
             self._device.free(buffers)
             raise
         self._held |= made
-        for key in {c.key for c in constants}:
+
+    def is_coming(self, constants: Iterable[Constant]) -> bool:
+        """Whether one of these is being uploaded."""
+        return any(c.key in self._coming for c in constants)
+
+    async def lend(self, constants: Sequence[Constant]) -> set[Hashable]:
+        """Use those of these constants that are on the device, or being uploaded; returns the keys, for `drop`."""
+        for uploaded in {self._coming[c.key] for c in constants if c.key in self._coming}:
+            while not uploaded.is_set():
+                await (let_others() if is_blocking() else uploaded.wait())
+        keys = {c.key for c in constants if c.key in self._held}
+        for key in keys:
             self._held[key].users += 1
+        return keys
 
     async def compute(self, key: Hashable, nbytes: int, make: Callable[[], Awaitable[int]]) -> int:
         """Use a computed constant: the number of its buffer, which `make` gives where it is not there yet."""
@@ -109,9 +144,13 @@ class Weights:
 
     def slice(self, constant: Constant) -> Slice:
         """Return where a loaded constant is."""
+        if self._lender is not None and constant.key in self._lent:
+            return self._lender.slice(constant)
         return self._held[constant.key].place
 
     def release(self) -> None:
-        """Free everything."""
+        """Free everything, and end the use of what is lent."""
+        if self._lender is not None:
+            self._lender.drop(self._lent)
         self._device.free(list({h.buffer.number for h in self._held.values()}))
         self._held = {}

@@ -60,8 +60,8 @@ def no_adapter(user_agent: str) -> str:
 
 
 def _browser(user_agent: str) -> str:
-    """`Firefox`, `Edge`, `Chrome` (and what is made of Chromium), `Safari`, or nothing."""
+    """`Firefox`, `Edge`, `Chrome` (and what is made of Chromium), `Safari`, or nothing, as for WebKitGTK."""
     for token, name in (("Firefox/", "Firefox"), ("Edg/", "Edge"), ("Chrome/", "Chrome"), ("Safari/", "Safari")):
         if token in user_agent:
-            return name
+            return "" if name == "Safari" and "Linux" in user_agent else name
     return ""

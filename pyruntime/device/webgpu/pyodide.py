@@ -102,7 +102,7 @@ class WebGpuDevice:
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
         known = frozenset([*features, *spoken, *subgroup_size(info), *kind_of(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
-        self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)))
+        self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)), memory=float(web.memoryBytes()))
         self.gpu_device, self.turn = device, None
         self.lost: str | None = None
         self._web = web

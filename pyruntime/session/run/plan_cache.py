@@ -20,14 +20,14 @@ class PlanCache:
     """First stages of runs, each with those that follow it, and the memory they share.
 
     Args:
-        limits: `gpu_bytes` and `cached_plans` hold here.
+        limits: `gpu_bytes`, no more than the device has, and `cached_plans` hold here.
 
     Attributes:
         roots: the first stages, the one used last at the end.
     """
 
     def __init__(self, device: Device, limits: ResourceLimits) -> None:
-        self.limits = limits
+        self.limits = limits.within(device.ledger.memory)
         self.weights = Weights(device)
         self.arenas = Arenas(device)
         self.roots: list[Stage] = []

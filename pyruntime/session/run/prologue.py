@@ -15,9 +15,9 @@ from pyruntime.session.limits import ResourceLimits
 
 __all__ = ["Prologue"]
 
-LEAST_TOGETHER, MOST_TOGETHER, SHARE = 16 << 20, 128 << 20, 8
-"""Bytes that constants which are computed at a time may take: an eighth of what is allocated then, within bounds. Each
-time waits for the device, and what they are computed from is there in addition to what stays."""
+LEAST_TOGETHER, MOST_TOGETHER, SHARE = 4 << 20, 128 << 20, 16
+"""Bytes that constants which are computed at a time may take: a sixteenth of what is allocated then, within bounds.
+Each time waits for the device, and what they are computed from is there in addition to what stays."""
 
 Make = Callable[[Plan, Plan | None, Weights, Mapping[str, int], Iterable[str]], Executable]
 
@@ -44,7 +44,9 @@ class Prologue:
         made: dict[str, int] = {}
         used: list[Computed] = []
         try:
-            for some in self._groups(constants, total):
+            # Those that are computed from what the session uploads wait for it.
+            first = sorted(constants, key=lambda c: self._weights.is_coming(c.plan.constants))
+            for some in self._groups(first, total):
                 self._limits.check_gpu(sum(nbytes for _, nbytes in some), held())
                 ready = await self._together([c for c, _ in some])
                 try:
@@ -81,7 +83,7 @@ class Prologue:
         """The buffers of those that are not there yet and can be made in one go, by key."""
         some = [c for c in constants if c.key not in self._weights and c.alone is None]
         some = [c for c in some if is_constant_plan(c.plan, self._device)]
-        made = await run_constant_plans([c.plan for c in some], self._device) if some else []
+        made = await run_constant_plans([c.plan for c in some], self._device, self._weights) if some else []
         return {c.key: buffers[c.name] for c, buffers in zip(some, made, strict=True)}
 
     async def _made(self, constant: Computed, ready: dict[Hashable, int]) -> int:

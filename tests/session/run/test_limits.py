@@ -88,6 +88,22 @@ def test_limit__of_gpu_bytes__prefers_freeing_old_plans() -> None:
     assert device.ledger.live == {}
 
 
+def test_limit__of_gpu_bytes__is_at_most_the_memory_of_the_device() -> None:
+    async def main() -> None:
+        session = await InferenceSession.create(models.double(), options())
+        for rows in (100, 120, 140, 160, 100):
+            await session.run_async(None, {"x": np.ones((rows, 4), np.float32)})
+        session.release()
+
+    device = FaultyDevice()
+    device.ledger.memory = 8000
+    with on_device(device):
+        asyncio.run(main())
+        with pytest.raises(OutOfMemory, match=r"`gpu_bytes` is 8,000"):
+            asyncio.run(_use(models.double(), {"x": np.ones((2000, 4), np.float32)}, options()))
+    assert 0 < device.ledger.peak <= 8000
+
+
 def test_limit__of_node_bytes__holds_for_nodes_that_a_device_leaves_to_the_host() -> None:
     target = NullDevice().target
     small = replace(target, limits=replace(target.limits, buffer_bytes=1024))

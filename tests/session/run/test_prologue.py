@@ -64,3 +64,24 @@ def test_prologue__many_constants__peak_is_at_most_a_tenth_above_what_stays(monk
 
     with on_device(device):
         asyncio.run(use())
+
+
+def test_prologue__computed_from_a_weight_that_stays__it_is_uploaded_once() -> None:
+    g = Writer(0)
+    w = g.weight(160, 160)
+    x = g.add("MatMul", g.add("MatMul", "x", w), g.add("Sigmoid", w))
+    data = g.model({"x": (1, (4, 160))}, [g.add("Relu", x, out="y")])
+    device = NullDevice()
+
+    async def use() -> None:
+        session = await pyruntime.InferenceSession.create(data)
+        made = [of for name, of in device.calls if name == "allocate"]
+        assert [size for label, size in made if label == "weights"] == [160 * 160 * 4]
+        await session.run_async(None, {"x": np.zeros((4, 160), np.float32)})
+        memory = session.memory_plan
+        assert memory.allocated["weights"] == memory.allocated["computed"] == 160 * 160 * 4
+        session.release()
+        assert not device.ledger.live
+
+    with on_device(device):
+        asyncio.run(use())

@@ -96,6 +96,7 @@ const WAYS = /** @type {[RegExp, string, string][]} */ ([
     'switch graphics acceleration on in chrome://settings/system and chrome://flags/#enable-unsafe-webgpu on, and restart Chrome'],
   [/Chrome\//, 'update to Chrome 113 or newer',
     'switch graphics acceleration on in chrome://settings/system, update the graphics driver, and restart Chrome'],
+  [/Linux.*Safari\//, 'use Chrome, Edge or Firefox 141 or newer', 'use Chrome, Edge or Firefox 141 or newer'],
   [/Safari\//, 'update to Safari 26 on macOS 26 or newer', 'switch WebGPU on in Safari\'s settings, Feature Flags, and load this page again'],
   [/^/, 'use Chrome, Edge, Firefox 141 or newer, or Safari 26', 'see what the browser\'s settings say of the GPU'],
 ]);

@@ -1,0 +1,87 @@
+"""Files larger than the memory that the browser says the device has are refused before they are downloaded."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import TensorProto, helper
+from playwright.sync_api import Browser
+
+from e2e.harness.browser import guarded_page
+from e2e.harness.chain import NBYTES, SIZE, model
+from e2e.harness.delivery import Delivery, Served
+from e2e.harness.script import Script
+from pyruntime.session.aot.compile_ahead import compile_model
+
+LAYERS = 2
+
+HAS = "(gib) => Object.defineProperty(navigator, 'deviceMemory', { value: gib, configurable: true })"
+
+
+@pytest.fixture(scope="module")
+def site_url(delivery: Delivery) -> str:
+    return delivery.url
+
+
+def with_memory(script: Script, nbytes: int) -> None:
+    """Have a device of so much memory in the page and in all its workers."""
+    for thread in (script.page, *script.page.workers):
+        thread.evaluate(HAS, nbytes / (1 << 30))
+
+
+@pytest.mark.parametrize("where", ["Python", "plan", "external"])
+def test_create__file_above_the_memory__refused_before_it_is_downloaded(
+    where: str, browser: Browser, site_url: str, served: dict[str, Served], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data = model(LAYERS, {0: ("w.bin", 0), 1: ("w.bin", NBYTES)} if where == "external" else None)
+    large = "w.bin" if where == "external" else "model.onnx"
+    served["/m/model.onnx"] = Served(data)
+    served[f"/m/{large}"] = Served(bytes(LAYERS * NBYTES) if where == "external" else data, gate=1 << 16)
+    plan = None
+    if where == "plan":
+        path = tmp_path_factory.mktemp("plan") / "model.onnx"
+        path.write_bytes(data)
+        plan = compile_model(path)
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(site_url + "e2e/blank.html")
+        script = Script(page, guard)
+        script.preload()
+        with_memory(script, NBYTES)
+        found = script(
+            """
+            const plans = plan ? { plan: decode(plan) } : {};
+            const files = external ? { externalData: [{ path: 'w.bin', data: '/m/w.bin' }] } : {};
+            return failure(() => InferenceSession.create('/m/model.onnx', { ...plans, ...files }));
+            """,
+            plan=plan,
+            external=where == "external",
+        )
+        guard.allow("Failed to load resource")
+    assert found["name"] == "OutOfMemory"
+    bytes_ = len(served[f"/m/{large}"].data)
+    assert f"/m/{large} has {bytes_:,} bytes, and the device has {NBYTES:,} bytes of memory" in found["message"]
+    assert sum(served[f"/m/{large}"].sent) <= 1 << 16
+
+
+def test_run__what_it_needs_above_the_memory__refused_before_it_is_allocated(browser: Browser, site_url: str) -> None:
+    shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "test", shapes[:1], shapes[1:])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(site_url + "e2e/blank.html")
+        script = Script(page, guard)
+        script.preload()
+        with_memory(script, NBYTES)
+        found = script(
+            """
+            const session = await InferenceSession.create(decode(model));
+            const x = (length) => ({ x: new Tensor('float32', new Float32Array(length), [length]) });
+            const { y } = await session.run(x(16));
+            const refused = await failure(() => session.run(x(size * size)));
+            await session.release();
+            return [y.data.length, refused.name, refused.message];
+            """,
+            model=bytes(made.SerializeToString()),
+            size=SIZE,
+        )
+    assert found[:2] == [16, "OutOfMemory"]
+    assert f"`gpu_bytes` is {NBYTES:,}" in found[2]
