@@ -105,7 +105,7 @@ class Generator:
         elif all(self._decoding.ended):
             self._next = [self._pad] * self._decoding.batch
         else:
-            self._next, _ = await self._decoding.next()
+            self._next = await self._decoding.next()
             if all(self._decoding.ended):
                 self._decoding.withdraw()
         return self.get_next_tokens()

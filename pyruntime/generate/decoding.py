@@ -213,13 +213,13 @@ class Decoding:
         self.chooser.accept(made)
         return made
 
-    async def next(self) -> tuple[list[int], Array]:
-        """Choose the next id of each sequence, and its log-probability; computes missing logits first."""
+    async def next(self) -> list[int]:
+        """Choose the next id of each sequence; computes missing logits first."""
         await self.catch_up()
-        ids, scores = await self.choose()
+        ids, _ = await self.choose()
         tokens = (await ids.numpy_async())[:, 0].tolist()
         self.spend()
-        return self.accept(tokens), (await scores.numpy_async())[:, 0]
+        return self.accept(tokens)
 
     def withdraw(self) -> None:
         """Take the last step's tokens, which nothing was computed of, out of the sequences; they stay ended."""

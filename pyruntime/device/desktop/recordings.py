@@ -23,17 +23,11 @@ on the first while the others are encoded. As many as `WHOLE` go in one."""
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A command with slots.
-
-    Attributes:
-        place: its number among the commands.
-        slots: the numbers of the external tensors that it binds.
-    """
+    """A command with slots: its number among the commands, and what it binds."""
 
     place: int
     layout: GpuObject
     parts: list[Slice]
-    slots: frozenset[int]
 
 
 @dataclass(slots=True)
@@ -42,7 +36,7 @@ class Recording:
 
     Attributes:
         buffers: numbers of all buffers that are bound, slots excepted.
-        groups: the bind group of each command; None for those with slots.
+        groups: the bind group of each command; for those with slots the one made last, None at first.
         work: about how many operations each command takes. repeated: commands that run several times.
     """
 
@@ -52,10 +46,10 @@ class Recording:
     work: list[int]
     repeated: Sequence[Repeated]
     _scaled: list[int]
-    _open: Sequence[_Open] = ()
     _pipelines: list[GpuObject] = field(default_factory=list)
+    _open: dict[int, list[_Open]] = field(default_factory=dict)
+    _given: dict[int, int] = field(default_factory=dict)
     _ready: list[Ready] = field(default_factory=list)
-    _last: tuple[Sequence[int], list[GpuObject | None]] = ((), [])
 
     @staticmethod
     def of(
@@ -68,26 +62,26 @@ class Recording:
         """Record commands. Raises the package's exceptions: a bind group is refused."""
         known: dict[int, GpuObject | None] = {}
         used: set[int] = set()
-        groups, opened = [], list[_Open]()
+        opened: dict[int, list[_Open]] = {}
+        groups = []
         for place, command in enumerate(commands):
             parts = _parts(command)
-            slots = frozenset(p.buffer for p in parts if isinstance(p, Slot))
-            if slots:
-                opened.append(_Open(place, pipelines.group_layout(command.source), parts, slots))
-                used.update(p.buffer for p in parts if not isinstance(p, Slot))
-                groups.append(None)
-                continue
+            slots = {p.buffer for p in parts if isinstance(p, Slot)}
+            layout = pipelines.group_layout(command.source)
+            for slot in slots:
+                opened.setdefault(slot, []).append(_Open(place, layout, parts))
             if id(command) not in known:
-                used.update(p.buffer for p in parts)
-                known[id(command)] = _group(device, pipelines.group_layout(command.source), buffers, parts)
+                used.update(p.buffer for p in parts if not isinstance(p, Slot))
+                known[id(command)] = None if slots else _group(device, layout, buffers, parts)
             groups.append(known[id(command)])
         scaled = [i for i, c in enumerate(commands) if c.scaled]
-        return Recording(commands, groups, frozenset(used), list(map(work_of, commands)), repeated, scaled, opened)
+        work = list(map(work_of, commands))
+        return Recording(commands, groups, frozenset(used), work, repeated, scaled, _open=opened)
 
     def bound(self, device: GpuObject, buffers: Mapping[int, GpuObject], given: Sequence[int]) -> Recording:
         """Return this recording with the buffers of these numbers in its slots.
 
-        Commands for which nothing has changed since the last call have the bind groups that it made.
+        Bind groups are made for the commands that bind another buffer than in the call before.
         """
 
         def filled(part: Slice) -> Slice:
@@ -96,17 +90,15 @@ class Recording:
             number = given[part.buffer]
             return Slice(number, part.offset, min(part.nbytes, buffers[number].size - part.offset))
 
-        last, groups = self._last
-        same = {slot for slot, (number, before) in enumerate(zip(given, last, strict=False)) if number == before}
-        groups = list(groups or self.groups)
-        used = set(self.buffers)
-        for command in self._open:
-            used.update([given[slot] for slot in command.slots])
-            if not command.slots <= same:
-                groups[command.place] = _group(device, command.layout, buffers, list(map(filled, command.parts)))
-        self._last = tuple(given), groups
-        shared = self.work, self.repeated, self._scaled
-        return Recording(self.commands, groups, frozenset(used), *shared, _pipelines=self._pipelines)
+        changed = {slot: given[slot] for slot in self._open if given[slot] != self._given.get(slot)}
+        affected = {command.place: command for slot in changed for command in self._open[slot]}
+        made = {i: _group(device, c.layout, buffers, list(map(filled, c.parts))) for i, c in affected.items()}
+        for place, group in made.items():
+            self.groups[place] = group
+        self._given |= changed
+        used = self.buffers.union(self._given.values())
+        shared = self.work, self.repeated, self._scaled, self._pipelines
+        return Recording(self.commands, list(self.groups), used, *shared)
 
     def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> tuple[list[Ready], list[int]]:
         """Return the dispatches of a run with these numbers, and about how many operations each takes.
