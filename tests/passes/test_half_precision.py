@@ -69,6 +69,14 @@ def test_half_precision__weight_of_two_products__is_cast_once() -> None:
     assert sum(n.op.op_type == "Cast" and n.inputs == ("w",) for n in graph.nodes) == 1
 
 
+def test_half_precision__weight_that_layers_share_by_identity__is_cast_once() -> None:
+    nodes = [named("Identity", ["w"], "same"), named("MatMul", ["x", "w"], "p"), named("MatMul", ["p", "same"], "y")]
+    graph = graph_of(nodes, {"x": (4, 8)}, ["y"], {"w": WEIGHT})
+    assert converted(graph) == {"p": "", "y": ""}
+    assert [n.inputs for n in graph.nodes if n.op.op_type == "Cast"].count(("w",)) == 1
+    assert ("same",) not in [n.inputs for n in graph.nodes if n.op.op_type == "Cast"]
+
+
 def test_half_precision__float16_graph__changes_nothing() -> None:
     nodes = [named("Relu", ["x"], "a"), named("Neg", ["a"], "y")]
     graph = graph_of(nodes, {"x": (4, 8)}, ["y"], dtype=DType.FLOAT16)
@@ -146,7 +154,7 @@ def test_half_precision__angles_of_positions__stay_in_float32() -> None:
     graph.float32_values = []
     half_precision.run(graph, HALF)
     assert [bool(graph.precision[n]) for n in ("f", "column", "angles", "sin", "p", "y")] == [True] * 4 + [False] * 2
-    feeds = {"x": np.eye(4, 8, dtype=np.float32), "places": np.arange(5001, 5005)}
+    feeds: dict[str, Any] = {"x": np.eye(4, 8, dtype=np.float32), "places": np.arange(5001, 5005)}
     expected = WEIGHT[:4] * np.sin(np.arange(5001, 5005)[:, None] * rates)
     np.testing.assert_allclose(evaluate(graph, feeds)[0], expected, atol=5e-3)
 

@@ -17,7 +17,7 @@ from pyruntime.passes.quantization.float16_range import LARGEST, SMALLEST, SMALL
 __all__ = ["Float32Nodes", "float32_operands", "is_static", "values_after"]
 
 _FOLDERS = """
-attention convolution elementwise fused indexing microsoft movement normalization products recurrent reduction vision
+attention convolution elementwise fused indexing microsoft movement normalization products reduction vision
 """
 
 _FAMILIES = frozenset(_FOLDERS.split())
