@@ -101,6 +101,13 @@ def test_half_precision__constant_beyond_the_range__node_stays_in_float32(value:
     assert found["p"] == found["y"] == ""
 
 
+def test_half_precision__constant_that_is_added_to_an_input__is_what_the_reason_names() -> None:
+    nodes = [named("Add", ["x", "c"], "a"), named("Sub", ["a", "c"], "b"), named("MatMul", ["b", "w"], "y")]
+    graph = graph_of(nodes, {"x": (4, 8)}, ["y"], {"w": WEIGHT, "c": np.float32(1e5)})
+    found = converted(graph, tolerance=2e-2)
+    assert found["a"] == "its constant 'c' has 1e+05, and float16 ends at 65504" and not found["y"]
+
+
 @pytest.mark.parametrize("value", [np.inf, np.nan, 65504.0, 1e-4])
 def test_half_precision__constant_that_float16_has__node_is_converted(value: float) -> None:
     constants = {"c": np.array([value, 1.0], np.float32).repeat(4)}

@@ -175,11 +175,13 @@ class Float32Nodes:
             if op.op_type in _UNBOUNDED:
                 self._wide.update(node.outputs)
             return f"{op.op_type} needs float32"
-        if self._prepares_inputs(node, floats, local or family == "normalization"):
+        prepares = self._prepares_inputs(node, floats, local or family == "normalization")
+        if prepares:
             self._given.update(node.outputs)
-            return "it prepares inputs, which are float32"
         if wrong := self._wrong_constant(node, op):
             return wrong
+        if prepares:
+            return "it prepares inputs, which are float32"
         if self._quantizes and not self._has_heavy_weights(node):
             return "the model quantizes its activations from float32"
         return "" if self._has_kernel(node, op) else "it has no float16 kernel"
