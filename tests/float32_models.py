@@ -177,4 +177,4 @@ def blocks4(rows: int = 256, columns: int = 256, block: int = 32) -> bytes:
     w.add("Relu", "p", out="y")
     model = onnx.load_from_string(w.model({"x": (F, ["n", rows])}, ["y"]))
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())

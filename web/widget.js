@@ -182,9 +182,11 @@ export class PyruntimeModel extends Base {
       const report = this.#reporter();
       const url = new URL(src, this.ownerDocument.baseURI);
       const options = { signal: control.signal, onProgress: report };
+      const precision = this.getAttribute('precision');
+      const sessionOptions = /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...(precision && { precision }), ...this.options });
       const [session, labels] = await Promise.all([
-        this.#writes ? this.#createGenerator(url, options) : InferenceSession.create(url, {
-          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), ...this.#sessionOptions(), ...options }),
+        this.#writes ? this.#createGenerator(url, { ...options, sessionOptions }) : InferenceSession.create(url, {
+          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), ...sessionOptions, ...options }),
         readLabels(this.getAttribute('labels'), this.ownerDocument.baseURI),
       ]);
       this.#labels = labels;
@@ -198,17 +200,10 @@ export class PyruntimeModel extends Base {
     }
   }
 
-  /** The session options that attributes and `options` give. */
-  #sessionOptions() {
-    const precision = this.getAttribute('precision');
-    return /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...(precision && { precision }), ...this.options });
-  }
-
-  /** @param {URL} url @param {{signal: AbortSignal, onProgress: (event: import('./pyruntime.js').ProgressEvent) => void}} options */
+  /** @param {URL} url @param {{signal: AbortSignal, onProgress: (event: import('./pyruntime.js').ProgressEvent) => void, sessionOptions: import('./pyruntime.js').SessionOptions}} options */
   async #createGenerator(url, options) {
-    const sessionOptions = this.#sessionOptions();
     const [dtype, kvCacheBits] = ['dtype', 'kv-cache-bits'].map((name) => /** @type {any} */ (this.getAttribute(name) ?? undefined));
-    const generator = await TextGenerator.create(url, { ...options, sessionOptions, dtype, kvCacheBits });
+    const generator = await TextGenerator.create(url, { ...options, dtype, kvCacheBits });
     if (options.signal.aborted) {
       await generator.release();
       options.signal.throwIfAborted();

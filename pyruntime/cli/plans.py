@@ -35,7 +35,7 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
     session, dims = session_of(arguments), dims_of(arguments)
     graph = Internals(session).model.graph
     names = [v.name for v in graph.outputs]
-    program = Program(graph, NullDevice(read_target(arguments.target)), half=half_of(arguments, graph))
+    program = Program(graph, NullDevice(replace(read_target(arguments.target), half=half_of(arguments, graph))))
     stage = asyncio.run(program.prepare({v.name: type_of(v, dims) for v in graph.inputs}, names))
     if stage is None:
         given = feeds_of(session, arguments)

@@ -69,6 +69,14 @@ def test_half_precision__weight_of_two_products__is_cast_once() -> None:
     assert sum(n.op.op_type == "Cast" and n.inputs == ("w",) for n in graph.nodes) == 1
 
 
+def test_half_precision__weight_that_layers_share_by_identity__is_cast_once() -> None:
+    nodes = [named("Identity", ["w"], "same"), named("MatMul", ["x", "w"], "p"), named("MatMul", ["p", "same"], "y")]
+    graph = graph_of(nodes, {"x": (4, 8)}, ["y"], {"w": WEIGHT})
+    assert converted(graph) == {"p": "", "y": ""}
+    assert [n.inputs for n in graph.nodes if n.op.op_type == "Cast"].count(("w",)) == 1
+    assert ("same",) not in [n.inputs for n in graph.nodes if n.op.op_type == "Cast"]
+
+
 def test_half_precision__float16_graph__changes_nothing() -> None:
     nodes = [named("Relu", ["x"], "a"), named("Neg", ["a"], "y")]
     graph = graph_of(nodes, {"x": (4, 8)}, ["y"], dtype=DType.FLOAT16)
@@ -91,6 +99,13 @@ def test_half_precision__constant_beyond_the_range__node_stays_in_float32(value:
     found = converted(graph)
     assert reason in found["a"] and "'c'" in found["a"]
     assert found["p"] == found["y"] == ""
+
+
+def test_half_precision__constant_that_is_added_to_an_input__is_what_the_reason_names() -> None:
+    nodes = [named("Add", ["x", "c"], "a"), named("Sub", ["a", "c"], "b"), named("MatMul", ["b", "w"], "y")]
+    graph = graph_of(nodes, {"x": (4, 8)}, ["y"], {"w": WEIGHT, "c": np.float32(1e5)})
+    found = converted(graph, tolerance=2e-2)
+    assert found["a"] == "its constant 'c' has 1e+05, and float16 ends at 65504" and not found["y"]
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 65504.0, 1e-4])
@@ -146,7 +161,7 @@ def test_half_precision__angles_of_positions__stay_in_float32() -> None:
     graph.float32_values = []
     half_precision.run(graph, HALF)
     assert [bool(graph.precision[n]) for n in ("f", "column", "angles", "sin", "p", "y")] == [True] * 4 + [False] * 2
-    feeds = {"x": np.eye(4, 8, dtype=np.float32), "places": np.arange(5001, 5005)}
+    feeds: dict[str, Any] = {"x": np.eye(4, 8, dtype=np.float32), "places": np.arange(5001, 5005)}
     expected = WEIGHT[:4] * np.sin(np.arange(5001, 5005)[:, None] * rates)
     np.testing.assert_allclose(evaluate(graph, feeds)[0], expected, atol=5e-3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyruntime.ir import Constant, DType, TensorType, TypedGraph
+from pyruntime.ops.creation.constant_of_shape import ConstantOfShape
 
 __all__ = ["LARGEST", "SMALLEST", "SMALLEST_NORMAL", "largest"]
 
@@ -37,6 +38,8 @@ def largest(graph: TypedGraph, name: str, known: dict[str, float]) -> float:
         kind, node = graph.tensor(name), graph.producer(name)
         if name in graph.constants:
             known[name] = _of_constant(graph.constants[name])
+        elif node is not None and isinstance(node.op, ConstantOfShape):
+            known[name] = _of(np.asarray(node.op.element()[1], np.float32).reshape(1))
         elif node is None or kind.size <= _COMPUTED:
             known[name] = _of(np.asarray(kind.value(), np.float32))
         else:

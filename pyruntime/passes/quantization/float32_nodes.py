@@ -17,7 +17,7 @@ from pyruntime.passes.quantization.float16_range import LARGEST, SMALLEST, SMALL
 __all__ = ["Float32Nodes", "float32_operands", "is_static", "values_after"]
 
 _FOLDERS = """
-attention convolution elementwise fused indexing microsoft movement normalization products recurrent reduction vision
+attention convolution elementwise fused indexing microsoft movement normalization products reduction vision
 """
 
 _FAMILIES = frozenset(_FOLDERS.split())
@@ -175,11 +175,13 @@ class Float32Nodes:
             if op.op_type in _UNBOUNDED:
                 self._wide.update(node.outputs)
             return f"{op.op_type} needs float32"
-        if self._prepares_inputs(node, floats, local or family == "normalization"):
+        prepares = self._prepares_inputs(node, floats, local or family == "normalization")
+        if prepares:
             self._given.update(node.outputs)
-            return "it prepares inputs, which are float32"
         if wrong := self._wrong_constant(node, op):
             return wrong
+        if prepares:
+            return "it prepares inputs, which are float32"
         if self._quantizes and not self._has_heavy_weights(node):
             return "the model quantizes its activations from float32"
         return "" if self._has_kernel(node, op) else "it has no float16 kernel"

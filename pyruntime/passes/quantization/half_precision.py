@@ -94,6 +94,7 @@ class _Conversion:
         return self.full[name]
 
     def _in_float16(self, name: str) -> str:
+        name = self._original(name)
         if not name or name in self.half or not _is(self.graph.types[name], DType.FLOAT):
             return self.half.get(name, name)
         kind, source = self.graph.tensor(name), name
@@ -107,6 +108,14 @@ class _Conversion:
         self.before.append(_cast(source, made, DType.FLOAT16))
         self.half[name] = made
         return made
+
+    def _original(self, name: str) -> str:
+        """The constant that a static value is by another name: layers may share a weight so."""
+        while name in self.graph.static and (node := self.graph.producer(name)) is not None:
+            if node.op.op_type != "Identity":
+                break
+            name = node.inputs[0]
+        return name
 
     def _within_range(self, name: str) -> str:
         """The value bounded to what float16 holds: masks have -3.4e38, which is not to become infinite."""

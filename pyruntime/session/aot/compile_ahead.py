@@ -149,8 +149,7 @@ def _planned(
             known = [v.name for v in graph.inputs]
             raise InvalidArgument(f"{option}: the model has no input {unknown}; its inputs: {known}")
     rounds = _rounds(graph, shapes, values)
-    limits = ResourceLimits(cached_plans=2 * len(rounds))
-    program = Program(graph, NullDevice(target), True, limits=limits, half=target.half)
+    program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
     names = [v.name for v in graph.outputs]
     for one in rounds:
         program.dynamic_dimensions.observe(one.types)

@@ -179,7 +179,8 @@ class Creation(Session):
         refuse = config("session.disable_cpu_ep_fallback") == "1"
         optimize = self._options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
         sanitize = config("pyruntime.sanitize") == "1"
-        rates = given_rates(config(ENTRY, "auto"))
+        changes = {"rates": given_rates(config(ENTRY, "auto")), "half": self._half}
+        changes = {name: value for name, value in changes.items() if value is not None}
 
         stored = self._stored_plans(disabled, optimize, config("pyruntime.kv_cache_bits")) if not sanitize else None
         planned = partial(
@@ -190,8 +191,7 @@ class Creation(Session):
             optimize=optimize,
             limits=self._limits,
             sanitize=sanitize,
-            rates=rates,
-            half=self._half,
+            changes=changes,
         )
 
         def make(gpu: Device) -> Program:

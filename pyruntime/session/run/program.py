@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pyruntime.compiler.compile import Compiler, Request, sources_of
 from pyruntime.compiler.typing import Boundary
@@ -23,7 +24,6 @@ from pyruntime.session.run.plan_cache import PlanCache, find_stage
 from pyruntime.session.run.planning import Planner, StoredPlans
 from pyruntime.session.run.profiling import Recorder
 from pyruntime.session.run.stages import AnyValue, Run, Stage, type_of
-from pyruntime.target import HalfPrecision, Rates
 
 __all__ = ["AnyValue", "Program", "Run", "Stage"]
 
@@ -40,8 +40,7 @@ class Program:
         disabled: names of passes and kernel variants to leave out.
         limits: `gpu_bytes` and `cached_plans` hold here.
         sanitize: compare every dispatch with itself in memory of its own (`device.execution.sanitizer`); slow.
-        rates: what kernels are chosen by instead of what was measured on the device.
-        half: float32 nodes compute in float16.
+        changes: fields of the device's target, by name, that the session's options change.
 
     Attributes:
         cache: the stages planned so far.
@@ -57,8 +56,7 @@ class Program:
         optimize: bool = True,
         limits: ResourceLimits | None = None,
         sanitize: bool = False,
-        rates: Rates | None = None,
-        half: HalfPrecision | None = None,
+        changes: Mapping[str, Any] | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
@@ -66,8 +64,7 @@ class Program:
         target = replace(
             device.target,
             disabled=device.target.disabled | disabled | exact,
-            rates=rates or device.target.rates,
-            half=half,
+            **(changes or {}),
         )
         self.cache = PlanCache(device, limits or ResourceLimits())
         self._planner = Planner(
