@@ -3,24 +3,29 @@
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
 from pyruntime.target.target import (
     FLOAT16_CONVERSION,
+    MATRIX_UNIT,
     NO_WINNERS,
     SHADER_F16,
     SOFTWARE_ADAPTER,
     SOFTWARE_VENDOR,
+    SUBGROUP_MATRIX,
     SUBGROUP_SIZE,
     WORKGROUP,
     Limits,
     Target,
     Winners,
+    matrix_unit_of,
 )
 
 __all__ = [
     "FLOAT16_CONVERSION",
     "H200",
+    "MATRIX_UNIT",
     "NO_WINNERS",
     "SHADER_F16",
     "SOFTWARE_ADAPTER",
     "SOFTWARE_VENDOR",
+    "SUBGROUP_MATRIX",
     "SUBGROUP_SIZE",
     "SWIFTSHADER",
     "WORKGROUP",
@@ -28,4 +33,5 @@ __all__ = [
     "Rates",
     "Target",
     "Winners",
+    "matrix_unit_of",
 ]
