@@ -35,7 +35,7 @@ from tools.devkit.firefox import VARIABLE, ensure_firefox
 
 RELATIVE = 2.0**-10
 ABSOLUTE = 2.0**-13
-VARIANTS = [name for name, case in CASES.items() if case.feature == SHADER_F16]
+VARIANTS = [name for name, case in CASES.items() if case.features == {SHADER_F16}]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from pyruntime.kernels.products.description import Product
 from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.kernels.products.packed_dot import CHUNK, DOTS, dot_product
 from pyruntime.kernels.products.packed_weights import integers
-from pyruntime.kernels.products.tiling import Tiling
+from pyruntime.kernels.products.tiling import AnyTiling
 from pyruntime.kernels.rows.groups import Groups, normalize_groups
 from pyruntime.kernels.rows.groups_candidates import GroupsProblem
 from pyruntime.kernels.rows.reduce import Fold, reduction
@@ -61,7 +61,7 @@ def sample(noted: Noted, candidate: str, target: Target) -> tuple[Dispatch, ...]
     raise LookupError(f"kernels of {family.name} have no sample")
 
 
-def _product(target: Target, p: ProductProblem, tiling: Tiling | None) -> tuple[Dispatch, ...]:
+def _product(target: Target, p: ProductProblem, tiling: AnyTiling | None) -> tuple[Dispatch, ...]:
     """A product of whole tensors."""
     stack = (p.batches,) if p.batches > 1 else ()
     b_shape = (p.n, p.k) if p.trans_b else (p.k, p.n)

@@ -3,25 +3,30 @@
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
 from pyruntime.target.target import (
     FLOAT16_CONVERSION,
+    MATRIX_UNIT,
     NO_WINNERS,
     SHADER_F16,
     SOFTWARE_ADAPTER,
     SOFTWARE_VENDOR,
+    SUBGROUP_MATRIX,
     SUBGROUP_SIZE,
     WORKGROUP,
     HalfPrecision,
     Limits,
     Target,
     Winners,
+    matrix_unit_of,
 )
 
 __all__ = [
     "FLOAT16_CONVERSION",
     "H200",
+    "MATRIX_UNIT",
     "NO_WINNERS",
     "SHADER_F16",
     "SOFTWARE_ADAPTER",
     "SOFTWARE_VENDOR",
+    "SUBGROUP_MATRIX",
     "SUBGROUP_SIZE",
     "SWIFTSHADER",
     "WORKGROUP",
@@ -30,4 +35,5 @@ __all__ = [
     "Rates",
     "Target",
     "Winners",
+    "matrix_unit_of",
 ]

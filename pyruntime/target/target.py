@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pyruntime.ir import positive, upper
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
 
 __all__ = [
     "FLOAT16_CONVERSION",
+    "MATRIX_UNIT",
     "NO_WINNERS",
     "SHADER_F16",
     "SOFTWARE_ADAPTER",
     "SOFTWARE_VENDOR",
+    "SUBGROUP_MATRIX",
     "SUBGROUP_SIZE",
     "WORKGROUP",
     "HalfPrecision",
     "Limits",
     "Target",
     "Winners",
+    "matrix_unit_of",
 ]
 
 WORKGROUP = 64
@@ -85,8 +89,25 @@ FLOAT16_CONVERSION = "float16_conversion"
 SUBGROUP_SIZE = "subgroup_size_"
 """Begins the name of what a device is known by whose subgroups all have the size that follows."""
 
+SUBGROUP_MATRIX = "chromium-experimental-subgroup-matrix"
+"""WebGPU's feature, by a flag of Chromium, of devices whose subgroups multiply matrices."""
+
+MATRIX_UNIT = "subgroup_matrix_"
+"""Begins the name of what such a device is known by: rows, columns and k of its float16 matrices that are summed in
+float32 follow, '16x16x16'. Of several, the first that the adapter reports."""
+
 SOFTWARE_ADAPTER = "software_adapter"
 """What a device is known by that is a processor and of no vendor: `GPUAdapterInfo.isFallbackAdapter`."""
+
+
+def matrix_unit_of(configs: Iterable[tuple[str, str, int, int, int]]) -> list[str]:
+    """Return `MATRIX_UNIT` with the sizes of the first of an adapter's configurations that kernels use; or nothing.
+
+    Args:
+        configs: component type, result component type, M, N, K (WebGPU proposal "Subgroup Matrix", GPUAdapterInfo).
+    """
+    sizes = (size for component, result, *size in configs if (component, result) == ("f16", "f32"))
+    return [f"{MATRIX_UNIT}{'x'.join(map(str, size))}" for size in islice(sizes, 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +133,8 @@ class Target:
 
     Attributes:
         features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), `SUBGROUP_SIZE`
-            with the size where all subgroups have the same, `SOFTWARE_ADAPTER`, `FLOAT16_CONVERSION`, and those of
-            WGSL ('packed_4x8_integer_dot_product').
+            with the size where all subgroups have the same, `MATRIX_UNIT` with sizes, `SOFTWARE_ADAPTER`,
+            `FLOAT16_CONVERSION`, and those of WGSL ('packed_4x8_integer_dot_product').
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
         disabled: names of passes and kernel variants switched off by session config entries.
         rates: what was measured on the device; None: what is known of its kind.
@@ -162,6 +183,15 @@ class Target:
     def has_f16(self) -> bool:
         """True for a GPU whose WGSL has `enable f16`."""
         return SHADER_F16 in self.features and not self.is_software
+
+    @property
+    def matrix_unit(self) -> tuple[int, int, int] | None:
+        """Rows, columns and k of the float16 matrices that a subgroup multiplies; None where kernels cannot."""
+        if SUBGROUP_MATRIX not in self.features or not self.has_f16 or not self.subgroup_size:
+            return None
+        names = (f.removeprefix(MATRIX_UNIT) for f in self.features if f.startswith(MATRIX_UNIT))
+        m, n, k = (int(part) for part in next(names, "0x0x0").split("x"))
+        return (m, n, k) if m else None
 
     @property
     def converts_f16(self) -> bool:

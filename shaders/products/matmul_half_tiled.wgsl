@@ -10,16 +10,8 @@
 enable f16;
 //#tensors a, b, bias -> y
 //#type T = y
-const TILE_M: u32 = 32u;
-const TILE_N: u32 = 32u;
+//#include matmul_tile_shape
 const TILE_K: u32 = 32u;
-const ROWS: u32 = 4u;
-const QUADS: u32 = 1u;
-const SLICES: u32 = 1u;
-
-const WIDE: u32 = TILE_N / (4u * QUADS);
-const HIGH: u32 = TILE_M / ROWS;
-const THREADS: u32 = WIDE * HIGH;
 const PAIRS: u32 = TILE_K / 2u;
 const A_PITCH: u32 = TILE_M / 2u + 1u;
 const A_SIZE: u32 = PAIRS * A_PITCH;
@@ -29,7 +21,6 @@ const B_PITCH: u32 = TILE_N / 2u + 1u;
 const B_PITCH: u32 = TILE_N / 2u;
 //#endif
 const B_SIZE: u32 = PAIRS * B_PITCH;
-const RESULTS: u32 = ROWS * QUADS;
 const MOVES_A: u32 = TILE_M * TILE_K / (8u * THREADS);
 const MOVES_B: u32 = TILE_N * TILE_K / (8u * THREADS);
 

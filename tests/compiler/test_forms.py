@@ -56,6 +56,7 @@ NOT_FLOAT32 = {
     "matmul_integer_direct",
     "matmul_integer_skinny",
     "matmul_integer_tiled",
+    "matmul_matrix_tiled",
 }
 """Templates that take one, but no float32 `t` as operand."""
 

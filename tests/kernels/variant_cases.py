@@ -20,7 +20,7 @@ from pyruntime.ops.fused.normed_product import NormedProduct
 from pyruntime.ops.fused.with_epilogue import WithEpilogue
 from pyruntime.ops.fused.with_norm import WithNorm
 from pyruntime.ops.registry import newest, op_class
-from pyruntime.target import SHADER_F16
+from pyruntime.target import MATRIX_UNIT, SHADER_F16, SUBGROUP_MATRIX
 
 __all__ = ["CASES", "Case", "lowered", "runnable", "target_of"]
 
@@ -44,8 +44,8 @@ class Case:
     """The inputs that hold packed weights, any bytes."""
     given: tuple[Array | None, ...] | None = None
     """The inputs instead of random ones."""
-    feature: str = ""
-    """What of WebGPU a device must have."""
+    features: frozenset[str] = frozenset()
+    """What a device must have."""
 
     def inputs(self) -> list[Array | None]:
         """Small random numbers, where none are given."""
@@ -134,7 +134,7 @@ CASES = {
         lambda dispatches: any(d.kernel.converts for d in dispatches),
         given=_halves((5, 33)),
         tolerance=0,
-        feature=SHADER_F16,
+        features=frozenset({SHADER_F16}),
     ),
     "fallback_kernels": Case(
         _MATMUL, ((100, 64), (64, 48)), lambda dispatches: any("// <fallback>" in d.kernel.body for d in dispatches)
@@ -162,7 +162,7 @@ CASES = {
         _has("_half1"),
         given=_halves((4, 32, 32, 128), (4, 32, 16, 128), (4, 32, 16, 128)),
         tolerance=1e-3,
-        feature=SHADER_F16,
+        features=frozenset({SHADER_F16}),
     ),
     "attention_split": Case(Attention(), ((1, 64, 64, 8), (1, 64, 1024, 8), (1, 64, 1024, 8)), "attention_merge"),
     "matmul_tiled": Case(_MATMUL, ((40, 64), (64, 48)), "matmul_s"),
@@ -173,7 +173,15 @@ CASES = {
         _has("matmul_half_"),
         given=_halves((40, 256), (256, 48)),
         tolerance=6e-3,
-        feature=SHADER_F16,
+        features=frozenset({SHADER_F16}),
+    ),
+    "matmul_matrix": Case(
+        _MATMUL,
+        (),
+        _has("matmul_matrix_"),
+        given=_halves((40, 256), (256, 48)),
+        tolerance=6e-3,
+        features=frozenset({SHADER_F16, SUBGROUP_MATRIX, f"{MATRIX_UNIT}16x16x16"}),
     ),
     "conv_half": Case(
         newest("Conv", pads=(1, 1, 1, 1)),
@@ -181,7 +189,7 @@ CASES = {
         _has("_half1"),
         given=_halves((1, 32, 9, 11), (40, 32, 3, 3)),
         tolerance=6e-3,
-        feature=SHADER_F16,
+        features=frozenset({SHADER_F16}),
     ),
     "matmul_large": Case(_MATMUL, ((1024, 128), (128, 1024)), "matmul_l"),
     "matmul_slices": Case(_MATMUL, ((192, 256), (256, 1536)), "matmul_m2"),
@@ -210,7 +218,7 @@ CASES = {
         "matmul_dot",
         packed=(1,),
         tolerance=0.1,
-        feature=PACKED_DOT,
+        features=frozenset({PACKED_DOT}),
     ),
     "subgroup_sums": Case(
         _packed_product(),

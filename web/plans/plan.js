@@ -319,6 +319,18 @@ async function inflate(packed, size) {
 }
 
 /**
+ * What targets call the matrices that subgroups of a device multiply (`matrix_unit_of` of pyruntime/target/target.py).
+ *
+ * @param {{subgroupMatrixConfigs?: {componentType: string, resultComponentType: string, M: number, N: number, K: number}[]}} info
+ */
+function matrixUnits({ subgroupMatrixConfigs = [] }) {
+  const language = navigator.gpu?.wgslLanguageFeatures;
+  if (!language?.has('buffer_view') || !language.has('subgroup_id')) return new Set();
+  const summed = subgroupMatrixConfigs.filter((c) => c.componentType === 'f16' && c.resultComponentType === 'f32');
+  return new Set(summed.map(({ M, N, K }) => `subgroup_matrix_${M}x${N}x${K}`));
+}
+
+/**
  * What a plan needs of the device and has not; null where it can run.
  * @param {Saved} header
  * @param {GPUDevice} device
@@ -336,9 +348,11 @@ function missing({ target }, device, vendor) {
   }
   if (device.limits.minStorageBufferOffsetAlignment > 256) return 'this device wants buffers aligned to more than 256 bytes';
   const language = navigator.gpu?.wgslLanguageFeatures;
-  const { subgroupMinSize, subgroupMaxSize, isFallbackAdapter } = /** @type {any} */ (device.adapterInfo ?? {});
+  const info = /** @type {any} */ (device.adapterInfo ?? {});
+  const { subgroupMinSize, subgroupMaxSize, isFallbackAdapter } = info;
+  const matrices = matrixUnits(info);
   const lacking = target.features.filter((feature) => (
-    feature !== 'timestamp-query' && !device.features.has(feature) && !language?.has(feature)
+    feature !== 'timestamp-query' && !device.features.has(feature) && !language?.has(feature) && !matrices.has(feature)
     && !(subgroupMinSize === subgroupMaxSize && feature === `subgroup_size_${subgroupMinSize}`)
     && feature !== (isFallbackAdapter ? 'software_adapter' : 'float16_conversion')));
   if (lacking.length) return `it is for devices with ${lacking.join(', ')}`;

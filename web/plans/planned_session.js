@@ -17,6 +17,7 @@ const LIMITS = /** @type {const} */ ([
 
 /** Options that do not say whether a plan fits, and those that are compared with the plan's own. */
 const COMPARED = new Set(['plan', 'pyruntime.host_work', 'precision', 'float32Nodes', 'pyruntime.precision', 'pyruntime.float32_nodes']);
+const FEATURES = ['subgroups', 'shader-f16', 'chromium-experimental-subgroup-matrix'];
 
 /** Milliseconds between questions for an adapter, while the browser's GPU process may be starting. */
 const PAUSES = [50, 100, 200, 200, 400];
@@ -40,7 +41,7 @@ async function findAdapter() {
 /** @returns {Promise<Opened>} */
 async function openDevice() {
   const adapter = await findAdapter();
-  const features = /** @type {GPUFeatureName[]} */ (['subgroups', 'shader-f16'].filter((name) => adapter.features.has(name)));
+  const features = /** @type {GPUFeatureName[]} */ (FEATURES.filter((name) => adapter.features.has(name)));
   const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, Number(adapter.limits[name])]));
   const device = await adapter.requestDevice({ requiredLimits, requiredFeatures: features });
   device.lost.then(() => { opened = undefined; });

@@ -10,6 +10,7 @@
 | checks in kernels   | off for generated ones (decision 20)         | on                                      |
 | timestamps          | exact                                        | rounded, but for a toggle               |
 | subgroup size       | measured by a kernel                         | told by the adapter                     |
+| subgroup matrices   | none                                         | with the toggle `allow_unsafe_apis`     |
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from pyruntime.errors import EPFail
+from pyruntime.target import SUBGROUP_MATRIX
 
 __all__ = ["Dawn", "GpuObject", "Implementation", "installed"]
 
@@ -94,6 +96,10 @@ class Implementation:
     def subgroup_sizes(self, adapter: GpuObject) -> tuple[int, int]:
         """Return the least and the largest subgroup; zeros where the adapter does not say."""
         return 0, 0
+
+    def matrices(self, adapter: GpuObject) -> Iterable[tuple[str, str, int, int, int]]:
+        """Return the configurations of subgroup matrices: component type, result component type, M, N, K."""
+        return ()
 
     def source(self, wgsl: str) -> str:
         """Return WGSL as this compiler takes it, line by line the same."""
@@ -172,7 +178,9 @@ class Dawn(Implementation):
     """Dawn."""
 
     package = "wgpudawn"
-    features: ClassVar[dict[str, str]] = {name: name for name in ("subgroups", "shader-f16", "timestamp-query")}
+    features: ClassVar[dict[str, str]] = {
+        name: name for name in ("subgroups", "shader-f16", "timestamp-query", SUBGROUP_MATRIX)
+    }
     _backend = "wgpudawn.backends.dawn"
 
     def _set_up(self, extras: Any) -> None:
@@ -187,6 +195,11 @@ class Dawn(Implementation):
         sizes = int(info.subgroupMinSize), int(info.subgroupMaxSize)
         self._lib.wgpuAdapterInfoFreeMembers(info[0])
         return sizes
+
+    def matrices(self, adapter: GpuObject) -> Iterable[tuple[str, str, int, int, int]]:
+        told = import_module(f"{self._backend}.extras").get_adapter_properties(adapter)
+        keys = ("component_type", "result_component_type", "m", "n", "k")
+        return [tuple(config[key] for key in keys) for config in told.get("subgroup_matrix_configs", ())]
 
     def source(self, wgsl: str) -> str:
         return wgsl

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pyruntime.device.desktop.adapters import Adapter
 from pyruntime.device.desktop.implementations import GpuObject, Implementation
 from pyruntime.kernels import Limits, Target
-from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
+from pyruntime.target import (
+    FLOAT16_CONVERSION,
+    SOFTWARE_ADAPTER,
+    SOFTWARE_VENDOR,
+    SUBGROUP_MATRIX,
+    SUBGROUP_SIZE,
+    matrix_unit_of,
+)
 
 __all__ = ["LIMITS", "target_of"]
 
@@ -54,6 +61,8 @@ def target_of(implementation: Implementation, adapter: Adapter, found: GpuObject
         if not most:
             size = _measured_subgroup(implementation, device)
         features |= {f"{SUBGROUP_SIZE}{size}"} if size else set()
+    if SUBGROUP_MATRIX in features:
+        features |= set(matrix_unit_of(implementation.matrices(found)))
     if adapter.kind != "software":
         features.add(FLOAT16_CONVERSION)
     elif adapter.vendor != SOFTWARE_VENDOR:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from itertools import chain, repeat
 
 import js
@@ -11,9 +12,9 @@ from pyruntime.device.base import AdapterInfo
 from pyruntime.device.webgpu.advice import no_adapter, no_webgpu
 from pyruntime.device.webgpu.javascript import JsObject, js_object
 from pyruntime.errors import EPFail
-from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE
+from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VENDOR, SUBGROUP_SIZE, matrix_unit_of
 
-__all__ = ["find_adapter", "kind_of", "subgroup_size"]
+__all__ = ["find_adapter", "kind_of", "matrix_unit", "subgroup_size"]
 
 _START_MS = 2000.0
 """Milliseconds from the first question for an adapter on, in which there may be none since the GPU process starts."""
@@ -68,6 +69,18 @@ def subgroup_size(info: JsObject) -> list[str]:
     """`SUBGROUP_SIZE` with the size of all subgroups; nothing where they differ or the browser does not say."""
     least, most = (int(getattr(info, f"subgroup{which}Size", 0) or 0) for which in ("Min", "Max"))
     return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
+
+
+def matrix_unit(info: JsObject, spoken: Set[str]) -> list[str]:
+    """`MATRIX_UNIT` with the sizes of a device's matrices; nothing where the browser tells of none.
+
+    Args:
+        spoken: language features of WGSL, of which kernels of matrices use two more.
+    """
+    if not {"buffer_view", "subgroup_id"} <= spoken:
+        return []
+    configs = list(getattr(info, "subgroupMatrixConfigs", None) or ())
+    return matrix_unit_of((str(c.componentType), str(c.resultComponentType), c.M, c.N, c.K) for c in configs)
 
 
 def kind_of(info: AdapterInfo) -> list[str]:

@@ -16,7 +16,7 @@ from pyodide.ffi import JsException, can_run_sync, create_proxy, jsnull, run_syn
 
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Repeated, Slice, Write
 from pyruntime.device.execution.executable import Replay
-from pyruntime.device.webgpu.adapter import find_adapter, kind_of, subgroup_size
+from pyruntime.device.webgpu.adapter import find_adapter, kind_of, matrix_unit, subgroup_size
 from pyruntime.device.webgpu.foreign import copy_foreign
 from pyruntime.device.webgpu.javascript import (
     JsBytes,
@@ -34,6 +34,7 @@ from pyruntime.device.webgpu.replaying import described, written
 from pyruntime.errors import DeviceLost, EngineError, EPFail, OutOfMemory
 from pyruntime.kernels import Limits, Target
 from pyruntime.ops.interpreter import current
+from pyruntime.target import SUBGROUP_MATRIX
 
 __all__ = [
     "JsBytes",
@@ -57,8 +58,8 @@ _LIMITS = {
     "workgroup_x": "maxComputeWorkgroupSizeX",
     "workgroup_bytes": "maxComputeWorkgroupStorageSize",
 }
-_FEATURES = ("subgroups", "shader-f16", "timestamp-query")
-_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)  # what of WGSL not every browser has
+_FEATURES = ("subgroups", "shader-f16", "timestamp-query", SUBGROUP_MATRIX)
+_LANGUAGE_FEATURES = frozenset(("packed_4x8_integer_dot_product",))  # what of WGSL not every browser has
 _numbers = count(1)
 """Of buffers and recordings. Devices share them: JavaScript knows memory by its number, that of lost devices too."""
 
@@ -99,9 +100,10 @@ class WebGpuDevice:
         self.info = AdapterInfo(vendor, architecture, name, description, fallback)
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
         language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
-        spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
-        known = frozenset([*features, *spoken, *subgroup_size(info), *kind_of(self.info)])
-        self.target = Target(Limits(**limits), known, vendor.lower())
+        spoken = frozenset(map(str, language or ()))
+        units = matrix_unit(info, spoken) if SUBGROUP_MATRIX in features else []
+        known = {*features, *spoken & _LANGUAGE_FEATURES, *subgroup_size(info), *units, *kind_of(self.info)}
+        self.target = Target(Limits(**limits), frozenset(known), vendor.lower())
         self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)), memory=float(web.memoryBytes()))
         self.gpu_device, self.turn = device, None
         self.lost: str | None = None

@@ -5,7 +5,7 @@ direct     four pixels of one, four or eight output channels an invocation, no w
            channels, and adapters that run on a processor
 gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 4 slices of a workgroup and over
            workgroups
-matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 64 x 128
+matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 64 x 128, or by subgroup matrices
 bytes      int8 convolutions by packed dot products
 int8       the same on adapters that run on a processor, as floats, a word of weights at a time: pointwise ones as
            products, others with weights whose channels are last, of which those of one input channel a group share
@@ -23,6 +23,7 @@ from typing import Literal
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.products.candidates import (
     EIGHT_JOBS,
+    MATRICES,
     TEXTS,
     ProductProblem,
     half_refuses,
@@ -31,7 +32,7 @@ from pyruntime.kernels.products.candidates import (
     tile_kernel,
     tile_work,
 )
-from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, TILE_K, Tiling
+from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, TILE_K, AnyTiling, MatrixTiling, Tiling
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.measurements import (
     CONV_BYTES_EFFICIENCY,
@@ -163,7 +164,7 @@ class ConvWay:
 
     kernel: Literal["depthwise", "direct", "gemm", "matmul", "bytes", "int8_direct"]
     rows: int = 0
-    tiling: Tiling | None = None
+    tiling: AnyTiling | None = None
 
 
 def _refuses_depthwise(p: ConvProblem, target: Target) -> str:
@@ -268,7 +269,7 @@ def _gemm_work(t: Tiling, p: ConvProblem, target: Target) -> tuple[Work, ...]:
 
 def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
-        if reason := half_refuses(t, p.half, p.depth):
+        if reason := half_refuses(t, p.half, p.depth, target):
             return reason
         if t.slices * t.splits > 1 and t.steps(p.depth) < LEAST_STEPS:
             return "shares of k would be too short"
@@ -292,21 +293,24 @@ def _gemm_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
     )
 
 
-def _matmul_candidate(t: Tiling) -> Candidate[ConvProblem, ConvWay]:
+def _matmul_candidate(t: AnyTiling) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
         if not p.pointwise or p.kind != "float" or p.transposed:
             return "for pointwise convolutions of floats"
-        if reason := half_refuses(t, p.half, p.depth):
+        if reason := half_refuses(t, p.half, p.depth, target):
             return reason
         if t.slices > 1 and t.steps(p.depth) < LEAST_STEPS:
             return "shares of k would be too short"
-        return large_refuses(t, p.depth) or t.fits(target.limits)
+        return large_refuses(t, p.depth) or t.on(target).fits(target.limits)
 
     def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
         return tile_work(t, p.product)
 
-    tiled: tuple[str, ...] = ("conv_half",) if t.half else ()
-    tiled += ("matmul_large",) if t.tile == LARGE.tile else ("matmul_slices",) if t.slices > 1 else ()
+    if isinstance(t, MatrixTiling):
+        tiled: tuple[str, ...] = ("matmul_matrix",)
+    else:
+        tiled = ("conv_half",) if t.half else ()
+        tiled += ("matmul_large",) if t.tile == LARGE.tile else ("matmul_slices",) if t.slices > 1 else ()
     return Candidate(
         f"matmul_{t.name}",
         ConvWay("matmul", tiling=t),
@@ -332,7 +336,11 @@ _GEMMS = (
     MEDIUM,
 )
 _GEMMS += tuple(replace(t, half=True) for t in _GEMMS)
-_MATMULS = (MEDIUM, replace(MEDIUM, slices=2), LARGE, replace(MEDIUM, half=True), replace(LARGE, half=True))
+_MATMULS: tuple[AnyTiling, ...] = (
+    *(MEDIUM, replace(MEDIUM, slices=2), LARGE),
+    *(replace(MEDIUM, half=True), replace(LARGE, half=True)),
+    *(t for t in MATRICES if t.splits == 1),
+)
 
 CONVOLUTIONS: Family[ConvProblem, ConvWay] = Family(
     "convolution",

@@ -22,7 +22,7 @@ from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.products.integer_matmul import EXACT
 from pyruntime.kernels.products.matmul import Matmul, Product
-from pyruntime.kernels.products.tiling import MEDIUM, Tiling
+from pyruntime.kernels.products.tiling import MEDIUM, AnyTiling, Tiling
 from pyruntime.kernels.windows import Window
 from pyruntime.target import Target
 
@@ -44,8 +44,10 @@ def convolve(target: Target, conv: Convolution) -> tuple[Dispatch, ...]:
         return convolve_int8_direct(target, conv, False, way.rows)
     if way.kernel == "bytes":
         return integer_convolve(target, conv)
-    if way.tiling is not None:
-        return (_pointwise if way.kernel == "matmul" else _gemm)(target, conv, way.tiling)
+    if way.kernel == "matmul" and way.tiling is not None:
+        return _pointwise(target, conv, way.tiling)
+    if isinstance(way.tiling, Tiling):
+        return _gemm(target, conv, way.tiling)
     return _depthwise(target, conv) if way.kernel == "depthwise" else _direct(target, conv, way.rows)
 
 
@@ -77,7 +79,7 @@ def problem_of(conv: Convolution, transposed: bool = False) -> ConvProblem:
     )
 
 
-def _pointwise(target: Target, conv: Convolution, tiling: Tiling) -> tuple[Dispatch, ...]:
+def _pointwise(target: Target, conv: Convolution, tiling: AnyTiling) -> tuple[Dispatch, ...]:
     """Return the dispatches of a pointwise convolution: the matrix product w @ x."""
     images, pixels = conv.x.type.shape[0], conv.window.pixels
     plane, matrix = conv.channels * pixels, conv.rows * conv.channels
@@ -206,7 +208,7 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     phases = math.prod(window.strides)
     problem = replace(problem_of(conv, True), half=conv.is_half and target.has_f16)
     tiling = CONVOLUTIONS.choose(problem, target).way.tiling
-    if tiling is None:
+    if not isinstance(tiling, Tiling):
         return _transposed_direct(target, conv, grid, phases)
     kernel = tuple(-(-k // p) for k, p in zip(window.kernel, periods, strict=True))
     values = {

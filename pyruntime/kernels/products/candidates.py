@@ -4,6 +4,7 @@ s      tiles of 32 x 32, 4 x 4 an invocation, k split over up to 4 slices of a w
 m      tiles of 64 x 64, 8 x 4 an invocation, or the same with slices
 l      tiles of 64 x 128, 8 x 8 an invocation
 half   the same tiles of float16, multiplied in float16, where the device has shader-f16
+matrix tiles of float16 that subgroups multiply as matrices and sum in float32, where the device has such
 split  k is split across workgroups; a second dispatch adds the partial sums
 skinny m <= 8, or n = 1: every element of b (of a) is read once, k is split within a workgroup
 direct no workgroup memory: four or eight rows an invocation, as adapters that run on a processor want it
@@ -16,17 +17,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.ir.node import facts_of
 from pyruntime.kernels.products.description import Product
-from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, Tiling
+from pyruntime.kernels.products.tiling import LARGE, MEDIUM, SMALL, AnyTiling, MatrixTiling, Tiling
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.target import WORKGROUP, Target
 
 __all__ = [
     "EIGHT_JOBS",
+    "MATRICES",
     "PRODUCTS",
     "SKINNY_ROWS",
     "TEXTS",
@@ -57,10 +59,31 @@ HALF_SLICED = 0.9
 HALF_STEP = 1.3
 """What a step of a tile of float16 costs, of a step of float32: it is twice as long."""
 
+
+class MatrixCosts(NamedTuple):
+    """What a tile of subgroup matrices costs. Fitted to 172 measurements on an H200 (2026-11-30, 27 shapes).
+
+    Attributes:
+        efficiency: part of the device's float32 operations that it reaches: more than 1.
+        step: of a step of float32.
+        merges: for its results, which go through workgroup memory.
+    """
+
+    efficiency: float
+    step: float
+    merges: float
+
+
+MATRIX_COSTS = {
+    (32, 32): MatrixCosts(1.26, 0.01, 1.0),
+    (64, 64): MatrixCosts(3.05, 0.78, 1.1),
+    (128, 128): MatrixCosts(5.4, 1.2, 6.2),
+}
+
 LEAST_HALF = 128
 """k from which on float16 is multiplied in float16: shorter ones are few steps either way."""
 
-TEXTS = {SMALL.tile: 1.0, MEDIUM.tile: 1.0, LARGE.tile: 1.5}
+TEXTS = {SMALL.tile: 1.0, MEDIUM.tile: 1.0, LARGE.tile: 1.5, (128, 128): 1.5}
 """What tiles take to compile: those of 64 x 128 have a thousand lines, where those of 64 x 64 have 660."""
 
 SLICED = 0.947
@@ -127,18 +150,24 @@ class Way:
     """What a candidate runs: 'tiled' with `tiling`, 'skinny', 'few_columns', 'direct' with `rows` an invocation."""
 
     kernel: Literal["tiled", "skinny", "few_columns", "direct"]
-    tiling: Tiling | None = None
+    tiling: AnyTiling | None = None
     rows: int = 0
 
 
-def tile_efficiency(tiling: Tiling) -> float:
-    """Part of a device's float32 operations that a tile reaches."""
-    return (HALF_EFFICIENCY if tiling.half else EFFICIENCY)[tiling.tile]
+def tile_work(tiling: AnyTiling, p: ProductProblem, unpack: float = 1.0) -> tuple[Work, ...]:
+    """Return the work of the dispatches of a tiled product.
 
-
-def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tuple[Work, ...]:
-    """Return the work of the dispatches of a tiled product."""
+    Args:
+        unpack: the part of the rate that is left where b is unpacked on its way.
+    """
     steps = tiling.steps(p.k)
+    if isinstance(tiling, MatrixTiling):
+        efficiency, step, merges = MATRIX_COSTS[tiling.tile]
+    else:
+        sliced = (HALF_SLICED if tiling.half else SLICED) ** math.log2(tiling.slices)
+        efficiency = (HALF_EFFICIENCY if tiling.half else EFFICIENCY)[tiling.tile] * unpack * sliced
+        step = HALF_STEP if tiling.half else 1.0
+        merges = math.log2(tiling.slices) * tiling.results / 16
     width = 2.0 if p.half else 4.0
     read = p.batches * (width * p.m * p.k + p.n * p.k * (16 if p.half else p.bits) / 8)
     moved = read + p.batches * p.m * p.n * (4.0 * tiling.splits if tiling.splits > 1 else width)
@@ -147,10 +176,9 @@ def tile_work(tiling: Tiling, p: ProductProblem, efficiency: float = 0.0) -> tup
         threads=tiling.threads,
         flops=2.0 * tiling.high * tiling.wide * tiling.depth * tiling.slices * steps,
         nbytes=moved,
-        efficiency=(efficiency or tile_efficiency(tiling))
-        * (HALF_SLICED if tiling.half else SLICED) ** math.log2(tiling.slices),
-        steps=HALF_STEP * steps if tiling.half else steps,
-        merges=math.log2(tiling.slices) * tiling.results / 16,
+        efficiency=efficiency,
+        steps=step * steps,
+        merges=merges,
     )
     if tiling.splits > 1:
         return first, sum_work(p.batches * p.m * p.n, tiling.splits)
@@ -169,32 +197,38 @@ def sum_work(size: int, splits: int) -> Work:
     return Work(groups, WORKGROUP, 4.0 * WORKGROUP * splits, 4.0 * size * (splits + 1), ADDING, stops=0)
 
 
-def large_refuses(tiling: Tiling, k: int) -> str:
+def large_refuses(tiling: AnyTiling, k: int) -> str:
     """Why a tile is too large for a product over k; "" where it is not."""
     return "k is too short" if tiling.tile == LARGE.tile and tiling.steps(k) < LEAST_LARGE else ""
 
 
-def half_refuses(tiling: Tiling, is_half: bool, k: int) -> str:
+def half_refuses(tiling: AnyTiling, is_half: bool, k: int, target: Target) -> str:
     """Why a tile of float16 is not for a product; "" where it is, or is one of float32."""
-    if not tiling.half:
+    if isinstance(tiling, Tiling) and not tiling.half:
         return ""
     if not is_half:
         return "operands are not float16, or the device has no shader-f16"
-    return "k is too short" if k < LEAST_HALF else ""
+    if isinstance(tiling, Tiling):
+        return "k is too short" if k < LEAST_HALF else ""
+    if target.matrix_unit is None:
+        return "the device has no subgroup matrices of float16, or subgroups of several sizes"
+    return "" if tiling.on(target).is_whole else "the device's matrices do not divide a tile"
 
 
-def _tile_refuses(tiling: Tiling) -> Callable[[ProductProblem, Target], str]:
+def _tile_refuses(tiling: AnyTiling) -> Callable[[ProductProblem, Target], str]:
     def refuses(p: ProductProblem, target: Target) -> str:
-        if reason := half_refuses(tiling, p.half, p.k):
+        if reason := half_refuses(tiling, p.half, p.k, target):
             return reason
         if tiling.slices * tiling.splits > 1 and tiling.steps(p.k) < LEAST_STEPS:
             return "shares of k would be too short"
-        return large_refuses(tiling, p.k) or tiling.fits(target.limits)
+        return large_refuses(tiling, p.k) or tiling.on(target).fits(target.limits)
 
     return refuses
 
 
-def _tile_switches(tiling: Tiling) -> tuple[str, ...]:
+def _tile_switches(tiling: AnyTiling) -> tuple[str, ...]:
+    if isinstance(tiling, MatrixTiling):
+        return "matmul_matrix", *(("matmul_split",) if tiling.splits > 1 else ())
     return (
         *(("matmul_half",) if tiling.half else ()),
         *(("matmul_large",) if tiling.tile == LARGE.tile else ()),
@@ -221,7 +255,14 @@ HALVES = (
 )
 
 
-def tile_kernel(tiling: Tiling, k: int, *columns: int) -> str:
+MATRICES = (
+    *(MatrixTiling(32, 32, (2, 2), 128, splits=z) for z in (1, 2, 4)),
+    *(MatrixTiling(64, 64, (2, 2), 64, splits=z) for z in (1, 2, 4, 8)),
+    *(MatrixTiling(128, 128, (2, 2), 32, splits=z) for z in (1, 2)),
+)
+
+
+def tile_kernel(tiling: AnyTiling, k: int, *columns: int) -> str:
     """Tells texts of a tiled product apart: shares of k have one, and a guard where the last one is not whole."""
     whole = not k % (tiling.depth * tiling.slices * tiling.splits)
     parts = (tiling.unsplit, "split" if tiling.splits > 1 else "", "" if whole else "guarded")
@@ -229,14 +270,14 @@ def tile_kernel(tiling: Tiling, k: int, *columns: int) -> str:
 
 
 def tile_candidates(
-    *switches: str, tilings: tuple[Tiling, ...] = TILINGS, unpack: float = 1.0
+    *switches: str, tilings: tuple[AnyTiling, ...] = TILINGS, unpack: float = 1.0
 ) -> tuple[Candidate[ProductProblem, Way], ...]:
     """All tilings; `unpack`: part of their rate that is left where b is unpacked on its way."""
 
-    def work(tiling: Tiling) -> Callable[[ProductProblem, Target], tuple[Work, ...]]:
-        return lambda p, target: tile_work(tiling, p, tile_efficiency(tiling) * unpack)
+    def work(tiling: AnyTiling) -> Callable[[ProductProblem, Target], tuple[Work, ...]]:
+        return lambda p, target: tile_work(tiling, p, unpack)
 
-    def kernel(tiling: Tiling) -> Callable[[ProductProblem], str]:
+    def kernel(tiling: AnyTiling) -> Callable[[ProductProblem], str]:
         return lambda p: f"{tile_kernel(tiling, p.k, p.k, p.n)} {p.trans_b} {p.norm_follows}"
 
     return tuple(
@@ -313,13 +354,14 @@ def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
 
 _TILE_SWITCHES = {
     "matmul_half": "float16 multiplied in float16, where the device has shader-f16; without: in float32",
+    "matmul_matrix": "float16 multiplied by subgroup matrices, where the device has them; without: by each invocation",
     "matmul_large": "tiles of 64 x 128; without: of 64 x 64",
     "matmul_slices": "k of tiles of 64 x 64 split within a workgroup; without: over workgroups, or not",
     "matmul_split": "k split across workgroups, a second kernel adds; without: a workgroup sums all of k",
 }
 
 TILES: Family[ProductProblem, Way] = Family(
-    "tiles", tile_candidates(tilings=(*TILINGS, *HALVES)), MappingProxyType(_TILE_SWITCHES)
+    "tiles", tile_candidates(tilings=(*TILINGS, *HALVES, *MATRICES)), MappingProxyType(_TILE_SWITCHES)
 )
 """Products that only tiles can make: with zero points, say."""
 
@@ -340,7 +382,7 @@ PRODUCTS: Family[ProductProblem, Way] = Family(
             lambda p, target: _few_work(target, 1, p.m, p, True),
             ("matmul_skinny",),
         ),
-        *tile_candidates("matmul_tiled", tilings=(*TILINGS, *HALVES)),
+        *tile_candidates("matmul_tiled", tilings=(*TILINGS, *HALVES, *MATRICES)),
         _direct_candidate(8),
         _direct_candidate(4),
     ),

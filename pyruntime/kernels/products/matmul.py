@@ -16,7 +16,7 @@ from pyruntime.kernels.products.candidates import PRODUCTS, TILES, ProductProble
 from pyruntime.kernels.products.contract import Factor, contract
 from pyruntime.kernels.products.description import Product, product_of
 from pyruntime.kernels.products.packed_weights import Packed
-from pyruntime.kernels.products.tiling import SMALL, Tiling
+from pyruntime.kernels.products.tiling import SMALL, AnyTiling, Tiling
 from pyruntime.kernels.selection.lanes import shuffled
 from pyruntime.target import Target
 
@@ -49,7 +49,7 @@ class Matmul:
     b_zero: Zero | None = None
     bias: Operand | None = None
     packed: Packed | None = None
-    tiling: Tiling | None = None
+    tiling: AnyTiling | None = None
     is_swapped: bool = False
 
     @property
@@ -132,7 +132,7 @@ MAX_BATCH_RANK = 4
 """Batch dimensions, after merging, that the kernels can step through."""
 
 
-def select(product: Product, target: Target, half: bool = False) -> Tiling:
+def select(product: Product, target: Target, half: bool = False) -> AnyTiling:
     """The cheapest tiled configuration for a product on a device; `half`: of float16."""
     tiling = TILES.choose(ProductProblem.of(product, target, half), target).way.tiling
     assert tiling is not None
@@ -209,8 +209,9 @@ def _direct(target: Target, m: Matmul, high: int) -> Dispatch:
     return m.launch("matmul_direct", name, target.grid(jobs), flags, values)
 
 
-def _tiled(target: Target, m: Matmul, tiling: Tiling) -> tuple[Dispatch, ...]:
-    """`shaders/products/matmul_tiled.wgsl` or `matmul_packed_tiled.wgsl`, and the sum of its splits."""
+def _tiled(target: Target, m: Matmul, tiling: AnyTiling) -> tuple[Dispatch, ...]:
+    """The product in tiles, and the sum of its splits."""
+    tiling = tiling.on(target)
     p, packed, splits = m.product, m.packed, tiling.splits
     sums = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32}[m.y.type.dtype.compute]
     part = m if splits == 1 else replace(m, y=scratch(sums, splits, p.batches, p.m, p.n))
@@ -229,44 +230,50 @@ def _tiled(target: Target, m: Matmul, tiling: Tiling) -> tuple[Dispatch, ...]:
     defines: dict[str, object] = {
         "TILE_M": tiling.high,
         "TILE_N": tiling.wide,
-        "ROWS": tiling.rows,
-        "QUADS": tiling.quads,
-        "SLICES": tiling.slices,
         "TRANS_A": p.trans_a,
         "TRANS_B": p.trans_b,
         "VEC_A": vectors["VEC_A"],
         "VEC_Y": vectors["VEC_Y"],
         "GUARD_K": not multiple(p.k, tiling.depth * tiling.slices * splits),
         "SPLIT": splits > 1,
-        "SLICED": tiling.slices > 1 and tiling.tile == SMALL.tile,
-        "STAGED": tiling.slices > 1 and tiling.tile != SMALL.tile,
-        "UNROLL": not target.is_software,
-        "ROLLED": facts_of(target).long_epilogue and splits == 1,
     }
-    shader, name = "matmul_tiled", "matmul"
-    if packed is not None:
-        shader, name = "matmul_packed_tiled", packed.name
-        defines |= packed.defines
-        values |= packed.fields
-    elif tiling.half:
-        shader = "matmul_half_tiled"
-    if tiling.half:
-        defines |= {"SHARES": tiling.slices > 1, "TILE_K": tiling.depth}
-    else:
-        defines |= {"K_MAJOR": p.trans_a or tiling.tile != SMALL.tile}
     if packed is None:
         # Rows of a transposed matrix are read by fours.
         defines |= fallback_flag(target, p.flops, FALLBACK_ROWS=4 if p.trans_a else 1)
         defines |= {"VEC_B": vectors["VEC_B"], "BIAS": m.bias}
         values |= {"channels": m.bias.type.size if m.bias else 1}
-    if packed is None and not tiling.half:
-        defines |= {"ZERO_A": m.a_zero, "ZERO_B": m.b_zero}
-        values |= {
-            "a_zero_stride": m.a_zero[1] if m.a_zero else 0,
-            "b_zero_stride": m.b_zero[1] if m.b_zero else 0,
-        }
-    made = part.launch(shader, f"{name}_{tiling.kernel}", target.fold(groups), defines, values)
+    else:
+        defines |= packed.defines
+        values |= packed.fields
+    if isinstance(tiling, Tiling):
+        shader, more = _of_registers(target, m, tiling)
+    else:
+        shader, more = "matmul_matrix_tiled", {"TILE_K": tiling.depth, **tiling.constants}
+    if shader == "matmul_tiled":
+        values |= {f"{side}_zero_stride": zero[1] if zero else 0 for side, zero in (("a", m.a_zero), ("b", m.b_zero))}
+    name = packed.name if packed is not None else "matmul"
+    made = part.launch(shader, f"{name}_{tiling.kernel}", target.fold(groups), {**defines, **more}, values)
     return (made, sum_splits(target, m.y, part.y, p, splits)) if splits > 1 else (made,)
+
+
+def _of_registers(target: Target, m: Matmul, tiling: Tiling) -> tuple[str, dict[str, object]]:
+    """The template whose invocations sum in registers, and its defines beyond sizes."""
+    small = tiling.tile == SMALL.tile
+    defines: dict[str, object] = {
+        "ROWS": tiling.rows,
+        "QUADS": tiling.quads,
+        "SLICES": tiling.slices,
+        "SLICED": tiling.slices > 1 and small,
+        "STAGED": tiling.slices > 1 and not small,
+        "UNROLL": not target.is_software,
+        "ROLLED": facts_of(target).long_epilogue and tiling.splits == 1,
+    }
+    if m.packed is None and tiling.half:
+        return "matmul_half_tiled", defines | {"SHARES": tiling.slices > 1, "TILE_K": tiling.depth}
+    defines |= {"K_MAJOR": m.product.trans_a or not small}
+    if m.packed is not None:
+        return "matmul_packed_tiled", defines
+    return "matmul_tiled", defines | {"ZERO_A": m.a_zero, "ZERO_B": m.b_zero}
 
 
 def sum_splits(target: Target, y: Operand, parts: Operand, p: Product, splits: int) -> Dispatch:

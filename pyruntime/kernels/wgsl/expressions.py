@@ -14,7 +14,7 @@ _CHOICES = {"min": min, "max": max}
 _SCALARS = {"u32": 4, "i32": 4, "f32": 4, "f16": 2, "bool": 4}
 _LETTERS = {"u": "u32", "i": "i32", "f": "f32", "h": "f16"}
 _VECTOR = re.compile(r"vec([234])(?:<(.+)>|([uifh]))")
-_WRAPPED = re.compile(r"(array|atomic)<(.+)>")
+_WRAPPED = re.compile(r"(array|atomic|buffer)<(.+)>")
 
 
 def value_of(expression: str, constants: Mapping[str, str]) -> int:
@@ -109,7 +109,8 @@ def listed(text: str) -> list[str]:
 
 
 def layout_of(kind: str, constants: Mapping[str, str], named: Mapping[str, str | Sequence[str]]) -> tuple[int, int]:
-    """Bytes and alignment of a type in memory that invocations share. Source: WGSL, section 14.4.
+    """Bytes and alignment of a type in memory that invocations share. Source: WGSL, section 14.4, and for buffers its
+    language feature buffer_view.
 
     Args:
         constants: the expressions of names, for lengths of arrays.
@@ -124,6 +125,8 @@ def layout_of(kind: str, constants: Mapping[str, str], named: Mapping[str, str |
         count, (size, _) = int(vector[1]), layout_of(vector[2] or _LETTERS[vector[3]], constants, named)
         return count * size, (4 if count > 2 else 2) * size
     if (wrapped := _WRAPPED.fullmatch(kind)) is not None:
+        if wrapped[1] == "buffer":
+            return value_of(wrapped[2], constants), 16
         if wrapped[1] == "atomic":
             return layout_of(wrapped[2], constants, named)
         element, *length = listed(wrapped[2])
