@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ def encoder() -> bytes:
     return bytes(made.SerializeToString())
 
 
-MODELS = {"encoder": encoder, "int4 decoder": lambda: packed_model(DECODER, 0, "int4")}
+MODELS: dict[str, Callable[[], bytes]] = {"encoder": encoder, "int4 decoder": lambda: packed_model(DECODER, 0, "int4")}
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ shown = y if columns is None else y[:, columns].astype(np.float32)
 """
 
 KINDS = list(ROWS) if ALL else ["float16"]
-"""Each takes 20 s and 2 GB of memory."""
+"""Each takes up to a minute, and 2 GB of memory."""
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from onnx import TensorProto, helper
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page, Worker
 
 from e2e.harness.browser import guarded_page
 from e2e.harness.chain import NBYTES, SIZE, model
@@ -24,7 +24,8 @@ def site_url(delivery: Delivery) -> str:
 
 def with_memory(script: Script, nbytes: int) -> None:
     """Have a device of so much memory in the page and in all its workers."""
-    for thread in (script.page, *script.page.workers):
+    threads: list[Page | Worker] = [script.page, *script.page.workers]
+    for thread in threads:
         thread.evaluate(HAS, nbytes / (1 << 30))
 
 
