@@ -10,6 +10,7 @@ import numpy as np
 from pyruntime.errors import InvalidArgument, MissingInput
 from pyruntime.ir import (
     Array,
+    DeclaredDim,
     DeclaredTensor,
     DeclaredType,
     DType,
@@ -116,19 +117,23 @@ def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, 
         )
     if expected.shape is None:
         return
-    got = list(kind.shape)
-    dims = [overrides.get(d, d) if isinstance(d, str) else d for d in expected.shape]
-    if len(dims) != len(got):
+    if len(expected.shape) != len(kind.shape):
+        got, dims = list(kind.shape), _overridden(expected.shape, overrides)
         raise InvalidArgument(
             f"Invalid rank for input '{declared.name}': got {len(got)} ({got}), expected {len(dims)} ({dims}); "
             "reshape it, a typed array of JavaScript by numpy.asarray(value.to_py()).reshape(...)"
         )
-    for index, (dim, size) in enumerate(zip(dims, got, strict=True)):
-        if dim != size and isinstance(dim, int):
+    for index, (dim, size) in enumerate(zip(expected.shape, kind.shape, strict=True)):
+        if dim != size and (isinstance(dim, int) or overrides.get(dim or "", size) != size):
+            got, dims = list(kind.shape), _overridden(expected.shape, overrides)
             raise InvalidArgument(
-                f"Got invalid dimensions for input '{declared.name}': index {index} got {size}, expected {dim}; "
-                f"the shape is {got}, the model takes {dims}"
+                f"Got invalid dimensions for input '{declared.name}': index {index} got {size}, expected "
+                f"{dims[index]}; the shape is {got}, the model takes {dims}"
             )
+
+
+def _overridden(shape: Sequence[DeclaredDim], overrides: Mapping[str, int]) -> list[DeclaredDim]:
+    return [overrides.get(d, d) if isinstance(d, str) else d for d in shape]
 
 
 def _host_kind(value: Any, kind: HostKind, name: str) -> HostValue:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from pyruntime.ir import DeclaredTensor, Dim, Graph, Sizes, TensorType, ValueType
+from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
 
 __all__ = ["WASTE", "DynamicDimensions", "match_sizes", "scale", "sizes_data"]
 
@@ -249,7 +249,7 @@ def match_sizes(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType]
         if kind.dtype is not given.dtype or len(kind.shape) != len(given.shape):
             return None
         for dim, size in zip(kind.shape, given.shape, strict=True):
-            if not isinstance(dim, Dim):
+            if not is_dim(dim):
                 if dim != size:
                     return None
             elif values.setdefault(sizes.index(dim), size) != size:

@@ -183,12 +183,12 @@ class Program:
         """Tensors on this device, each buffer once: a dispatch may not bind one twice."""
         seen: set[int] = set()
         for name, tensor in given.items():
-            if tensor.is_lost and tensor.device is not self.device:
-                raise DeviceLost(
-                    f"input '{name}' was on a GPU device that was lost; "
-                    "feed its data, or run the model that made it again"
-                )
             if tensor.device is not self.device:
+                if tensor.is_lost:
+                    raise DeviceLost(
+                        f"input '{name}' was on a GPU device that was lost; "
+                        "feed its data, or run the model that made it again"
+                    )
                 given[name] = tensor = await DeviceTensor.upload(await tensor.download(), self.device)
             if tensor.buffer in seen:
                 given[name] = tensor = await tensor.clone()

@@ -49,7 +49,7 @@ class Run:
     @property
     def free(self) -> frozenset[str]:
         """Outputs that stay on the device, in memory of its choice."""
-        return frozenset(n for n, given in self.keep.items() if given is None)
+        return frozenset([n for n, given in self.keep.items() if given is None])
 
     @property
     def on_device(self) -> frozenset[str]:
