@@ -1,4 +1,4 @@
-"""Plans whose kernels know the size of a device's subgroups run where it is that; elsewhere Python plans anew."""
+"""Plans whose kernels know the subgroups of a device run where it has such; elsewhere Python plans anew."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from e2e.harness.script import Script
 from e2e.plans.test_forged_plans import REASONS
 from e2e.plans.test_plans import ATOL, RTOL, RUN, fed, feeds_of, started_python
 from pyruntime.compiler.saved import read
-from pyruntime.kernels import Target
+from pyruntime.kernels import Limits, Target
 from pyruntime.onnx.formats.source import open_file
 from pyruntime.session.aot.compile_ahead import compile_model
-from pyruntime.target import SUBGROUP_SIZE
+from pyruntime.target import MATRIX_UNIT, SHADER_F16, SUBGROUP_MATRIX, SUBGROUP_SIZE
 
 
 @pytest.fixture
@@ -66,3 +66,41 @@ def test_plan__other_size_of_subgroups__python_plans_anew(script: Script, softma
 def test_plan__device_without_subgroups__is_refused(script: Script, softmax: Path) -> None:
     plans = [base64.b64encode(compiled(softmax, 4)).decode()]
     assert script(REASONS, plans=plans) == ["it is for devices with subgroups"]
+
+
+MATRICES = """
+const { readPlan } = await import('/src/web/plans/plan.js');
+const { limits } = await navigator.gpu.requestAdapter();
+const said = [];
+for (const [componentType, resultComponentType, M, N, K] of configs) {
+  const adapterInfo = {
+    subgroupMinSize: 32, subgroupMaxSize: 32,
+    subgroupMatrixConfigs: [{ componentType, resultComponentType, M, N, K }],
+  };
+  const device = { limits, features: new Set(features), adapterInfo };
+  try {
+    await readPlan(decode(plan).buffer, { version: env.versions.pyruntime, device, vendor: '' });
+    said.push('was read');
+  } catch (error) {
+    said.push(error.message);
+  }
+}
+return said;
+"""
+"""`configs`: what devices report of the matrices that their subgroups multiply."""
+
+
+def test_plan__subgroup_matrices__is_read_where_the_device_has_these(script: Script, tmp_path: Path) -> None:
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT16, [256, 256]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "x"], ["y"])], "product", [x], [y])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    features = ["subgroups", SHADER_F16, SUBGROUP_MATRIX]
+    known = frozenset({*features, f"{SUBGROUP_SIZE}32", f"{MATRIX_UNIT}16x16x16"})
+    plan = compile_model(path, target=Target(Limits(workgroup_bytes=32768), known))
+    (shader,) = read(plan, open_file(path)).programs[0].plan.shaders
+    assert "subgroupMatrixMultiplyAccumulate" in shader
+    configs = [("f16", "f32", 16, 16, 16), ("f16", "f32", 16, 8, 16), ("f16", "f16", 16, 16, 16)]
+    said = script(MATRICES, plan=base64.b64encode(plan).decode(), configs=configs, features=features)
+    lacking = f"it is for devices with {MATRIX_UNIT}16x16x16"
+    assert said == ["was read", lacking, lacking]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
 from itertools import chain, repeat
 
 import js
@@ -71,13 +70,13 @@ def subgroup_size(info: JsObject) -> list[str]:
     return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
 
 
-def matrix_unit(info: JsObject, spoken: Set[str]) -> list[str]:
+def matrix_unit(info: JsObject, language: JsObject) -> list[str]:
     """`MATRIX_UNIT` with the sizes of a device's matrices; nothing where the browser tells of none.
 
     Args:
-        spoken: language features of WGSL, of which kernels of matrices use two more.
+        language: WGSLLanguageFeatures, of which kernels of matrices use two; None where the browser has none.
     """
-    if not {"buffer_view", "subgroup_id"} <= spoken:
+    if language is None or not all(language.has(feature) for feature in ("buffer_view", "subgroup_id")):
         return []
     configs = list(getattr(info, "subgroupMatrixConfigs", None) or ())
     return matrix_unit_of((str(c.componentType), str(c.resultComponentType), c.M, c.N, c.K) for c in configs)

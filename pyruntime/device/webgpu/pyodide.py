@@ -59,7 +59,7 @@ _LIMITS = {
     "workgroup_bytes": "maxComputeWorkgroupStorageSize",
 }
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query", SUBGROUP_MATRIX)
-_LANGUAGE_FEATURES = frozenset(("packed_4x8_integer_dot_product",))  # what of WGSL not every browser has
+_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)  # what of WGSL not every browser has
 _numbers = count(1)
 """Of buffers and recordings. Devices share them: JavaScript knows memory by its number, that of lost devices too."""
 
@@ -100,10 +100,10 @@ class WebGpuDevice:
         self.info = AdapterInfo(vendor, architecture, name, description, fallback)
         limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
         language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
-        spoken = frozenset(map(str, language or ()))
-        units = matrix_unit(info, spoken) if SUBGROUP_MATRIX in features else []
-        known = {*features, *spoken & _LANGUAGE_FEATURES, *subgroup_size(info), *units, *kind_of(self.info)}
-        self.target = Target(Limits(**limits), frozenset(known), vendor.lower())
+        spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
+        units = matrix_unit(info, language) if SUBGROUP_MATRIX in features else []
+        known = frozenset([*features, *spoken, *subgroup_size(info), *units, *kind_of(self.info)])
+        self.target = Target(Limits(**limits), known, vendor.lower())
         self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)), memory=float(web.memoryBytes()))
         self.gpu_device, self.turn = device, None
         self.lost: str | None = None
