@@ -198,7 +198,7 @@ OPSETS = {"attention": 23}
 """Opsets of cases by how their names begin; the others have 18."""
 
 
-def tolerance(expected: Any) -> dict[str, float]:
+def tolerance(expected: Any) -> dict[str, Any]:
     return {"rtol": 2e-3, "atol": 2e-3} if expected.dtype == np.float16 else {"rtol": 1e-4, "atol": 1e-5}
 
 

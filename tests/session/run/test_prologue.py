@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_prologue__computed_from_a_weight_that_stays__it_is_uploaded_once() -> N
 
     async def use() -> None:
         session = await pyruntime.InferenceSession.create(data)
-        made = [of for name, of in device.calls if name == "allocate"]
+        made: list[Any] = [of for name, of in device.calls if name == "allocate"]
         assert [size for label, size in made if label == "weights"] == [160 * 160 * 4]
         await session.run_async(None, {"x": np.zeros((4, 160), np.float32)})
         memory = session.memory_plan
