@@ -8,6 +8,7 @@ from dataclasses import fields
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Graph, Node
+from pyruntime.passes.quantization.float32_nodes import named
 from pyruntime.target import HalfPrecision
 
 __all__ = ["FLOAT32_NODES", "PRECISION", "half_precision"]
@@ -32,8 +33,8 @@ def half_precision(graph: Graph, precision: str, float32_nodes: str) -> HalfPrec
         if names:
             raise InvalidArgument(f"{FLOAT32_NODES}: nodes are named, and {PRECISION} is not 'float16': set it, too")
         return None
-    outer = {node.name for node in graph.nodes}
-    inner = {node.name for body in _bodies(graph.nodes) for node in body.nodes}
+    outer = {named(node) for node in graph.nodes}
+    inner = {named(node) for body in _bodies(graph.nodes) for node in body.nodes}
     unknown = [name for name in names if name not in outer | inner]
     if unknown:
         raise InvalidArgument(

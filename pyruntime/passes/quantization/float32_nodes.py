@@ -14,7 +14,7 @@ from pyruntime.ops.caches import CacheOp
 from pyruntime.ops.elementwise.elementwise import Elementwise
 from pyruntime.passes.quantization.float16_range import LARGEST, SMALLEST, SMALLEST_NORMAL, largest
 
-__all__ = ["Float32Nodes", "float32_operands", "is_static", "values_after"]
+__all__ = ["Float32Nodes", "float32_operands", "is_static", "named", "values_after"]
 
 _FOLDERS = """
 attention convolution elementwise fused indexing microsoft movement normalization products reduction vision
@@ -74,13 +74,18 @@ def is_static(graph: TypedGraph, node: Node) -> bool:
     return all(n in graph.static for n in node.outputs if n)
 
 
+def named(node: Node) -> str:
+    """Return a node's name, or its first output where it has none."""
+    return node.name or next(filter(None, node.outputs), "")
+
+
 def values_after(graph: TypedGraph, target: Target) -> list[list[str]]:
     """Return, for each node that the session's options name, what it makes and what is made of that, the nearest first.
 
     Passes may make other nodes of it: what is still made then says which.
     """
     half = target.half
-    return [_values_after(graph, node) for node in graph.nodes if half is not None and half.keeps(node.name)]
+    return [_values_after(graph, node) for node in graph.nodes if half is not None and half.keeps(named(node))]
 
 
 def _values_after(graph: TypedGraph, node: Node) -> list[str]:

@@ -19,7 +19,7 @@ from pyruntime.kernels import Target
 from pyruntime.ops.registry import newest
 from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.quantization.float16_range import LARGEST
-from pyruntime.passes.quantization.float32_nodes import Float32Nodes, float32_operands, is_static
+from pyruntime.passes.quantization.float32_nodes import Float32Nodes, float32_operands, is_static, named
 
 __all__ = ["run"]
 
@@ -32,7 +32,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     kept = Float32Nodes(graph, target)
     kept.find()
     for node in kept.computing:
-        graph.precision[node.name or next(filter(None, node.outputs))] = kept.reasons.get(node, "")
+        graph.precision[named(node)] = kept.reasons.get(node, "")
     return _Conversion(graph, kept).run()
 
 
