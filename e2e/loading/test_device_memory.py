@@ -24,6 +24,10 @@ def site_url(delivery: Delivery) -> str:
 
 def with_memory(script: Script, nbytes: int) -> None:
     """Have a device of so much memory in the page and in all its workers."""
+    for _ in range(500):  # a worker may run before it is listed
+        if any(worker.url.endswith("downloader.js") for worker in script.page.workers):
+            break
+        script.page.wait_for_timeout(20)
     threads: list[Page | Worker] = [script.page, *script.page.workers]
     for thread in threads:
         thread.evaluate(HAS, nbytes / (1 << 30))
