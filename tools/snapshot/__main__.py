@@ -100,11 +100,18 @@ def without_weights(model: Path) -> bytes:
 def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, Any]:
     """What make_worker.js answers; `folder` has its input. Files of `mounts` are served by their URLs."""
     web = HERE.parents[1] / "web"
-    write_version(Path(shutil.copyfile(web / "api" / "env.js", folder / "env.js")))
+    version = Path(shutil.copyfile(web / "snapshot" / "pyodide_version.js", folder / "pyodide_version.js"))
+    write_version(version)
     executable = ensure_chromium(Path(sys.executable))
     with (
         Server(
-            {"/make/": folder, "/pyodide/": pyodide, "/web/": web, "/web/api/env.js": folder / "env.js", **mounts}
+            {
+                "/make/": folder,
+                "/pyodide/": pyodide,
+                "/web/": web,
+                "/web/snapshot/pyodide_version.js": version,
+                **mounts,
+            }
         ) as server,
         sync_playwright() as playwright,
         launch(playwright, executable) as browser,

@@ -7,9 +7,8 @@
  * restored, so that part is written later, and the file has its difference to what WebAssembly writes.
  */
 
-import { pyodideVersion } from '../api/env.js';
 import { importUrl } from './importing.js';
-import { reading } from '../net/reading.js';
+import { pyodideVersion } from './pyodide_version.js';
 import { Decompressor } from './zstd.js';
 
 /**
@@ -148,7 +147,7 @@ class SnapshotFiles {
     // Decompressing keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
     const [packed, decoder] = await Promise.all([this.packed, this.decoder, this.script]);
     const decompressor = new Decompressor(decoder, targets);
-    const reader = reading(packed.getReader());
+    const reader = packed.getReader();
     for (let next = await reader.read(); next.value; next = await reader.read()) decompressor.push(next.value);
     decompressor.end();
   }
