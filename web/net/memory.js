@@ -5,7 +5,7 @@
 const MOST_GIB = 8;
 
 /** A file is larger than the memory of the device. Python's class of that name means the same. */
-class OutOfMemory extends Error {
+export class OutOfMemory extends Error {
   name = 'OutOfMemory';
 }
 

@@ -5,6 +5,7 @@ import { unlessAborted } from '../api/aborting.js';
 import { started } from '../api/client.js';
 import { chosenDevice, env, version } from '../api/env.js';
 import { inWorker } from '../api/port.js';
+import { OutOfMemory } from '../net/memory.js';
 import { readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
 import { requestAdapter } from '../gpu/adapter.js';
@@ -144,7 +145,8 @@ async function start(file, there, { create, onProgress, signal }, tags) {
 }
 
 /**
- * The session that `work` opens; null where it fails, for the reason that the console gives.
+ * The session that `work` opens; null where it fails, for the reason that the console gives. Rejects with OutOfMemory where the
+ * device has no memory for the model's file.
  * @param {() => ReturnType<typeof start>} work
  * @param {AbortSignal} [signal]
  * @param {(error: unknown) => void} [refused]
@@ -155,6 +157,7 @@ async function unlessRefused(work, signal, refused) {
     return await unlessAborted(work(), signal, ({ owner }) => { owner.call('release', {}); });
   } catch (error) {
     if (signal?.aborted) throw signal.reason;
+    if (error instanceof OutOfMemory) throw error; // Python would ask for the file again
     refused?.(error);
     console.info(`pyruntime: the plan is not used, Python plans: ${/** @type {Error} */ (error).message}`);
     return null;
