@@ -9,6 +9,7 @@ from pyruntime.genai.config import Config
 from pyruntime.generate.decoder import DecoderModel
 from pyruntime.session import InferenceSession, SessionOptions
 from pyruntime.session.environment import CPU, WEBGPU, wait_for
+from pyruntime.session.precision import PRECISION
 
 __all__ = ["Model"]
 
@@ -50,7 +51,7 @@ class Model:
         options = SessionOptions()
         if config.kv_cache_bits:
             options.add_session_config_entry("pyruntime.kv_cache_bits", str(config.kv_cache_bits))
-        options.add_session_config_entry("pyruntime.precision", config.precision)
+        options.add_session_config_entry(PRECISION, config.precision)
         session = await InferenceSession.create(source, options, providers)
         sliding, caches = config.sliding_window, self._caches(session)
         self.decoder = DecoderModel(session, self._names(), caches, self._sizes(), sliding.slack)
