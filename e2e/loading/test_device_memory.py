@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page, Worker
@@ -22,15 +25,21 @@ def site_url(delivery: Delivery) -> str:
     return delivery.url
 
 
-def with_memory(script: Script, nbytes: int) -> None:
-    """Have a device of so much memory in the page and in all its workers."""
-    for _ in range(500):  # a worker may run before it is listed
-        if any(worker.url.endswith("downloader.js") for worker in script.page.workers):
-            break
-        script.page.wait_for_timeout(20)
-    threads: list[Page | Worker] = [script.page, *script.page.workers]
-    for thread in threads:
-        thread.evaluate(HAS, nbytes / (1 << 30))
+@contextmanager
+def script_with_memory(browser: Browser, site_url: str, nbytes: int) -> Iterator[Script]:
+    """A page whose device has so much memory, as it and all its workers see it."""
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(site_url + "e2e/blank.html")
+        script = Script(page, guard)
+        script.preload()
+        for _ in range(500):  # a worker may run before it is listed
+            if any(worker.url.endswith("downloader.js") for worker in page.workers):
+                break
+            page.wait_for_timeout(20)
+        threads: list[Page | Worker] = [page, *page.workers]
+        for thread in threads:
+            thread.evaluate(HAS, nbytes / (1 << 30))
+        yield script
 
 
 @pytest.mark.parametrize("where", ["Python", "plan", "external"])
@@ -46,11 +55,7 @@ def test_create__file_above_the_memory__refused_before_it_is_downloaded(
         path = tmp_path_factory.mktemp("plan") / "model.onnx"
         path.write_bytes(data)
         plan = compile_model(path)
-    with guarded_page(browser, site_url) as (page, guard):
-        page.goto(site_url + "e2e/blank.html")
-        script = Script(page, guard)
-        script.preload()
-        with_memory(script, NBYTES)
+    with script_with_memory(browser, site_url, NBYTES) as script:
         found = script(
             """
             const plans = plan ? { plan: decode(plan) } : {};
@@ -60,7 +65,7 @@ def test_create__file_above_the_memory__refused_before_it_is_downloaded(
             plan=plan,
             external=where == "external",
         )
-        guard.allow("Failed to load resource")
+        script.guard.allow("Failed to load resource")
     assert found["name"] == "OutOfMemory"
     bytes_ = len(served[f"/m/{large}"].data)
     assert f"/m/{large} has {bytes_:,} bytes, and the device has {NBYTES:,} bytes of memory" in found["message"]
@@ -71,11 +76,7 @@ def test_run__what_it_needs_above_the_memory__refused_before_it_is_allocated(bro
     shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "test", shapes[:1], shapes[1:])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    with guarded_page(browser, site_url) as (page, guard):
-        page.goto(site_url + "e2e/blank.html")
-        script = Script(page, guard)
-        script.preload()
-        with_memory(script, NBYTES)
+    with script_with_memory(browser, site_url, NBYTES) as script:
         found = script(
             """
             const session = await InferenceSession.create(decode(model));
