@@ -227,10 +227,11 @@ def test_fetch_numpy__wheel_in_the_folder_for_wheels__is_taken_by_its_hash(
 
 def test_versions__in_javascript__are_those_of_the_project() -> None:
     """web/ has no build step, so it says by itself which wheel and which Pyodide belong to it."""
-    source, pyodide = ((ROOT / "web" / n).read_text() for n in ("api/env.js", "snapshot/pyodide_version.js"))
+    source, memory = ((ROOT / "web" / n).read_text() for n in ("api/env.js", "snapshot/memory.js"))
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"export const version = '{version}';" in source
-    assert f"const pyodideVersion = '{pins.PYODIDE_VERSION}';" in pyodide
+    for named in (source, memory):
+        assert f"const pyodideVersion = '{pins.PYODIDE_VERSION}';" in named
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def write_sizes(module: Path, runtime: Path, snapshot: Path) -> None:
 
 
 def write_version(module: Path) -> None:
-    """Name the chosen Pyodide in web/snapshot/pyodide_version.js."""
+    """Name the chosen Pyodide in web/api/env.js or web/snapshot/memory.js."""
     text = module.read_text().replace(pins.PYODIDES["0.29"].version, pins.PYODIDE_VERSION)
     module.write_text(text)
 
@@ -160,7 +160,8 @@ def build_site_alone(python: Path) -> Path:
             shutil.copyfile(path, staging / path.name)
     shutil.copytree(WEB, staging / "web")
     write_sizes(staging / "web" / "sizes.js", runtime, startup / "snapshot")
-    write_version(staging / "web" / "snapshot" / "pyodide_version.js")
+    for name in ("api/env.js", "snapshot/memory.js"):
+        write_version(staging / "web" / name)
     shutil.copytree(startup, staging, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     shutil.copytree(runtime, staging / "pyodide", ignore=shutil.ignore_patterns(".stamp", pins.PYODIDE_CLASSIC))
     shutil.copytree(images, staging / "models", ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)

@@ -100,8 +100,8 @@ def without_weights(model: Path) -> bytes:
 def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, Any]:
     """What make_worker.js answers; `folder` has its input. Files of `mounts` are served by their URLs."""
     web = HERE.parents[1] / "web"
-    version = Path(shutil.copyfile(web / "snapshot" / "pyodide_version.js", folder / "pyodide_version.js"))
-    write_version(version)
+    memory = Path(shutil.copyfile(web / "snapshot" / "memory.js", folder / "memory.js"))
+    write_version(memory)
     executable = ensure_chromium(Path(sys.executable))
     with (
         Server(
@@ -109,7 +109,7 @@ def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, An
                 "/make/": folder,
                 "/pyodide/": pyodide,
                 "/web/": web,
-                "/web/snapshot/pyodide_version.js": version,
+                "/web/snapshot/memory.js": memory,
                 **mounts,
             }
         ) as server,

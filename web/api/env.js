@@ -3,9 +3,10 @@
 
 import { SITE } from '../addresses.js';
 import { FILES } from '../files.js';
-import { pyodideVersion } from '../snapshot/pyodide_version.js';
 
 export const version = '0.1.0';
+/** Of the site's Pyodide; the build writes it anew where tools/devkit/pins.py chooses another one. */
+const pyodideVersion = '0.29.5';
 const WHEEL = `pyruntime_webgpu-${version}-py3-none-any.whl`;
 
 /** Stands for the site's folder where another bundler has moved its files. */

@@ -8,8 +8,10 @@
  */
 
 import { importUrl } from './importing.js';
-import { pyodideVersion } from './pyodide_version.js';
 import { Decompressor } from './zstd.js';
+
+/** As in web/api/env.js, which a notebook's kernel does not have beside this folder; the build writes both. */
+const pyodideVersion = '0.29.5';
 
 /**
  * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
