@@ -10,7 +10,7 @@
 import { importUrl } from './importing.js';
 import { Decompressor } from './zstd.js';
 
-/** As in web/api/env.js, which a notebook's kernel does not have beside this folder; the build writes both. */
+/** As in web/api/env.js: a notebook's kernel has a copy of this folder alone. The build writes both. */
 const pyodideVersion = '0.29.5';
 
 /**
