@@ -9,6 +9,7 @@ from typing import Any
 
 from pyruntime.compiler.saved import read
 from pyruntime.errors import InvalidArgument
+from pyruntime.generate.facts import facts_of_graph
 from pyruntime.session.aot.compile_ahead import compile_model
 from pyruntime.session.markup import bytes_text
 from pyruntime.target.named import read_target
@@ -42,6 +43,11 @@ def compile_arguments(command: argparse.ArgumentParser) -> None:
         "needs one is refused)",
     )
     command.add_argument(
+        "--text",
+        action="store_true",
+        help="the models are decoders of text: the plan has the runs of TextGenerator, for prompts of any length",
+    )
+    command.add_argument(
         "--weights",
         choices=("inside", "external"),
         default="external",
@@ -64,12 +70,15 @@ def compile_files(arguments: argparse.Namespace) -> tuple[Any, str]:
         values.setdefault(name, []).append(value)
     if arguments.output and len(arguments.model) > 1:
         raise InvalidArgument("--output names the plan of one model: leave it out, and each plan is next to its model")
+    if arguments.text and (shapes or values):
+        raise InvalidArgument("--text compiles the runs that text generation makes: leave out --shape and --value")
+    text = facts_of_graph if arguments.text else None
     target, inside = read_target(arguments.target), arguments.weights == "inside"
     precision = arguments.precision, arguments.float32_node
     written: list[tuple[dict[str, Any], str]] = []
     for model in arguments.model:
         path = Path(arguments.output) if arguments.output else Path(model).with_suffix(".plan")
-        written.append(_write_plan(path, compile_model(model, shapes, target, inside, values, *precision)))
+        written.append(_write_plan(path, compile_model(model, shapes, target, inside, values, *precision, text)))
     data = [about for about, _ in written]
     return data if len(data) > 1 else data[0], "\n".join(text for _, text in written)
 

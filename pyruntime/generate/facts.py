@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,9 @@ from pyruntime.ir.types import TensorType
 from pyruntime.session import InferenceSession
 from pyruntime.session.base import Internals
 from pyruntime.session.load.loading import when_there
+from pyruntime.session.run.expected_runs import CHUNK
 
-__all__ = ["decoder_facts", "facts_of"]
-
-CHUNK = 256
-"""Tokens of a prompt that web/text/decoder.js computes together at most."""
+__all__ = ["decoder_facts", "facts_of", "facts_of_graph"]
 
 
 async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
@@ -30,6 +29,15 @@ async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
         return decoder_facts(graph, session.get_session_options().config("pyruntime.expects"))
 
     return await when_there(read)
+
+
+def facts_of_graph(graph: Graph) -> dict[str, Any] | None:
+    """Return `decoder_facts` of a decoder whose inputs have the names of transformers.js and onnxruntime-genai."""
+    caches = re.compile(r"(past|cache)")
+    others = [v.name for v in graph.inputs if not caches.search(v.name)]
+    return decoder_facts(
+        graph, json.dumps({"names": {"mask": "attention_mask", "positions": "position_ids", "others": others}})
+    )
 
 
 def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:

@@ -6,14 +6,14 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from pyruntime.compiler.compile import sources_of
+from pyruntime.compiler.compile import Request, sources_of
 from pyruntime.compiler.plan import Plan
 from pyruntime.compiler.refusals import KNOWN_LIMIT, TooEarly
 from pyruntime.compiler.saved import ExternalFile, ModelFile, Saved, SavedProgram, tree_hash, write
@@ -28,11 +28,13 @@ from pyruntime.onnx.importer.extents import extents
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.records import ModelRecord
+from pyruntime.ops.host import HostValue
 from pyruntime.session.aot.stated_inputs import stated_type, stated_value
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.metadata import NodeArg
 from pyruntime.session.precision import half_precision
 from pyruntime.session.run.dynamic_dimensions import sizes_data
+from pyruntime.session.run.expected_runs import text_runs
 from pyruntime.session.run.plan_cache import find_stage
 from pyruntime.session.run.program import Program
 from pyruntime.session.run.stages import Stage
@@ -49,6 +51,7 @@ def compile_model(
     values: Mapping[str, Sequence[Any]] | None = None,
     precision: str = "",
     float32_nodes: Sequence[str] = (),
+    text: Callable[[Graph], dict[str, Any] | None] | None = None,
 ) -> bytes:
     """Compile a model file into a plan for web/plans/plan.js; equal files, shapes and targets give equal bytes.
 
@@ -61,10 +64,12 @@ def compile_model(
             Several of one input go with the shapes of the same place. The plan is for these values, and no others, of
             the inputs it depends on.
         precision, float32_nodes: see `pyruntime.session.precision`.
+        text: compile the runs of a decoder of text (`text_runs`) instead of `shapes`; returns the facts of its graph
+            that the plan states (`Saved.decoder`).
 
     Raises:
         EPFail: nodes run on the host, or wait for values; names them.
-        InvalidArgument: shapes or values that do not fit the inputs.
+        InvalidArgument: shapes or values that do not fit the inputs; `text`, and the model is no such decoder.
     """
     source = open_file(path)
     record = read_model(source)
@@ -72,7 +77,7 @@ def compile_model(
     graph = import_model(record, files, str(path)).graph
     half = half_precision(graph, precision, json.dumps(list(float32_nodes)))
     target = replace(target or Target(), half=half)
-    stages = _planned(graph, shapes or {}, values or {}, target)
+    stages = _planned(graph, text_runs(graph) if text else _rounds(graph, shapes or {}, values or {}), target)
     computed: dict[Hashable, tuple[int, Plan]] = {}
     saved = Saved(
         package_version(),
@@ -84,6 +89,7 @@ def compile_model(
         [saved_program(stage, computed) for stage in stages],
         [],
         inside,
+        decoder=text(graph) if text else None,
     )
     saved.computed = [plan for _, plan in computed.values()]
     if not inside:
@@ -127,69 +133,60 @@ def _raw(value: Any, kind: ValueType) -> bytes:
     return encode(np.asarray(value), kind.dtype).tobytes()
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """Runs that plans are for: the types of the inputs, and the values of some."""
+def _planned(graph: Graph, rounds: Sequence[Request], target: Target) -> list[Stage]:
+    """Stages that together run all of `rounds`; those that leave sizes open last."""
+    program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
+    for one in rounds:
+        program.dynamic_dimensions.observe(one.arrived)
+    # The largest first: the ranges of its plan include the others.
+    for one in sorted(rounds, key=lambda r: -sum(t.size for t in _types(r).values())):
+        if find_stage(program.roots, one.signature, sources_of(one.values)) is None:
+            _check(graph, _prepared(program, one), one.values)
+    _refuse_closed(program, rounds)
+    return sorted(program.roots, key=lambda stage: stage.sizes is not None)
 
-    types: dict[str, TensorType]
-    values: dict[str, HostTensor]
 
-    @property
-    def elements(self) -> int:
-        return sum(t.size for t in self.types.values())
+def _types(one: Request) -> dict[str, TensorType]:
+    """The types of a run's inputs: of stated shapes, they are tensors."""
+    return {name: kind for name, kind in one.arrived.items() if isinstance(kind, TensorType)}
 
 
-def _planned(
-    graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], values: Mapping[str, Sequence[Any]], target: Target
-) -> list[Stage]:
-    """Stages that together run all that is stated; those that leave sizes open last."""
+def _rounds(
+    graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], values: Mapping[str, Sequence[Any]]
+) -> list[Request]:
+    """The runs that are stated, one set of shapes and values after another."""
     for option, stated in (("--shape", shapes), ("--value", values)):
         unknown = sorted(stated.keys() - {v.name for v in graph.inputs})
         if unknown:
             known = [v.name for v in graph.inputs]
             raise InvalidArgument(f"{option}: the model has no input {unknown}; its inputs: {known}")
-    rounds = _rounds(graph, shapes, values)
-    program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
-    names = [v.name for v in graph.outputs]
-    for one in rounds:
-        program.dynamic_dimensions.observe(one.types)
-    # The largest first: the ranges of its plan include the others.
-    for one in sorted(rounds, key=lambda r: -r.elements):
-        signature = tuple(one.types.items()), tuple(names), frozenset[str]()
-        if find_stage(program.roots, signature, sources_of(one.values)) is None:
-            _check(graph, _prepared(program, one, names), one.values)
-    _refuse_closed(program, rounds)
-    return sorted(program.roots, key=lambda stage: stage.sizes is not None)
-
-
-def _rounds(
-    graph: Graph, shapes: Mapping[str, Sequence[tuple[int, ...]]], values: Mapping[str, Sequence[Any]]
-) -> list[_Round]:
-    """What is stated, one set of shapes and values after another."""
-    rounds: list[_Round] = []
+    rounds: list[Request] = []
+    outputs = [v.name for v in graph.outputs]
     for number in range(max((len(given) for given in (*shapes.values(), *values.values())), default=1)):
-        made = _Round({}, {})
+        types, known_values = dict[str, TensorType](), dict[str, HostTensor]()
         for value in graph.inputs:
             given, shape = values.get(value.name), shapes.get(value.name, ())
             if given:
-                stated = shape[min(number, len(shape) - 1)] if shape else None
-                tensor = stated_value(value, given[min(number, len(given) - 1)], stated)
-                made.values[value.name] = tensor
-                made.types[value.name] = tensor.type
+                stated_shape = shape[min(number, len(shape) - 1)] if shape else None
+                tensor = stated_value(value, given[min(number, len(given) - 1)], stated_shape)
+                known_values[value.name] = tensor
+                types[value.name] = tensor.type
             else:
-                made.types[value.name] = stated_type(value, shape, number)
-        rounds.append(made)
+                types[value.name] = stated_type(value, shape, number)
+        rounds.append(Request(types, outputs, values=known_values))
     return rounds
 
 
-def _prepared(program: Program, wanted: _Round, names: list[str]) -> Stage:
-    """Compile the stage that serves all of these runs."""
+def _prepared(program: Program, wanted: Request) -> Stage:
+    """Compile the stage that serves such runs."""
     from concurrent.futures import ThreadPoolExecutor  # pages import this module, and use other parts of it
 
     try:
         with ThreadPoolExecutor(1) as thread:  # this one may have a loop that runs
             work = thread.submit(
-                lambda: asyncio.run(program.prepare(wanted.types, names, strict=True, values=wanted.values))
+                lambda: asyncio.run(
+                    program.prepare(_types(wanted), wanted.outputs, True, wanted.values, wanted.on_device, wanted.free)
+                )
             )
             stage = work.result()
     except TooEarly as error:
@@ -207,7 +204,7 @@ def _prepared(program: Program, wanted: _Round, names: list[str]) -> Stage:
     return stage
 
 
-def _check(graph: Graph, stage: Stage, values: Mapping[str, HostTensor]) -> None:
+def _check(graph: Graph, stage: Stage, values: Mapping[str, HostValue]) -> None:
     """Raises EPFail where the plan needs more than what is stated, RuntimeException where no run of it is right."""
     if stage.boundary is not None:
         nodes = ", ".join(n.label for n in stage.compiled.rest[:10])
@@ -240,10 +237,10 @@ def _is_small(kind: DeclaredType | None) -> bool:
     return math.prod(d for d in kind.shape if isinstance(d, int)) <= KNOWN_LIMIT
 
 
-def _refuse_closed(program: Program, rounds: Sequence[_Round]) -> None:
+def _refuse_closed(program: Program, rounds: Sequence[Request]) -> None:
     """Raises EPFail where sizes that differ could not be dynamic. Sizes 0 and 1 are other computations, with separate
     plans."""
-    stated = [program.dynamic_dimensions.sizes_of(one.types) for one in rounds]
+    stated = [program.dynamic_dimensions.sizes_of(one.arrived) for one in rounds]
     several = {key: {sizes[key] for sizes in stated if sizes[key] > 1} for key in stated[0]}
     opened = {name for stage in program.roots if stage.sizes for name in stage.sizes.names}
     reasons = program.dynamic_dimensions.reasons

@@ -1,6 +1,6 @@
 """The runs that a decoder of text will be asked for, as far as its inputs tell: a prompt, then one token after another.
 
-They are planned while the model's bytes arrive. A wrong prediction costs an unused plan.
+They are planned while the model's bytes arrive (a wrong prediction costs an unused plan), or ahead of time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from pyruntime.errors import InvalidArgument
 from pyruntime.ir import DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.session.run.cache_sizes import cache_sizes
 
-__all__ = ["expected_logits", "expected_runs"]
+__all__ = ["expected_logits", "expected_runs", "text_runs"]
 
 PROMPT = 128
 """Tokens of the prompt: a plan for up to so many serves shorter ones."""
+
+CHUNK = 256
+"""Tokens of a prompt that web/text/decoder.js computes together at most."""
 
 _CACHES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.UINT8)
 _INTEGERS = (DType.INT64, DType.INT32)
@@ -114,6 +117,38 @@ def expected_logits(graph: Graph, runs: Sequence[Request]) -> dict[str, object] 
         "dims": [1, 1, shape[2]],
         "ids": ids[0].js_name,
     }
+
+
+def text_runs(graph: Graph) -> list[Request]:
+    """Return the runs of a decoder with caches whose tokens are chosen on the host, as web/text/decoder.js makes them.
+
+    Runs of each number of tokens up to `CHUNK`, without logits, at the beginning of a text and after others; and runs
+    of one token with its logits. Caches stay on the device.
+
+    Raises:
+        InvalidArgument: another model.
+    """
+    decoder = _decoder_of(graph)
+    outputs = {v.name: v.type for v in graph.outputs if isinstance(v.type, DeclaredTensor)}
+    rank = len(decoder.inputs[decoder.caches[0]].shape or ()) if decoder else 0
+    caches = tuple(n for n, kind in outputs.items() if kind.shape is not None and len(kind.shape) == rank)
+    scores = [n for n in outputs if n == "logits"] or [n for n in outputs if n not in caches]
+    if decoder is None or len(caches) != len(decoder.caches) or len(scores) != 1:
+        raise InvalidArgument(
+            "--text: expected a decoder with token ids [batch, sequence], masks or positions, caches that grow, and "
+            f"one output of logits; got the inputs {[v.name for v in graph.inputs]} and the outputs {list(outputs)}; "
+            "compile other models with --shape"
+        )
+    free = frozenset(caches)
+    shape = outputs[scores[0]].shape or ()
+    stay = free if len(shape) == 3 and isinstance(shape[2], int) else free.union(scores)
+    made = []
+    for past in (CHUNK, 1, 0):
+        inside = frozenset(decoder.caches) if past else frozenset()
+        made.append(Request(decoder.feeds(1, past), (*caches, *scores), stay | inside, stay))
+        for tokens in range(CHUNK, 0, -1) if past != 1 else ():
+            made.append(Request(decoder.feeds(tokens, past), caches, free | inside, free))
+    return made
 
 
 def _decoder_of(graph: Graph) -> _Decoder | None:

@@ -80,8 +80,13 @@ class Planner:
         outputs: Sequence[str],
         strict: bool = False,
         values: Mapping[str, HostValue] = MappingProxyType({}),
+        on_device: frozenset[str] = frozenset(),
+        free: frozenset[str] = frozenset(),
     ) -> Stage | None:
         """Plan and compile the first stage for inputs of these types, before any value is there but `values`.
+
+        Args:
+            on_device, free: those of `Request`.
 
         Returns:
             The stage, or None where a kernel may hang on a value: the first run knows more, and plans.
@@ -91,7 +96,8 @@ class Planner:
         """
         async with self._planning:
             try:
-                return await self._plan(self.cache.roots, Request(dict(feeds), outputs, values=values, early=True))
+                request = Request(dict(feeds), outputs, on_device, free, values, early=True)
+                return await self._plan(self.cache.roots, request)
             except TooEarly:
                 if strict:
                     raise
