@@ -176,17 +176,16 @@ export class PyruntimeModel extends Base {
     const control = new AbortController();
     this.#control = control;
     const src = this.getAttribute('src');
-    const plan = this.getAttribute('plan');
     try {
       if (!src) throw new TypeError('<pyruntime-model> needs the attribute src: where the model is');
       const report = this.#reporter();
       const url = new URL(src, this.ownerDocument.baseURI);
       const options = { signal: control.signal, onProgress: report };
-      const precision = this.getAttribute('precision');
-      const sessionOptions = /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...(precision && { precision }), ...this.options });
+      const [plan, precision] = ['plan', 'precision'].map((name) => this.getAttribute(name));
+      const asked = { ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), ...(precision && { precision }) };
+      const sessionOptions = /** @type {any} */ ({ cachePlan: this.hasAttribute('cache-plan'), ...asked, ...this.options });
       const [session, labels] = await Promise.all([
-        this.#writes ? this.#createGenerator(url, { ...options, sessionOptions }) : InferenceSession.create(url, {
-          ...(plan && { plan: new URL(plan, this.ownerDocument.baseURI) }), ...sessionOptions, ...options }),
+        this.#writes ? this.#createGenerator(url, { ...options, sessionOptions }) : InferenceSession.create(url, { ...sessionOptions, ...options }),
         readLabels(this.getAttribute('labels'), this.ownerDocument.baseURI),
       ]);
       this.#labels = labels;

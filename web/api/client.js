@@ -38,6 +38,8 @@ class Client {
   #disposed = [];
   /** @type {Set<ProgressListener>} */
   #startListeners = new Set();
+  /** Whether Python has started. */
+  isRunning = false;
   /** Why the worker takes no further requests. @type {Error | undefined} */
   #ended;
 
@@ -47,7 +49,7 @@ class Client {
     const onProgress = (/** @type {ProgressEvent} */ event) => {
       for (const listener of this.#startListeners) listener(event);
     };
-    this.#request('start', places(), [], { onProgress }).catch((error) => this.#close(error));
+    this.#request('start', places(), [], { onProgress }).then(() => { this.isRunning = true; }, (error) => this.#close(error));
     if (env.logLevel) this.#tell('set_log_level', env.logLevel).catch(({ message }) => console.warn(message));
     const device = chosenDevice();
     /** Fulfilled when sessions can be made. @type {Promise<void>} */

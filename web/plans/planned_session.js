@@ -17,7 +17,7 @@ const LIMITS = /** @type {const} */ ([
   'maxComputeWorkgroupStorageSize']);
 
 /** Options that do not say whether a plan fits, and those that are compared with the plan's own. */
-const COMPARED = new Set(['plan', 'pyruntime.host_work', 'precision', 'float32Nodes', 'pyruntime.precision', 'pyruntime.float32_nodes']);
+const COMPARED = new Set(['plan', 'pyruntime.host_work', 'pyruntime.expects', 'precision', 'float32Nodes', 'pyruntime.precision', 'pyruntime.float32_nodes']);
 const FEATURES = ['subgroups', 'shader-f16', 'chromium-experimental-subgroup-matrix'];
 
 /** Milliseconds between questions for an adapter, while the browser's GPU process may be starting. */
@@ -56,6 +56,11 @@ function device() {
   return opened;
 }
 
+/** @param {any} options */
+function staysOnGpu({ preferredOutputLocation }) {
+  return Boolean(preferredOutputLocation) && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
+}
+
 /**
  * Why a session with these options needs Python from the start; null where it does not.
  * @param {any} options
@@ -65,9 +70,7 @@ function wantsPython({ executionProviders, preferredOutputLocation, enableProfil
   const providers = executionProviders?.map((/** @type {any} */ p) => p?.name ?? p);
   if (executionProviders?.some((/** @type {any} */ p) => p?.device) || chosenDevice()) return 'a GPUDevice is given';
   if (providers?.length && providers[0] !== 'webgpu') return `the first execution provider is '${providers[0]}'`;
-  const stay = preferredOutputLocation && JSON.stringify(preferredOutputLocation).includes('gpu-buffer');
-  if (stay && !same) return 'outputs stay on the GPU';
-  if (stay && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
+  if (staysOnGpu({ preferredOutputLocation }) && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
   if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects|\.kv_cache_bits|\.precision|\.float32_nodes)/.test(JSON.stringify(extra ?? {})) ? 'the runs are profiled' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
   const others = Object.keys({ ...rest, ...extra, ...(enableProfiling ? { enableProfiling } : {}) });
@@ -88,6 +91,7 @@ async function planBytes(source, signal) {
  * @property {import('../api/protocol.js').CreateArguments} create
  * @property {(event: import('../pyruntime.js').ProgressEvent) => void} onProgress
  * @property {AbortSignal} [signal]
+ * @property {boolean} [onGpu] whether outputs are to stay on the GPU
  */
 
 /**
@@ -124,10 +128,13 @@ function comparePrecision({ precision = 'float32', float32_nodes: kept = [] }, e
  * @param {Wanted} wanted
  * @param {Record<string, string>} [tags] strong ETags of the model's files
  */
-async function start(file, there, { create, onProgress, signal }, tags) {
+async function start(file, there, { create, onProgress, signal, onGpu }, tags) {
   const began = performance.now();
   const read = await readPlan(file, { version, ...there });
   comparePrecision(read.header.options, /** @type {any} */ (create.options).extra);
+  const { inputs, outputs, decoder, programs } = read.header;
+  const stay = programs.some((one) => one.inputs.length + one.outputs.length);
+  if (onGpu && !stay) throw new Refused('outputs stay on the GPU');
   const program = new Program(there.device, read, there.adapter);
   onProgress({ phase: 'model', status: 'begin' });
   const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
@@ -137,10 +144,8 @@ async function start(file, there, { create, onProgress, signal }, tags) {
   const ms = performance.now() - began;
   program.timings.create_ms = ms;
   onProgress({ phase: 'model', status: 'end', ms });
-  const { inputs, outputs, decoder, programs } = read.header;
-  const stay = programs.some((one) => one.inputs.length + one.outputs.length);
   const boundCaches = stay ? new (await import('./bound_caches.js')).BoundCaches(there.device) : null;
-  const owner = new StandaloneClient(program, create, boundCaches);
+  const owner = new StandaloneClient(program, create, boundCaches, !tags);
   return { owner, info: { handle: owner.handle, inputs, outputs, decoder } };
 }
 
@@ -210,7 +215,7 @@ export async function open(plan, keep, create, options, onProgress = () => {}, s
     const reason = wantsPython(rest, false);
     if (reason) throw new Refused(reason);
     const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
-    return start(file, there, wanted);
+    return start(file, there, { ...wanted, onGpu: staysOnGpu(rest) });
   }, signal);
   return { made: given || (kept && place && keep === true && await fromCache(kept, place, wanted)), keeping };
 }

@@ -47,11 +47,13 @@ export class StandaloneClient {
    * @param {Program} program
    * @param {import('../api/protocol.js').CreateArguments} create the request for Python
    * @param {BoundCaches | null} boundCaches for plans that leave tensors on the GPU
+   * @param {boolean} compiled whether the plans were compiled ahead of time: the page may have no Python
    */
-  constructor(program, create, boundCaches) {
+  constructor(program, create, boundCaches, compiled) {
     this.#program = program;
     this.#create = create;
     this.#boundCaches = boundCaches;
+    this.compiled = compiled;
     lastHandle -= 1;
     this.handle = lastHandle;
     sessions.set(this.handle, this);

@@ -1,6 +1,7 @@
 // @ts-check
 /** Sampler models, which choose tokens on the decoder's GPU: how they are built, and their inputs. */
 
+import { started } from '../api/client.js';
 import { InferenceSession } from '../api/session.js';
 import { penalizes } from './sampling.js';
 
@@ -99,7 +100,7 @@ export class Samplers {
   #made = new Map();
 
   /**
-   * The sampler for these options; null where the decoder is not on the GPU.
+   * The sampler for these options; null where tokens are chosen on the host (`create`).
    * @param {InferenceSession} decoder
    * @param {SamplerOptions} options
    */
@@ -107,7 +108,7 @@ export class Samplers {
     const key = JSON.stringify(options);
     const made = this.#made.get(key) ?? create(decoder, options);
     this.#made.set(key, made);
-    made.catch(() => this.#made.delete(key));
+    made.then((sampler) => sampler ?? this.#made.delete(key), () => this.#made.delete(key));
     return made;
   }
 
@@ -118,11 +119,16 @@ export class Samplers {
   }
 }
 
-/** @param {InferenceSession} decoder @param {SamplerOptions} options */
+/**
+ * Null where the decoder is not on the GPU, and as long as a decoder over a compiled plan has no Python to write the model.
+ * @param {InferenceSession} decoder
+ * @param {SamplerOptions} options
+ */
 async function create(decoder, options) {
   const host = InferenceSession.hostOf(decoder);
   if (!host) return null;
   const { owner, handle, cachePlan } = host;
+  if ('compiled' in owner && owner.compiled && !started()?.isRunning) return null;
   const write = () => owner.call('call', { function: 'sampler', arguments: [handle, options] });
   const model = cachePlan ? await (await import('../plans/caching.js')).cachedModel(`sampler ${JSON.stringify(options)}`, write) : await write();
   return model && InferenceSession.create(model, { extra: { 'pyruntime.host_work': 0 }, cachePlan });
