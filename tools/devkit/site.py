@@ -29,6 +29,7 @@ WEB, MODELS = ROOT / "web", ROOT / "models"
 # web/ui/app/picture/.
 PLANS = {
     "digits": (),
+    "austen/onnx/model_q4": ("--text",),
     "enlarge3": ("--shape", "picture=1,3,72,96", "--shape", "picture=1,3,192,192"),
 }
 FETCHED_LATER = "packages.zst"
@@ -110,6 +111,7 @@ def compiled_models(python: Path) -> Path:
         folder.mkdir()
         for name, options in PLANS.items():
             plan = folder / f"{name}.plan"
+            plan.parent.mkdir(parents=True, exist_ok=True)
             check([python, "-m", "pyruntime", "compile", MODELS / f"{name}.onnx", "-o", plan, *options], quiet=True)
         put_stamp(stamp, value)
     return folder

@@ -68,12 +68,6 @@ function painted() {
   });
 }
 
-/** @param {Promise<void>} digits when these are ready: nothing takes their time before */
-function startPicture(digits) {
-  const isSoftware = digits.then(readAdapter).then((adapter) => !adapter || isEmulated(adapter), () => true);
-  return new PictureDemo(isSoftware);
-}
-
 /** @param {PictureDemo} picture */
 function startInspector(picture) {
   const storage = new Storage();
@@ -84,9 +78,11 @@ function startInspector(picture) {
 
 showSnippets();
 const digits = startDigits();
-const storage = startInspector(startPicture(digits));
+// When the digits are ready: nothing takes their time before.
+const isSoftware = digits.then(readAdapter).then((adapter) => !adapter || isEmulated(adapter), () => true);
+const storage = startInspector(new PictureDemo(isSoftware));
 digits.then(async () => {
-  await whenPython(storage);
+  await whenPython(await isSoftware, storage);
   await storage.start();
 });
 showAdapter().catch(() => read('adapter', 'unknown'));

@@ -4,6 +4,7 @@
 import { SITE } from '../../../addresses.js';
 import { byId, h } from '../../dom.js';
 import { TextGenerator } from '../../../pyruntime.js';
+import { isEmulated, readAdapter } from '../adapter.js';
 import { explain } from '../errors.js';
 import { formatBytes } from '../format.js';
 import { isKeeping } from '../model/store.js';
@@ -14,6 +15,7 @@ import { WrittenText } from './text.js';
 /** @typedef {import('./source.js').Source} Source */
 
 const OWN = new URL('models/austen/', SITE);
+const PLAN = new URL('onnx/model_q4.plan', OWN);
 const PROMPTS = ['It is a truth universally acknowledged', 'The next morning, Emma', '"I cannot believe it," said Elizabeth'];
 const CANDIDATES = 6;
 
@@ -112,8 +114,11 @@ export class Write {
     };
     this.#say('Loading the model');
     try {
+      const adapter = await readAdapter();
+      // The plan's kernels are for GPUs: on a CPU that plays one, those that Python chooses are faster.
+      const plan = this.#source || !adapter || isEmulated(adapter) ? undefined : PLAN;
       const generator = await TextGenerator.create(this.#source?.folder ?? OWN, {
-        onProgress, signal: control.signal, sessionOptions: { cachePlan: isKeeping() } });
+        onProgress, signal: control.signal, sessionOptions: { plan, cachePlan: isKeeping() } });
       this.#say('The model is loaded');
       this.#source?.done();
       return generator;
