@@ -1,6 +1,6 @@
-"""CenterCropPad: the middle of x where it is too long, zeros around it where it is too short. Source: ONNX operator.
+"""CenterCropPad: crop or zero-pad x to a size, around its center. Source: ONNX operator CenterCropPad.
 
-Of an odd number of surplus elements the end loses one more; of an odd number of missing ones it gains one more.
+An odd difference crops, or pads, one more element at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 
 @op("CenterCropPad", opsets=range(18, LATEST + 1))
 class CenterCropPad(Decomposed):
-    """x: any shape; shape: int32 or int64 [number of axes], the sizes wanted."""
+    """x: any shape; shape: int32 or int64 [number of axes], the target sizes."""
 
     axes: tuple[int, ...] | None = None
 
