@@ -1,4 +1,4 @@
-"""TreeEnsemble: regression by decision forests. Source: ONNX operator ai.onnx.ml.TreeEnsemble."""
+"""TreeEnsemble: regression with decision forests. Source: ONNX operator ai.onnx.ml.TreeEnsemble."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pyruntime.ops.ml.shared import ALL, TRANSFORMS, transformed_alone
 
 @op("TreeEnsemble", domain="ai.onnx.ml", opsets=range(5, ALL.stop))
 class TreeEnsemble(Op):
-    """y[n, t]: the weights of the leaves x[n] reaches that belong to target t, aggregated over the trees.
+    """y[n, t]: aggregate over the trees of the weights of the leaves that x[n] reaches and that belong to target t.
 
-    x: float, double or float16 [N, F]; y: the same type, [N, n_targets]. An inner node's children are nodes or, where
-    `nodes_trueleafs` (`nodes_falseleafs`) is 1, leaves. A single target is transformed by PROBIT alone.
+    x: float, double or float16 [N, F]; y: the same type, [N, n_targets]. A child of an inner node is a leaf if
+    `nodes_trueleafs` (`nodes_falseleafs`) is 1, else a node. For a single target only PROBIT applies.
     """
 
     leaf_targetids: Ints
@@ -44,11 +44,11 @@ class TreeEnsemble(Op):
         return self.n_targets if self.n_targets is not None else max(self._forest.voted_range[1], 0) + 1
 
     def __post_init__(self) -> None:
-        _ = self._forest.depth  # made when a model is loaded, not in its first run
+        _ = self._forest.depth  # build the forest while loading, not in the first run
 
     @cached_property
     def _forest(self) -> Forest:
-        """Inner nodes first, then the leaves."""
+        """The forest, with inner nodes before leaves."""
         lists = {
             "nodes_modes": self.nodes_modes.numpy().reshape(-1).astype(np.int8),
             "nodes_splits": self.nodes_splits.numpy().reshape(-1),
@@ -86,7 +86,7 @@ class TreeEnsemble(Op):
         )
 
     def _members(self, modes: Array, leaves: int) -> tuple[Array, Array]:
-        """The sets of the BRANCH_MEMBER nodes: `membership_values` in order of the nodes, a NaN after each."""
+        """Return the sets of the BRANCH_MEMBER nodes: `membership_values` in node order, each set terminated by NaN."""
         nodes = np.flatnonzero(modes == MEMBER)
         first = np.zeros(len(modes) + leaves + 1, np.int32)
         if self.membership_values is None and not len(nodes):
@@ -110,7 +110,7 @@ class TreeEnsemble(Op):
             )
         problem = self._forest.problem(x.shape[1], self._targets)
         if problem:
-            self.fail("a forest", problem)
+            self.fail("a valid forest", problem)
         return (x.with_shape(x.shape[0], self._targets),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
