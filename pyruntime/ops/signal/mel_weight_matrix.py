@@ -17,9 +17,9 @@ from pyruntime.ops.operands import named
 class MelWeightMatrix(Op):
     """y[k, m]: weight of frequency bin k in mel band m; mel(f) = 2595·log10(1 + f/700).
 
-    Band m rises from 0 at edge m to 1 at edge m + 1 and falls to 0 at edge m + 2; the num_mel_bins + 2 edges divide
+    Band m rises from 0 at edge m to 1 at edge m + 1 and falls to 0 at edge m + 2. The num_mel_bins + 2 edges divide
     [mel(lower_edge_hertz), mel(upper_edge_hertz)) evenly and are rounded down to bins of sample_rate / (dft_length + 1)
-    hertz. Inputs: scalars. y: [dft_length div 2 + 1, num_mel_bins] of `output_datatype`.
+    hertz. Inputs: scalars. y: [dft_length div 2 + 1, num_mel_bins] in type `output_datatype`.
     """
 
     operands = named("num_mel_bins dft_length sample_rate lower_edge_hertz upper_edge_hertz")

@@ -1,4 +1,4 @@
-"""RegexFullMatch: whether all of a string matches a pattern. Source: ONNX operator RegexFullMatch."""
+"""RegexFullMatch: whether a whole string matches a pattern. Source: ONNX operator RegexFullMatch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _compiled(pattern: str) -> Pattern:
 
 @op("RegexFullMatch", opsets=range(20, LATEST + 1))
 class RegexFullMatch(Op):
-    """pattern: RE2 syntax. y: bool, the shape of x."""
+    """pattern: RE2 syntax. y: bool, of x's shape."""
 
     pattern: str | None = None
 
