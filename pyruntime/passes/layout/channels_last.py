@@ -1,10 +1,10 @@
-"""Convolutions between transpositions run with their channels last, where fewer bytes are moved then.
+"""Run convolutions between transposes channels-last, if that moves fewer bytes.
 
 Models that mix convolutions [N, C, H, W] with layers over the last dimension (ConvNeXt, SegFormer, PVT, Conformer)
-transpose every value between the two. Some operators can do without: depthwise convolutions (`DepthwiseLast`),
-pointwise ones and those whose windows neither overlap nor leave gaps (matrix products, after one movement), elementwise
-operators. Regions of such operators that are connected by values in one layout change it together, if the
-transpositions at their borders weigh less then.
+transpose each value between the two. Some operators run in either layout: depthwise convolutions (`DepthwiseLast`),
+pointwise ones and those with windows that tile the input (matrix products, the latter after a transpose), and
+elementwise operators. Connected regions of such operators change their layout together if the transposes at their
+borders then cost less.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["run"]
 
 @dataclass(slots=True)
 class _Region:
-    """Nodes that change their layout together, and the values that they make."""
+    """Nodes that change their layout together, and their results."""
 
     kinds: dict[Node, Kind] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
@@ -42,7 +42,7 @@ class _Region:
 
 @graph_pass(ensures=(Fact.CHANNELS_LAST,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Turn every region that is worth it; True where there was one."""
+    """Change the layout of all profitable regions; returns whether there were any."""
     if not any(turns(graph, node) for node in graph.nodes):
         return False
     match = Matcher(graph)
@@ -54,7 +54,10 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
-    """Nodes that can have their channels last, joined where one reads what the other makes, or both what was turned."""
+    """Return groups of connected nodes that can run channels-last.
+
+    Two nodes connect if one reads the other's result or both read the same transposed value.
+    """
     kinds: dict[Node, Kind] = {}
     groups = Groups()
     first_reader: dict[str, Node] = {}
@@ -79,7 +82,7 @@ def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
 
 
 def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
-    """Bytes that are not moved when the region has its channels last, less those that are then."""
+    """Return the bytes saved if the region becomes channels-last."""
     saved = 0
     seen: set[str] = set()
     for node, kind in region.kinds.items():
