@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Operand, inp
 
-__all__ = ["bound", "index_of", "named", "optional", "types_of"]
+__all__ = ["bound", "index_of", "named", "optional", "reshaped", "types_of"]
 
 Names = TypeVar("Names")
 
@@ -36,6 +37,11 @@ def optional(index: int, kind: TensorType | None) -> Operand | None:
 def bound(names: Callable[..., Names], kinds: Sequence[TensorType | None]) -> Names:
     """Return the inputs as operands in the operator's named tuple; None for absent ones."""
     return names(*(optional(i, kind) for i, kind in enumerate(kinds)))
+
+
+def reshaped(operand: Operand, *shape: int) -> Operand:
+    """Return the operand with another shape of the same size."""
+    return replace(operand, type=operand.type.with_shape(*shape))
 
 
 def types_of(arrays: Sequence[Array | None]) -> tuple[TensorType | None, ...]:

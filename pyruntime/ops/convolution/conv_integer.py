@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, attributes, op
 from pyruntime.ops.convolution.conv import convolved, convolved_shape, divided
 from pyruntime.ops.convolution.sliding import SlidingOp, volume
-from pyruntime.ops.operands import bound, named
+from pyruntime.ops.operands import bound, named, reshaped
 from pyruntime.ops.quantization.requantize import finished
 
 BYTES = (DType.INT8, DType.UINT8)
@@ -165,25 +164,26 @@ class QLinearConv(_IntegerConv):
         given = bound(self.operands, inputs)
         sums = scratch(DType.INT32, *y.shape)
         conv = self.describe(given.x, given.w, sums, (given.x_zero_point, given.w_zero_point))
-        column = (1,) * (y.rank - 2)
-        operands = {"zero": _column(given.y_zero_point, column)}
+        operands = {"zero": given.y_zero_point}
         value = "x"
         if given.b is not None:
-            operands["bias"] = _column(given.b, column)
+            operands["bias"] = given.b
             value = "(x + bias)"
         scales = {name: getattr(given, name) for name in ("x_scale", "w_scale", "y_scale")}
         # Constant scales are combined on the host: a WGSL division may be off by 2.5 ULP.
         if all(x.type.is_known for x in scales.values()):
             factor = _multiplier(*(x.type.value() for x in scales.values()))
-            operands["factor"] = _column(constant(Constant.from_array(factor)), column)
+            operands["factor"] = constant(Constant.from_array(factor))
             scale = "factor"
         else:
-            operands |= {name: _column(x, column) for name, x in scales.items()}
+            operands |= scales
             scale = "(x_scale * w_scale / y_scale)"
+        column = (1,) * (y.rank - 2)
+        views = {name: reshaped(x, x.type.size, *column) for name, x in operands.items()}
         low, high = (-128, 127) if y.dtype is DType.INT8 else (0, 255)
         scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"
         expr = f"{y.dtype.compute}(clamp({scaled}, {low}, {high}))"
-        return finished(target, convolve(target, conv), sums, out(0, y), "requantize", operands, expr)
+        return finished(target, convolve(target, conv), sums, out(0, y), "requantize", views, expr)
 
 
 MOST_PARTS = 8
@@ -221,8 +221,3 @@ def _wrapped(sums: Array) -> Array:
 def _multiplier(x_scale: Array, w_scale: Array, y_scale: Array) -> Array:
     """Return x_scale * w_scale / y_scale in float32, with one element or one per output channel."""
     return np.asarray(x_scale.reshape(()) * w_scale.reshape(-1) / y_scale.reshape(()), np.float32)
-
-
-def _column(operand: Operand, spatial: tuple[int, ...]) -> Operand:
-    """Reshape an operand to [elements, 1, .. 1], which broadcasts over images and pixels."""
-    return replace(operand, type=TensorType(operand.type.dtype, (operand.type.size, *spatial)))

@@ -16,12 +16,11 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, scratch, template
 from pyruntime.kernels.convolution.convolution import convolve
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.kernels.ir.dispatch import Operand
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, Unsupported, op, refuse_float64
 from pyruntime.ops.convolution.conv import convolution, convolved_shape
 from pyruntime.ops.convolution.sliding import WindowOp, accumulator, volume, with_bias
-from pyruntime.ops.operands import named, optional
+from pyruntime.ops.operands import named, optional, reshaped
 
 
 @op("DeformConv", opsets=range(19, LATEST + 1))
@@ -117,7 +116,7 @@ class DeformConv(WindowOp):
         reads = (inp(0, x), inp(2, offset), *(() if mask is None else (inp(4, mask),)))
         first = Dispatch(kernel, (*reads, columns), target.grid(-(-columns.type.size // 4)), params)
         maps, channels = w.shape[0], w.shape[1] * window.positions
-        weights = Operand(inp(1, w).role, 1, w.with_shape(maps, channels))
+        weights = reshaped(inp(1, w), maps, channels)
         rows = maps // self.group
         conv = Convolution(_pointwise(window), self.group, channels, rows, columns, weights, out(0, y), optional(3, b))
         return (first, *convolve(target, conv))

@@ -17,7 +17,7 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.ops.base import Op, Value, attributes, op
+from pyruntime.ops.base import Op, Value, attributes, attributes_of, op
 from pyruntime.ops.convolution.conv_integer import BYTES, ConvInteger, QLinearConv
 
 __all__ = ["ChannelsLast", "ConvIntegerChannelsLast", "QLinearConvChannelsLast", "channels_last_weights"]
@@ -82,7 +82,5 @@ class QLinearConvChannelsLast(_ChannelsLastWeights, QLinearConv):
 
 def channels_last_weights(conv: ConvInteger | QLinearConv, channels: int) -> Op:
     """Return the operator equivalent to `conv` for weights reordered by ChannelsLast."""
-    names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
-    given = {n: getattr(conv, n) for n in names}
     kind = ConvIntegerChannelsLast if isinstance(conv, ConvInteger) else QLinearConvChannelsLast
-    return kind(channels=channels, **given)
+    return kind(channels=channels, **attributes_of(conv))

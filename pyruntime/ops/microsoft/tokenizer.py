@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, ValueType, of_element
 from pyruntime.ops.base import Op, op
-from pyruntime.ops.text.re2 import Pattern
+from pyruntime.ops.text.re2 import Pattern, compiled
 
 _START, _END = "\x02", "\x03"
-
-
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> Pattern:
-    return Pattern(pattern)
 
 
 def _matches(pattern: Pattern, text: str) -> Iterator[tuple[int, int, int]]:
@@ -76,11 +70,11 @@ class Tokenizer(Op):
         if self._characters:
             return list(text)
         if self.tokenexp:
-            found = _matches(_compiled(self.tokenexp), text)
+            found = _matches(compiled(self.tokenexp), text)
             return [text[begin:end] for _, begin, end in found if end - begin >= self.mincharnum]
         parts = [text]
         for separator in self.separators or ():
-            parts = [piece for part in parts for piece in self._between(_compiled(separator), part)]
+            parts = [piece for part in parts for piece in self._between(compiled(separator), part)]
         return parts
 
     def _between(self, separator: Pattern, text: str) -> list[str]:

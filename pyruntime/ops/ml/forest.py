@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, params_of, template
 from pyruntime.ops.base import Unsupported
 
-__all__ = ["AGGREGATES", "LEAF", "MEMBER", "MODES", "Forest", "by_owner", "indexed", "lowered"]
+__all__ = ["AGGREGATES", "LEAF", "MEMBER", "MODES", "Forest", "by_owner", "indexed", "integers", "lowered"]
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF")
 """Comparisons of a node, indexed by TreeEnsemble's code; a leaf compares nothing."""
@@ -250,6 +250,11 @@ def by_owner(nodes: int, owner: Array) -> tuple[Array, Array]:
     first = np.zeros(nodes + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=nodes), out=first[1:])
     return first, np.argsort(owner, kind="stable") if (np.diff(owner) < 0).any() else np.arange(len(owner))
+
+
+def integers(values: Sequence[int] | None) -> Array:
+    """Return an integer list as an array, int32 [0] for an empty or absent list."""
+    return np.asarray(values if values else np.zeros(0, np.int32))
 
 
 def indexed(lists: Mapping[str, Array], what: str) -> int:

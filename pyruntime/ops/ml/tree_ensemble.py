@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from pyruntime.ir import Array, Constant, DType, Ints, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops.base import Op, Unsupported, op
-from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MEMBER, Forest, indexed, lowered
+from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MEMBER, Forest, indexed, integers, lowered
 from pyruntime.ops.ml.shared import ALL, TRANSFORMS, transformed_alone
 
 
@@ -52,17 +51,17 @@ class TreeEnsemble(Op):
         lists = {
             "nodes_modes": self.nodes_modes.numpy().reshape(-1).astype(np.int8),
             "nodes_splits": self.nodes_splits.numpy().reshape(-1),
-            "nodes_featureids": _ints(self.nodes_featureids),
-            "nodes_truenodeids": _ints(self.nodes_truenodeids),
-            "nodes_falsenodeids": _ints(self.nodes_falsenodeids),
-            "nodes_trueleafs": _ints(self.nodes_trueleafs),
-            "nodes_falseleafs": _ints(self.nodes_falseleafs),
+            "nodes_featureids": integers(self.nodes_featureids),
+            "nodes_truenodeids": integers(self.nodes_truenodeids),
+            "nodes_falsenodeids": integers(self.nodes_falsenodeids),
+            "nodes_trueleafs": integers(self.nodes_trueleafs),
+            "nodes_falseleafs": integers(self.nodes_falseleafs),
         }
         if self.nodes_missing_value_tracks_true:
-            lists["nodes_missing_value_tracks_true"] = _ints(self.nodes_missing_value_tracks_true)
+            lists["nodes_missing_value_tracks_true"] = integers(self.nodes_missing_value_tracks_true)
         inner = indexed(lists, "nodes")
         weights = self.leaf_weights.numpy().reshape(-1)
-        targets = _ints(self.leaf_targetids)
+        targets = integers(self.leaf_targetids)
         leaves = indexed({"leaf_weights": weights, "leaf_targetids": targets}, "leaves")
         tracks = lists.get("nodes_missing_value_tracks_true", np.zeros(inner, np.int8)) != 0
         if inner and not 0 <= lists["nodes_modes"].min() <= lists["nodes_modes"].max() < LEAF:
@@ -77,7 +76,7 @@ class TreeEnsemble(Op):
             split=_and(lists["nodes_splits"], leaves, 0),
             follow=follow,
             nan_is_yes=_and(tracks, leaves, False),
-            roots=_ints(self.tree_roots).astype(np.int32, copy=False),
+            roots=integers(self.tree_roots).astype(np.int32, copy=False),
             first_member=first_member,
             members=members,
             first_vote=np.maximum(np.arange(inner + leaves + 1, dtype=np.int32) - inner, 0),
@@ -122,10 +121,6 @@ class TreeEnsemble(Op):
             raise Unsupported("post_transform runs on the host")
         (y,) = self.infer(x)
         return (lowered(self._forest, target, x, out(0, y), AGGREGATES[self.aggregate_function]),)
-
-
-def _ints(values: Sequence[int]) -> Array:
-    return np.asarray(values if values else np.zeros(0, np.int32))
 
 
 def _and(values: Array, more: int, fill: float) -> Array:

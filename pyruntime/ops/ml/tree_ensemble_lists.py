@@ -5,7 +5,6 @@ Source: ONNX operators ai.onnx.ml.TreeEnsembleClassifier, TreeEnsembleRegressor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -14,7 +13,7 @@ import numpy as np
 from pyruntime.ir import Array, Constant, DType, Floats, Ints, Strings, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops.base import Op, Unsupported, attributes, op
-from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MODES, Forest, by_owner, indexed, lowered
+from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MODES, Forest, by_owner, indexed, integers, lowered
 from pyruntime.ops.ml.node_places import Places
 from pyruntime.ops.ml.shared import (
     ALL,
@@ -73,19 +72,19 @@ class _Trees(Op):
 
     def _built(self) -> Forest:
         """Build the forest, with the votes in `<votes>_treeids`, `_nodeids`, `_ids` and `_weights`."""
-        tree, identity = _ints(self.nodes_treeids), _ints(self.nodes_nodeids)
+        tree, identity = integers(self.nodes_treeids), integers(self.nodes_nodeids)
         modes = Strings.of(self.nodes_modes or ())
         lists = {
             "nodes_treeids": tree,
             "nodes_nodeids": identity,
-            "nodes_featureids": _ints(self.nodes_featureids),
+            "nodes_featureids": integers(self.nodes_featureids),
             "nodes_modes": modes.codes.array,
             "nodes_values": self._numbers("nodes_values"),
-            "nodes_truenodeids": _ints(self.nodes_truenodeids),
-            "nodes_falsenodeids": _ints(self.nodes_falsenodeids),
+            "nodes_truenodeids": integers(self.nodes_truenodeids),
+            "nodes_falsenodeids": integers(self.nodes_falsenodeids),
         }
         if self.nodes_missing_value_tracks_true:
-            lists["nodes_missing_value_tracks_true"] = _ints(self.nodes_missing_value_tracks_true)
+            lists["nodes_missing_value_tracks_true"] = integers(self.nodes_missing_value_tracks_true)
         nodes = indexed(lists, "nodes")
         allowed = [m for m in MODES if m != "BRANCH_MEMBER"]
         if not set(modes.distinct) <= set(allowed):
@@ -115,7 +114,7 @@ class _Trees(Op):
 
     def _votes(self, places: Places, nodes: int) -> tuple[Array, Array, Array]:
         """Return the start of each node's votes, and the targets and weights of the votes."""
-        parts = {part: _ints(getattr(self, f"{self.votes}_{part}")) for part in ("treeids", "nodeids", "ids")}
+        parts = {part: integers(getattr(self, f"{self.votes}_{part}")) for part in ("treeids", "nodeids", "ids")}
         targets, weights = parts["ids"], self._numbers(f"{self.votes}_weights")
         indexed({f"{self.votes}_{name}": values for name, values in {**parts, "weights": weights}.items()}, "votes")
         owners = places.of(parts["treeids"], parts["nodeids"])
@@ -138,10 +137,6 @@ class _Trees(Op):
         problem = forest.problem(features, targets)
         if problem:
             self.fail("a valid forest", problem)
-
-
-def _ints(values: Sequence[int] | None) -> Array:
-    return np.asarray(values if values else np.zeros(0, np.int32))
 
 
 def _roots(tree: Array) -> Array:

@@ -6,9 +6,6 @@ In training mode, the statistics are those of the batch (population variance), a
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
@@ -16,6 +13,7 @@ from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, 
 from pyruntime.kernels.rows.reduce import reduction
 from pyruntime.ops.base import LATEST, Op, attributes, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
+from pyruntime.ops.operands import reshaped
 from pyruntime.ops.reduction.folds import FOLDS
 
 NORMALISED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
@@ -94,10 +92,10 @@ class _BatchNormalization(Op):
             steps, statistics = self._measure(target, x)
         operands = {
             "x": inp(0, x),
-            "scale": _seen(inp(1, scale), column),
-            "b": _seen(inp(2, b), column),
-            "mean": _seen(statistics[0], column),
-            "variance": _seen(statistics[1], column),
+            "scale": reshaped(inp(1, scale), *column),
+            "b": reshaped(inp(2, b), *column),
+            "mean": reshaped(statistics[0], *column),
+            "variance": reshaped(statistics[1], *column),
         }
         y = TensorType(x.dtype, x.shape)
         scalars = {"epsilon": self.epsilon}
@@ -123,19 +121,13 @@ class _BatchNormalization(Op):
         halves, singles = FOLDS["Mean"](x.dtype), FOLDS["Mean"](DType.FLOAT)
         assert halves is not None and singles is not None
         column = self.column(x.shape)
-        distance = {"x": inp(0, x), "mean": _seen(mean, column)}
+        distance = {"x": inp(0, x), "mean": reshaped(mean, *column)}
         steps = (
             *reduction(target, halves, mean, inp(0, x), axes),
             elementwise(target, "squared_distance", distance, squares, "(x - mean) * (x - mean)"),
             *reduction(target, singles, var, squares, axes),
         )
         return steps, (mean, var)
-
-
-def _seen(operand: Operand, shape: tuple[int, ...]) -> Operand:
-    """Reshape the operand."""
-    assert math.prod(shape) == operand.type.size
-    return replace(operand, type=TensorType(operand.type.dtype, shape))
 
 
 @op("BatchNormalization", opsets=range(14, LATEST + 1))

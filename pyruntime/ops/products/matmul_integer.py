@@ -12,7 +12,7 @@ from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, 
 from pyruntime.kernels.products.integer_matmul import BYTES, IntegerMatmul, zero_point
 from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.ops.base import LATEST, Op, broadcasts_to, op
-from pyruntime.ops.operands import bound, named
+from pyruntime.ops.operands import bound, named, reshaped
 from pyruntime.ops.products.matmul import as_matrices, matmul_shape, stacked
 from pyruntime.ops.quantization.requantize import finished
 
@@ -50,11 +50,6 @@ def shifted(x: Array, zero: Array | None, left: bool) -> Array:
     return result
 
 
-def view(operand: Operand, *shape: int) -> Operand:
-    """Return the operand with another shape."""
-    return Operand(operand.role, operand.index, operand.type.with_shape(*shape), operand.data)
-
-
 class _Shifter:
     """Builder of dispatches that subtract zero points where the product kernel does not support them."""
 
@@ -72,7 +67,8 @@ class _Shifter:
         made = scratch(wide, *x.type.shape)
         kind = wide.compute
         expr = f"{kind}(x) - {kind}(zero)"
-        self.before.append(elementwise(self.target, "subtract_zero", {"x": x, "zero": view(zero, *shape)}, made, expr))
+        operands = {"x": x, "zero": reshaped(zero, *shape)}
+        self.before.append(elementwise(self.target, "subtract_zero", operands, made, expr))
         return made, None
 
 
@@ -184,7 +180,7 @@ class QLinearMatMul(Op):
         total = scratch(DType.FLOAT if given.a.type.dtype.is_float else DType.INT32, *y.shape)
         made = integer_product(self, target, total, given.a, given.b, given.a_zero, given.b_zero)
         rank = max(y.rank, 2)
-        operands = {"zero": view(given.y_zero, *per_row(given.y_zero.type.shape, rank))}
+        operands = {"zero": reshaped(given.y_zero, *per_row(given.y_zero.type.shape, rank))}
         scales = {"sa": given.a_scale, "sb": given.b_scale, "sy": given.y_scale}
         factor = "(sa * sb / sy)"
         # Constant scales are combined on the host: a WGSL division may be off by 2.5 ULP.
@@ -194,7 +190,7 @@ class QLinearMatMul(Op):
             factor = "factor"
         else:
             shapes = _scale_shapes(rank, *(s.type.shape for s in scales.values()))
-            operands |= {name: view(s, *shape) for (name, s), shape in zip(scales.items(), shapes, strict=True)}
+            operands |= {name: reshaped(s, *shape) for (name, s), shape in zip(scales.items(), shapes, strict=True)}
         if y.dtype.is_float:
             expr = f"x * {factor} + zero"
         else:

@@ -12,6 +12,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, elementwise, gather_map
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import Op
+from pyruntime.ops.operands import reshaped
 
 __all__ = ["RANGES", "Granularity", "ScaledOp", "quantized"]
 
@@ -69,13 +70,9 @@ class Granularity:
     ) -> Dispatch:
         """Return the dispatch of y = expr(x, scale, ...). The first operand is x, others are scales or zero points."""
         names = list(operands)
-
-        def viewed(operand: Operand, shape: tuple[int, ...]) -> Operand:
-            return Operand(operand.role, operand.index, TensorType(operand.type.dtype, shape), operand.data)
-
-        y = viewed(y, self.shape)
+        y = reshaped(y, *self.shape)
         shapes = dict.fromkeys(names, self.scales) | {names[0]: self.shape}
-        views = {n: viewed(o, shapes[n]) for n, o in operands.items()}
+        views = {n: reshaped(o, *shapes[n]) for n, o in operands.items()}
         if self.block == 1:
             return elementwise(target, name, views, y, expr)
         outer, _, _ = contiguous(self.scales)

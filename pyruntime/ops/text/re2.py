@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyruntime import errors
 from pyruntime.ops.text.re2_syntax import Syntax, Test, is_word, parse
 
-__all__ = ["Pattern"]
+__all__ = ["Pattern", "compiled"]
 
 MOST_PARTS = 100_000
 MOST_REMEMBERED = 10_000
@@ -155,3 +156,9 @@ class Pattern:
                     yield number, began
                 elif not state.assertion or _ASSERTIONS[state.assertion](*context):
                     pending += state.next
+
+
+@lru_cache(maxsize=64)
+def compiled(pattern: str) -> Pattern:
+    """Return the compiled pattern, cached."""
+    return Pattern(pattern)

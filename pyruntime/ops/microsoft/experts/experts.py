@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map
 from pyruntime.kernels.products.nbits import Experts
 
@@ -227,8 +227,3 @@ def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, expe
     values = {"n": n, "length": length, "share": experts.share}
     flops = 2 * y.type.size * length
     return gather_map(target, "expert_matmul", y, sources, element, values, flops=flops)
-
-
-def flat(operand: Operand, *shape: int) -> Operand:
-    """Return the operand with another shape."""
-    return Operand(operand.role, operand.index, TensorType(operand.type.dtype, shape), operand.data)

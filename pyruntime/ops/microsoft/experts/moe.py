@@ -19,12 +19,11 @@ from pyruntime.ops.microsoft.experts.experts import (
     chosen_experts,
     combine,
     expert_matmul,
-    flat,
     route,
     routing,
 )
 from pyruntime.ops.microsoft.products.packed import dequantized, unpack, zero_points
-from pyruntime.ops.operands import bound, index_of, named
+from pyruntime.ops.operands import bound, index_of, named, reshaped
 
 _KINDS = ("relu", "gelu", "silu", "swiglu", "identity")
 
@@ -170,14 +169,14 @@ class MixtureOp(Op):
             made.extend(more)
             return result
 
-        rows = flat(x, tokens, wide)
+        rows = reshaped(x, tokens, wide)
         before = product(first, rows, k)
         times = None if third is None else product(third, rows, k)
         hidden = scratch(DType.FLOAT, tokens * k, self._inner(first.weights.type.shape[1], third))
         third_bias = None if third is None else third.bias
         made.append(activation(target, hidden, self.form, chosen, before, first.bias, times, third_bias))
         after = product(second, hidden, 1)
-        made.append(combine(target, flat(out(0, y), tokens, wide), chosen, shares, after, second.bias, k))
+        made.append(combine(target, reshaped(out(0, y), tokens, wide), chosen, shares, after, second.bias, k))
         return tuple(made)
 
 
