@@ -181,7 +181,7 @@ class Op(Value):
         return self.op_type
 
     def wants(self, output: int) -> bool:
-        """Whether the node names output `output`."""
+        """Return whether the node has output number `output`."""
         return output < len(self.present) and self.present[output]
 
     @classmethod

@@ -73,7 +73,7 @@ class Matcher:
     def _bind_all(
         self, values: tuple[str, ...], patterns: tuple[Pattern | float | str, ...], bound: Bound
     ) -> Iterator[Bound]:
-        """Match each of the first values against its pattern."""
+        """Yield the bindings under which each value matches the pattern at its index; further values are ignored."""
         if not patterns:
             yield bound
             return

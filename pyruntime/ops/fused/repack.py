@@ -22,7 +22,7 @@ __all__ = ["PackRows", "SpreadRows"]
 
 @attributes
 class _Rows(Op):
-    """Base of both operators: maps element (n, c) of the result to an element of x."""
+    """Base of PackRows and SpreadRows: maps element (n, c) of the result to an element of x."""
 
     rows: int
     columns: int

@@ -27,7 +27,7 @@ _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 @attributes
 class _SVM(Op):
-    """Base of both operators. Without support vectors, the coefficients define a linear function."""
+    """Base of SVMClassifier and SVMRegressor. Without support vectors, the coefficients define a linear function."""
 
     coefficients: Floats | None = None
     kernel_params: tuple[float, ...] | None = None

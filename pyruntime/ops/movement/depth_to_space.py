@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 class _Rearranged(Op):
-    """Base of both: reshape x [N, C, H, W] to six axes, transpose, and reshape to four."""
+    """Base of DepthToSpace and SpaceToDepth: reshape x [N, C, H, W] to six axes, transpose, and reshape to four."""
 
     blocksize: int
     mode: str

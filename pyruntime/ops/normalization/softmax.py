@@ -30,7 +30,7 @@ def softmax(x: Array, axis: int, log: bool = False) -> Array:
 
 @attributes
 class _Softmax(Op):
-    """Base of both operators. From opset 13 on along one axis, before over all dimensions from `axis` on."""
+    """Base of Softmax and LogSoftmax: along one axis from opset 13 on, before over all dimensions from `axis` on."""
 
     axis: int = -1
 

@@ -15,7 +15,10 @@ from pyruntime.ops.base import LATEST, Op, attributes, op, refuse_float64
 
 @attributes
 class _Cumulative(Op):
-    """Base of both. `exclusive`: exclude the element itself. `reverse`: from the last element to the first."""
+    """Base of CumSum and CumProd.
+
+    `exclusive`: exclude the element itself. `reverse`: from the last element to the first.
+    """
 
     exclusive: int = 0
     reverse: int = 0

@@ -53,7 +53,7 @@ def spectrum(signal: Array, n: int, axis: int, *, onesided: bool, inverse: bool,
 
 @attributes
 class _DFT(Op):
-    """Base of both versions, which differ in the source of the axis.
+    """Base of the DFT versions, which differ in the source of the axis.
 
     x: [..., 1] real or [..., 2] complex, floats; y: [..., 2] with dft_length values along the axis, or dft_length div 2
     + 1 with `onesided`. With `onesided` and `inverse`, x is half of a spectrum and y is real, [..., 1].

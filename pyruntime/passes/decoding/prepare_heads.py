@@ -56,7 +56,7 @@ class _Found:
         return bool(self.past) + (self.rotary is not None) + bool(self.weight)
 
     def fits(self, other: _Found) -> bool:
-        """Whether one dispatch can compute both."""
+        """Return whether one dispatch can compute this tensor and `other`."""
         one, two = self.rotary, other.rotary
         same = one is None or two is None or (one.numbers, one.tables) == (two.numbers, two.tables)
         return same and (not self.weight or not other.weight or self.epsilon == other.epsilon)

@@ -30,7 +30,7 @@ class Scaled:
     axis: int | None
 
     def same(self, graph: TypedGraph, other: Scaled) -> bool:
-        """Whether both have the same static per-tensor scale and zero point."""
+        """Return whether `other` has the same static per-tensor scale and zero point."""
         if self.axis is not None or other.axis is not None:
             return False
         mine, theirs = (s.numbers(graph) for s in (self, other))

@@ -28,5 +28,5 @@ def rows_of(body: Expansion, x: TensorType, begin: int, end: int, axis: int) -> 
 
 
 def joined(body: Expansion, parts: Sequence[TensorType], axis: int) -> TensorType:
-    """Concatenate the parts."""
+    """Concatenate tensors along `axis`; a single one is returned as it is."""
     return parts[0] if len(parts) == 1 else body("Concat", *parts, axis=axis)
