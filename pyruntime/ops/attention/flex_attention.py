@@ -73,5 +73,5 @@ class FlexAttention(BodyOp):
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         if self.score_mod is not None or self.prob_mod is not None:
-            raise Unsupported("its graphs run on the host")
+            raise Unsupported("score_mod and prob_mod run on the host")
         return Attention(scale=self.scale, present=self.present).lower(target, *inputs)

@@ -31,7 +31,7 @@ class RotaryEmbedding(Op):
         _, heads, length, size = heads_in(self, shape, self.num_heads)
         turning = self.rotary_embedding_dim or size
         if turning % 2 or turning > size:
-            self.fail(f"an even number of at most {size} components to turn", turning)
+            self.fail(f"an even number of at most {size} components to rotate", turning)
         return Rotation(heads, length, size, turning // 2, bool(self.interleaved))
 
     def infer(

@@ -53,7 +53,7 @@ def global_pool(target: Target, fold: Fold | None, x: TensorType, y: TensorType)
         Unsupported: `fold` is None.
     """
     if fold is None:
-        raise Unsupported(f"no exact fold of {x.dtype.onnx_name} on the GPU")
+        raise Unsupported(f"{x.dtype.onnx_name} is pooled on the host")
     return reduction(target, fold, out(0, y), inp(0, x), tuple(range(2, x.rank)))
 
 

@@ -26,7 +26,7 @@ class Range(Op):
         if any(v.size != 1 for v in (start, limit, delta)):
             self.fail("scalars", [list(v.shape) for v in (start, limit, delta)])
         if not delta.reshape(()):
-            self.fail("a delta other than 0", 0)
+            self.fail("a nonzero delta", 0)
         if start.dtype.kind == "f":
             wide = np.result_type(start, np.float32)
             span = limit.reshape(()).astype(wide) - start.reshape(()).astype(wide)

@@ -79,7 +79,7 @@ class LinearAttentionGate(Decomposed):
         if dt_bias.shape != a.shape[-1:] or decay_scale.shape != a.shape[-1:]:
             self.fail(f"dt_bias and decay_scale {list(a.shape[-1:])}", f"{dt_bias} and {decay_scale}")
         if b is None and self.wants(1):
-            self.fail("an input b where beta is wanted", "none")
+            self.fail("an input b for the output beta", "none")
         sharp = body("Softplus", body("Add", body.cast(a, DType.FLOAT), dt_bias))
         decay = body.cast(body("Mul", decay_scale, sharp), a.dtype)
         return decay, None if b is None else body("Sigmoid", b)

@@ -90,7 +90,7 @@ class Range(Decomposed):
         numbers = [x.value().reshape(()) for x in given]
         numbers += [np.ones((), dtype.numpy)] * (3 - len(numbers))
         if numbers[2] == 0:
-            self.fail("a delta that is not 0", "0")
+            self.fail("a nonzero delta", "0")
         return (body.constant(newest("Range").evaluate(*numbers)[0], dtype),)
 
 

@@ -42,7 +42,7 @@ class Normalizer(Op):
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if x.dtype.is_wide:
-            raise Unsupported(f"{x.dtype.onnx_name} is normalised on the host")
+            raise Unsupported(f"{x.dtype.onnx_name} is normalized on the host")
         columns = x.shape[-1]
         start, step, end = _STEPS[self.norm]
         element = (

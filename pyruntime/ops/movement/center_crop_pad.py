@@ -20,7 +20,7 @@ class CenterCropPad(Decomposed):
         wanted = shape.ints()
         axes = [self.axis_of(axis, x.rank) for axis in (range(x.rank) if self.axes is None else self.axes)]
         if len(axes) != len(wanted) or len(set(axes)) != len(axes) or any(size < 0 for size in wanted):
-            self.fail("a size of at least 0 for each of the axes, which differ", f"{list(wanted)} for {axes}")
+            self.fail("a size of at least 0 for each of distinct axes", f"{list(wanted)} for {axes}")
         more = [size - x.shape[axis] for axis, size in zip(axes, wanted, strict=True)]
         begins = [n // 2 if n >= 0 else -(-n // 2) for n in more]
         ends = [n - begin for n, begin in zip(more, begins, strict=True)]

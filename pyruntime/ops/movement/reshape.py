@@ -27,7 +27,7 @@ def resolve(op: Op, shape: tuple[int, ...], wanted: Sequence[int], allowzero: bo
     if -1 in dims:
         rest = math.prod(d for d in dims if d != -1)
         if rest == 0 or size % rest:
-            op.fail(f"a shape that {size} elements fill", f"{list(wanted)} for {list(shape)}")
+            op.fail(f"a shape of {size} elements", f"{list(wanted)} for {list(shape)}")
         dims[dims.index(-1)] = size // rest
     if math.prod(dims) != size:
         op.fail(f"a shape of {size} elements", f"{list(wanted)} for {list(shape)}")

@@ -52,9 +52,9 @@ def cuts(
     for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
         axis = op.axis_of(given, len(shape))
         if axis in taken or axis >= len(shape):
-            op.fail("axes that exist and differ", list(axes))
+            op.fail("distinct axes of the input", list(axes))
         if step == 0:
-            op.fail("steps other than 0", list(steps))
+            op.fail("nonzero steps", list(steps))
         taken[axis] = cut(shape[axis], start, end, step)
     return [taken.get(axis, (0, dim, 1)) for axis, dim in enumerate(shape)]
 

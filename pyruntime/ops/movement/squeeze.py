@@ -25,7 +25,7 @@ def unsqueezed(op: Op, shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int
     rank = len(shape) + len(axes)
     new = {op.axis_of(axis, rank) for axis in axes}
     if len(new) != len(axes):
-        op.fail("axes that differ", list(axes))
+        op.fail("distinct axes", list(axes))
     old = iter(shape)
     return tuple(1 if axis in new else next(old) for axis in range(rank))
 

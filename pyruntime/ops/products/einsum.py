@@ -51,7 +51,7 @@ class Einsum(Op):
         free = [c for c in _extra_labels() if c not in left]
         widths = [len(shape) - len(t.replace("...", "")) for t, shape in zip(terms, shapes, strict=True)]
         if any(w < 0 or (w > 0 and "..." not in t) for t, w in zip(terms, widths, strict=True)):
-            self.fail(f"operands whose dimensions '{self.equation}' names", [list(s) for s in shapes])
+            self.fail(f"operands of the ranks in '{self.equation}'", [list(s) for s in shapes])
         broad = "".join(free[: max(widths)])
         full = tuple(t.replace("...", broad[len(broad) - w :]) for t, w in zip(terms, widths, strict=True))
         if arrow:

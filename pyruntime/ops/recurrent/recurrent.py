@@ -67,7 +67,7 @@ class _Recurrent(RecurrentAttributes, Op):
         try:
             made = gates(names, self.activation_alpha or (), self.activation_beta or ())
         except KeyError as name:
-            self.fail("activations ONNX defines", str(name))
+            self.fail("activations defined by ONNX", str(name))
         return [made[d * count : (d + 1) * count] for d in range(directions)]
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:

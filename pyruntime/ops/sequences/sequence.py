@@ -79,7 +79,7 @@ class SequenceInsert(Op):
 
     def infer(self, xs: SequenceType, tensor: TensorType, position: TensorType | None = None) -> tuple[ValueType, ...]:
         if xs.element is not tensor.dtype:
-            self.fail(f"an element for {xs}", tensor)
+            self.fail(f"a tensor of the element type of {xs}", tensor)
         return (SequenceType(xs.element),)
 
     def evaluate(self, xs: list[Any], tensor: Array, position: Array | None = None) -> tuple[list[Any], ...]:

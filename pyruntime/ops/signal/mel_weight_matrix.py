@@ -54,9 +54,9 @@ class MelWeightMatrix(Op):
 
     def lower(self, target: Target, *scalars: TensorType) -> tuple[Dispatch, ...]:
         if not all(x.is_known for x in scalars):
-            raise Unsupported("edges that are not known before the run")
+            raise Unsupported("inputs that are not constant")
         (y,) = self.infer(*scalars)
         if y.dtype.compute == "":
-            raise Unsupported(f"{y.dtype.onnx_name} has no GPU form")
+            raise Unsupported(f"{y.dtype.onnx_name} tensors live on the host")
         weights = Constant.from_array(self.evaluate(*(x.value() for x in scalars))[0], y.dtype)
         return (strided_copy(target, "mel_weights", out(0, y), constant(weights), 0, contiguous(y.shape)),)

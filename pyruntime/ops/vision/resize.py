@@ -51,7 +51,7 @@ class _Resize(Op):
         """Return the output type. Raises InvalidGraph for unknown modes."""
         how = self.filter()
         if how.mode not in MODES or how.coordinates not in COORDINATES or how.nearest not in (*NEAREST, "simple"):
-            self.fail("known modes", how)
+            self.fail("supported modes", how)
         if how.antialias and how.mode == "nearest":
             self.fail("mode 'linear' or 'cubic' with antialias", "'nearest'")
         if how.mode != "nearest" and x.dtype.carrier in ("object", "complex64", "complex128"):
@@ -252,7 +252,7 @@ class Resize(_Resize):
         """Return the resized axes. Raises InvalidGraph unless exactly one of scales and sizes is given."""
         axes = tuple(range(len(x))) if self.axes is None else tuple(self.axis_of(a, len(x)) for a in self.axes)
         if len(set(axes)) != len(axes):
-            self.fail("axes that differ", list(axes))
+            self.fail("distinct axes", list(axes))
         crop = _numbers(roi) if self.coordinate_transformation_mode == "tf_crop_and_resize" else ()
         given = _numbers(scales)
         lengths: list[Any] = [] if sizes is None else [n if is_dim(n) else int(n) for n in sizes.reshape(-1)]

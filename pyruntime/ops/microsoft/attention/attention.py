@@ -91,7 +91,7 @@ class Attention(Op):
         s, outs = self.sizes(*inputs), self.infer(*inputs)
         hidden, width = given.weights.type.shape
         if not s.present or not hidden:
-            raise Unsupported("nothing to attend to")
+            raise Unsupported("no keys")
         projected = scratch(DType.FLOAT, s.batch, s.queries, width)
         added = None if given.bias is None else linear(given.bias, width, 1.0, 1.0, 0, 1)
         product = Product(s.batch * s.queries, width, hidden)

@@ -49,7 +49,7 @@ class MRotaryEmbedding(Op):
         if self.rotary_embedding_dim and not self.num_heads:
             self.fail("num_heads with rotary_embedding_dim", self.num_heads)
         if turning < 2 or turning % 2 or turning > size:
-            self.fail(f"an even number of components that turn, at most {size}", turning)
+            self.fail(f"an even number of components to rotate, at most {size}", turning)
         section = self.mrope_section
         if len(section) != 3 or min(section) < 0 or sum(section) != turning // 2:
             self.fail(f"an mrope_section of three numbers with the sum {turning // 2}", list(section))

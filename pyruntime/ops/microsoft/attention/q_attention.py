@@ -90,7 +90,7 @@ class QAttention(Op):
         s, outs = self.sizes(*inputs), self.infer(*inputs)
         hidden, width = given.weight.type.shape
         if not s.present or not hidden:
-            raise Unsupported("nothing to attend to")
+            raise Unsupported("no keys")
         whole = scratch(DType.INT32, s.batch, s.queries, width)
         zeros = (given.input_zero_point, given.weight_zero_point)
         a_zero, b_zero = (None if z is None else (z, int(z.type.size > 1)) for z in zeros)

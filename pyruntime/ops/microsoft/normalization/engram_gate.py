@@ -40,7 +40,7 @@ class EngramGate(Decomposed):
             if scale is not None and scale.shape != (c, h):
                 self.fail(f"scales {[c, h]}", scale)
         if self.wants(1) and conv_scale is None:
-            self.fail("a conv_norm_scale where gated_value_normed is wanted", "none")
+            self.fail("a conv_norm_scale for the output gated_value_normed", "none")
         product = body("Mul", self._normed(body, key, key_scale), self._normed(body, query, query_scale))
         total = body("ReduceSum", product, body.ints(-1), keepdims=1)
         d = body("Mul", total, body.number(1 / math.sqrt(max(1, h)), DType.FLOAT))
