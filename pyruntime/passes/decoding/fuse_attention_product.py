@@ -25,7 +25,7 @@ ATTENTIONS = ("GroupQueryAttention", "GroupQueryAttentionInPlace", "MultiHeadAtt
 @node_pass(requires=(Fact.EPILOGUES_FUSED, Fact.CACHES_IN_PLACE))
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
     """Replace the product that reads the attention `node` by a fused node."""
-    if target.is_software or not target.allows("merging_skinny") or not _attends(node):
+    if target.is_software or not target.allows("merging_skinny") or not _is_attention(node):
         return None
     if not match.read_once(node.outputs[0]):
         return None
@@ -34,7 +34,7 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
     return {node: [], product: [_fused(product, node)]} if fits else None
 
 
-def _attends(node: Node) -> bool:
+def _is_attention(node: Node) -> bool:
     """Whether the node is an attention without scores as an output."""
     return node.op.op_type in ATTENTIONS and bool(node.outputs[0]) and not any(node.outputs[3:])
 

@@ -142,12 +142,12 @@ def _by_halves(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[
     for first in match.bind(one, _FIRST):
         for found in match.bind(two, _SECOND, first):
             views = _trace(graph, match, found["a"]), _trace(graph, match, found["b"])
-            whole = None if views[0] is None or views[1] is None else _whole(views[0], views[1], interleaved)
+            whole = None if views[0] is None or views[1] is None else _in_pairs(views[0], views[1], interleaved)
             if whole is not None:
                 yield whole, found["cos"], found["sin"], interleaved
 
 
-def _whole(a: View, b: View, interleaved: bool) -> View | None:
+def _in_pairs(a: View, b: View, interleaved: bool) -> View | None:
     """Return the view whose pairs have components a and b, or None."""
     size = a.shape[-1]
     if not isinstance(size, int) or not size:

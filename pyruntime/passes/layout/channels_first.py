@@ -36,7 +36,7 @@ class _Region:
 def run(graph: TypedGraph, target: Target) -> bool:
     """Change the layout of all profitable regions; returns whether there were any."""
     match = Matcher(graph)
-    if not any(_turns(graph, n, to_last) for n in graph.nodes):
+    if not any(_transposes_to(graph, n, to_last) for n in graph.nodes):
         return False
     chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
     if not chosen:
@@ -44,7 +44,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return graph.substitute(_Rewriter(graph, match, chosen).instead())
 
 
-def _turns(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
+def _transposes_to(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
     """Whether `node` is a Transpose to this layout."""
     op: Any = node and node.op
     if node is None or op.op_type != "Transpose" or op.domain or node.outputs[0] in graph.static:
@@ -106,11 +106,11 @@ def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
     for name in region.read:
         if name in region.made:
             continue
-        if not _turns(graph, graph.producer(name), to_last):
+        if not _transposes_to(graph, graph.producer(name), to_last):
             saved -= weight(graph, name)
         elif name not in match.wanted and members.issuperset(graph.consumers(name)):
             saved += weight(graph, name)
-    return saved + saved_after(graph, match, region.made, members, lambda r, _: _turns(graph, r, to_first))
+    return saved + saved_after(graph, match, region.made, members, lambda r, _: _transposes_to(graph, r, to_first))
 
 
 class _Rewriter(Writer):
@@ -124,15 +124,15 @@ class _Rewriter(Writer):
 
     def _write(self, node: Node) -> bool:
         if node in self.members:
-            self._turn(node)
-        elif _turns(self.graph, node, to_first) and node.inputs[0] in self.inside:
+            self._convert(node)
+        elif _transposes_to(self.graph, node, to_first) and node.inputs[0] in self.inside:
             result = node.outputs[0]
             self.made.append(self._reshape(self.first[node.inputs[0]], result, self.graph.tensor(result).shape))
         else:
             return False
         return True
 
-    def _turn(self, node: Node) -> None:
+    def _convert(self, node: Node) -> None:
         """Write an elementwise node channels-first, and a Transpose of its result where consumers need one."""
         full, name = set(_full(self.graph, node) or ()), node.outputs[0]
         y = self.graph.tensor(name)
@@ -140,7 +140,7 @@ class _Rewriter(Writer):
         self.first[name] = self._value(f"{name}.first", y.dtype, tuple(y.shape[p] for p in to_first(y.rank)))
         self.made.append(Node(node.op, tuple(inputs), (self.first[name],), node.name))
         outside = [r for r in self.graph.consumers(name) if r not in self.members]
-        if name in self.match.wanted or not all(_turns(self.graph, r, to_first) for r in outside):
+        if name in self.match.wanted or not all(_transposes_to(self.graph, r, to_first) for r in outside):
             self.made.append(
                 Node(newest("Transpose", perm=to_last(y.rank)), (self.first[name],), (name,), f"{node.name}.last")
             )
@@ -150,7 +150,7 @@ class _Rewriter(Writer):
         if name not in self.first:
             maker = self.graph.producer(name)
             kind = self.graph.tensor(name)
-            if maker is not None and _turns(self.graph, maker, to_last):
+            if maker is not None and _transposes_to(self.graph, maker, to_last):
                 self.first[name] = maker.inputs[0]
             else:
                 perm = to_first(kind.rank)

@@ -18,12 +18,12 @@ from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.layout.layouts import (
     Groups,
     Kind,
+    is_layout_transpose,
     kind_of,
     layout_inputs,
     saved_after,
-    turned_back,
-    turned_from,
-    turns,
+    transposed_from,
+    transposes_back,
     weight,
 )
 from pyruntime.passes.layout.write_channels_last import Rewriter
@@ -43,7 +43,7 @@ class _Region:
 @graph_pass(ensures=(Fact.CHANNELS_LAST,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
     """Change the layout of all profitable regions; returns whether there were any."""
-    if not any(turns(graph, node) for node in graph.nodes):
+    if not any(is_layout_transpose(graph, node) for node in graph.nodes):
         return False
     match = Matcher(graph)
     chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
@@ -70,7 +70,7 @@ def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
             maker = graph.producer(name)
             if maker is not None and kinds.get(maker, Kind.SINK) is not Kind.SINK:
                 groups.join(maker, node)
-            elif turned_from(graph, match, name) is not None:
+            elif transposed_from(graph, match, name) is not None:
                 groups.join(first_reader.setdefault(name, node), node)
     regions: dict[Node, _Region] = {}
     for node, kind in kinds.items():
@@ -92,10 +92,10 @@ def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
             if name in region.made or name in graph.static or name in seen:
                 continue
             seen.add(name)
-            if turned_from(graph, match, name) is None:
+            if transposed_from(graph, match, name) is None:
                 saved -= weight(graph, name) if kind is not Kind.PATCHES else 0
             elif name not in match.wanted and all(r in region.kinds for r in graph.consumers(name)):
                 saved += weight(graph, name)
     return saved + saved_after(
-        graph, match, region.made, region.kinds, lambda r, name: turned_back(graph, match, r, name)
+        graph, match, region.made, region.kinds, lambda r, name: transposes_back(graph, match, r, name)
     )

@@ -93,10 +93,10 @@ def _with_after(graph: TypedGraph, node: Node, after: Node) -> Node | None:
     op, next_op = node.op, after.op
     assert isinstance(op, RolledTranspose)
     name = after.name or node.name
-    turns = op.perm != tuple(range(len(op.perm)))
+    permutes = op.perm != tuple(range(len(op.perm)))
     if isinstance(next_op, RolledTranspose):
         plain = next_op.perm == tuple(range(len(next_op.perm)))
-        if turns or any(op.after) or not plain or next_op.middle != op.shape or any(next_op.after):
+        if permutes or any(op.after) or not plain or next_op.middle != op.shape or any(next_op.after):
             return None
         sizes = zip(op.before, next_op.before, op.shape, strict=True)
         return Node(replace(op, before=tuple((a + b) % n for a, b, n in sizes)), node.inputs, after.outputs, name)
@@ -104,11 +104,11 @@ def _with_after(graph: TypedGraph, node: Node, after: Node) -> Node | None:
         return None
     shape = graph.tensor(after.outputs[0]).shape
     if next_op.op_type == "Reshape":
-        middle = op.middle if turns else shape
-        perm = op.perm if turns else tuple(range(len(shape)))
+        middle = op.middle if permutes else shape
+        perm = op.perm if permutes else tuple(range(len(shape)))
         made = replace(op, middle=middle, perm=perm, shape=shape, after=(0,) * len(shape))
         return Node(made, node.inputs, after.outputs, name)
-    if next_op.op_type == "Transpose" and not turns:
+    if next_op.op_type == "Transpose" and not permutes:
         perm = tuple(next_op.permutation(len(shape)))  # type: ignore[attr-defined]
         made = replace(op, perm=perm, shape=shape, after=(0,) * len(shape))
         return Node(made, node.inputs, after.outputs, name)
@@ -121,7 +121,7 @@ def _with_before(graph: TypedGraph, node: Node, before: Node) -> Node | None:
     assert isinstance(op, RolledTranspose)
     if before.op.domain or before.op.op_type not in ("Reshape", "Transpose"):
         return None
-    turns = op.perm != tuple(range(len(op.perm)))
+    permutes = op.perm != tuple(range(len(op.perm)))
     x = graph.tensor(before.inputs[0])
     if any(isinstance(d, Dim) for d in x.shape):
         return None
@@ -129,14 +129,14 @@ def _with_before(graph: TypedGraph, node: Node, before: Node) -> Node | None:
     if any(op.before):
         # Without a transpose, the roll before equals a roll after.
         rolled = graph.tensor(node.inputs[0]).shape
-        if turns or any(op.after) or op.shape != rolled:
+        if permutes or any(op.after) or op.shape != rolled:
             return None
         op = replace(op, before=(0,) * len(rolled), middle=rolled, perm=tuple(range(len(rolled))), after=op.before)
     if before.op.op_type == "Reshape":
-        middle = op.middle if turns else x.shape
-        perm = op.perm if turns else tuple(range(x.rank))
+        middle = op.middle if permutes else x.shape
+        perm = op.perm if permutes else tuple(range(x.rank))
         made = replace(op, before=none, middle=middle, perm=perm)
-    elif turns:
+    elif permutes:
         return None
     else:
         perm = tuple(before.op.permutation(x.rank))  # type: ignore[attr-defined]

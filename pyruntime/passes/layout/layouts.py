@@ -20,14 +20,14 @@ __all__ = [
     "Groups",
     "Kind",
     "across",
+    "is_layout_transpose",
     "kind_of",
     "layout_inputs",
     "saved_after",
     "to_first",
     "to_last",
-    "turned_back",
-    "turned_from",
-    "turns",
+    "transposed_from",
+    "transposes_back",
     "weight",
 ]
 
@@ -156,7 +156,7 @@ def layout_inputs(graph: TypedGraph, node: Node, kind: Kind) -> list[str]:
     return [n for n in names if graph.tensor(n).shape == y.shape and across(graph.tensor(n), y.rank) is None]
 
 
-def turns(graph: TypedGraph, node: Node) -> bool:
+def is_layout_transpose(graph: TypedGraph, node: Node) -> bool:
     """Whether `node` is a Transpose between the two layouts."""
     op: Any = node.op
     if op.op_type != "Transpose" or op.domain or node.outputs[0] in graph.static:
@@ -165,7 +165,7 @@ def turns(graph: TypedGraph, node: Node) -> bool:
     return rank > 2 and tuple(op.permutation(rank)) in (to_first(rank), to_last(rank))
 
 
-def turned_from(graph: TypedGraph, match: Matcher, name: str) -> str | None:
+def transposed_from(graph: TypedGraph, match: Matcher, name: str) -> str | None:
     """Return the value of which `name` is the channels-first transpose, possibly via [N, D1 * .. * Dn, C], or None."""
     kind = graph.tensor(name)
     node: Any = match.producer(name, "Transpose", "Reshape")
@@ -182,7 +182,7 @@ def turned_from(graph: TypedGraph, match: Matcher, name: str) -> str | None:
     return node.inputs[0] if rank > 2 and tuple(node.op.permutation(rank)) == to_first(rank) else None
 
 
-def turned_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> bool:
+def transposes_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> bool:
     """Whether `node`, which reads `name`, only transposes it to channels-last."""
     op: Any = node.op
     rank = graph.tensor(name).rank
@@ -196,7 +196,7 @@ def turned_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> boo
     if merged.rank != 3 or merged.shape[:2] != graph.tensor(name).shape[:2]:
         return False
     readers = graph.consumers(node.outputs[0])
-    return all(turned_back(graph, match, r, node.outputs[0]) and r.op.op_type == "Transpose" for r in readers)
+    return all(transposes_back(graph, match, r, node.outputs[0]) and r.op.op_type == "Transpose" for r in readers)
 
 
 def weight(graph: TypedGraph, name: str) -> int:

@@ -179,7 +179,7 @@ class _Rows:
             placed: return the destination of each piece instead.
         """
         x = self.graph.tensor(chain[0].inputs[0])
-        key = (x.shape, unit, placed, *(_said(self.graph, n) for n in chain))
+        key = (x.shape, unit, placed, *(_movement_key(self.graph, n) for n in chain))
         if key not in self.tables:
             order = _order(self.graph, chain, x.shape, unit)
             if placed:
@@ -215,7 +215,7 @@ def _unit(graph: TypedGraph, chain: Sequence[Node]) -> int:
     return math.gcd(*(graph.tensor(n).shape[-1] for n in names))
 
 
-def _said(graph: TypedGraph, node: Node) -> tuple[Any, ...]:
+def _movement_key(graph: TypedGraph, node: Node) -> tuple[Any, ...]:
     """Return a key of what a movement does to a tensor of a given shape."""
     if isinstance(node.op, Transpose | RolledTranspose):
         return (node.op,)

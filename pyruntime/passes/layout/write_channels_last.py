@@ -9,7 +9,15 @@ from typing import Any
 from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.ops.fused.depthwise_channels_last import DepthwiseLast
 from pyruntime.ops.registry import newest
-from pyruntime.passes.layout.layouts import Kind, across, layout_inputs, to_first, to_last, turned_back, turned_from
+from pyruntime.passes.layout.layouts import (
+    Kind,
+    across,
+    layout_inputs,
+    to_first,
+    to_last,
+    transposed_from,
+    transposes_back,
+)
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import Writer
 
@@ -29,10 +37,10 @@ class Rewriter(Writer):
         kind = self.kinds.get(node)
         if kind is None:
             return self._viewed(node)
-        self._turn(node, kind)
+        self._convert(node, kind)
         return True
 
-    def _turn(self, node: Node, kind: Kind) -> None:
+    def _convert(self, node: Node, kind: Kind) -> None:
         write = {
             Kind.DEPTHWISE: self._depthwise,
             Kind.POINTWISE: self._product,
@@ -50,12 +58,12 @@ class Rewriter(Writer):
         """Whether a consumer reads `name` in the model's layout."""
         graph, match = self.graph, self.match
         outside = [r for r in graph.consumers(name) if r not in self.kinds]
-        return name in match.wanted or not all(turned_back(graph, match, r, name) for r in outside)
+        return name in match.wanted or not all(transposes_back(graph, match, r, name) for r in outside)
 
     def _viewed(self, node: Node) -> bool:
         """Write a node that transposes a rewritten value as a view of it; returns False for other nodes."""
         source = node.inputs[0] if node.inputs else ""
-        if source not in self.last or not turned_back(self.graph, self.match, node, source):
+        if source not in self.last or not transposes_back(self.graph, self.match, node, source):
             return False
         result = node.outputs[0]
         if node.op.op_type == "Transpose":
@@ -91,7 +99,7 @@ class Rewriter(Writer):
         name, graph = node.inputs[0], self.graph
         x, spatial = graph.tensor(name), y.rank - 2
         cut = [d for pair in zip(y.shape[2:], w.shape[2:], strict=True) for d in pair]
-        if name in self.last or turned_from(graph, self.match, name) is not None:
+        if name in self.last or transposed_from(graph, self.match, name) is not None:
             source, shape = self._in_last(name), (x.shape[0], *cut, x.shape[1])
             outs, inside, channels = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2), 2 * spatial + 1
         else:
@@ -140,7 +148,7 @@ class Rewriter(Writer):
             return found
         kind = self.graph.tensor(name)
         shape = tuple(kind.shape[p] for p in to_last(kind.rank))
-        source = turned_from(self.graph, self.match, name)
+        source = transposed_from(self.graph, self.match, name)
         if source in self.last:  # rewritten channels-last, so it may not exist in the model's layout
             source = None
         if source is not None and self.graph.tensor(source).shape == shape:

@@ -76,7 +76,7 @@ def _move(graph: TypedGraph, match: Matcher, node: Node) -> bool:
     before = scaled(graph, graph.producer(move.inputs[0]), "DequantizeLinear") if move.op.op_type in _MOVES else None
     if before is None or not match.read_once(move.outputs[0]):
         return False
-    if not _is_undone(graph, before, after) or not _takes(graph, move, graph.tensor(before.x)):
+    if not _is_undone(graph, before, after) or not _accepts(graph, move, graph.tensor(before.x)):
         return False
     moved = Node(move.op, (before.x, *move.inputs[1:]), node.outputs, move.name)
     return graph.substitute({move: [], node: [moved]})
@@ -88,7 +88,7 @@ def _is_undone(graph: TypedGraph, before: Scaled, after: Scaled) -> bool:
     return kinds[0] is kinds[1] and kinds[0] in STORED and before.same(graph, after)
 
 
-def _takes(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
+def _accepts(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
     """Return whether the operator, in its opset version, accepts tensors of this type."""
     op: Any = move.op
     try:

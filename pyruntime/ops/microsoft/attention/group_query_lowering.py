@@ -220,7 +220,7 @@ def _cache(
         y = past
     if scale is not None:
         whole = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
-        made.append(_whole(target, whole, y, scale))
+        made.append(_dequantized(target, whole, y, scale))
         y = whole
     return made, y
 
@@ -304,7 +304,7 @@ def _fresh(
     return tuple((x, HeadView(0, (rows * heads * s.size, s.size, heads * s.size, 1))) for x, heads, rows in tensors)
 
 
-def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
+def _dequantized(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
     """Return the dispatch that dequantizes a cache x [B, G, C, D or D / 2] to y [B, G, T, D], C >= T."""
     _, heads, length, size = y.type.shape
     at = "(head % params.heads) * params.size_d + i % params.size_d" if made.channels else "0u"
