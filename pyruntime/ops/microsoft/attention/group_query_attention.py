@@ -42,35 +42,26 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
     (2) the softmax.
 
     - The queries are the last positions of a batch entry: the first is at position seqlens_k + 1 - S. In a first
-        prompt,
-      where total_sequence_length is S, they start at 0. Entries may then be shorter than S, and the outputs of rows
-          past
-      their end are undefined.
+      prompt, where total_sequence_length is S, they start at 0. Entries may then be shorter than S, and the outputs of
+      rows past their end are undefined.
     - A query at position i sees keys j <= i, and with `local_window_size` w only those with j > i - w. With `causal` 0
-        it
-      sees all keys of its batch entry.
+      it sees all keys of its batch entry.
     - If P = total - N, the cache grows: present has `total` rows. If P >= total, present has P rows, of which those
-        from
-      total on are undefined. total_sequence_length distinguishes the two cases, so planning needs its value where P
-      and N are positive, unless the shape of attention_bias gives it.
+      from total on are undefined. total_sequence_length distinguishes the two cases, so planning needs its value where
+      P and N are positive, unless the shape of attention_bias gives it.
     - N = 0: the cache belongs to another layer and is not changed.
     - Query and key are normalized (q_norm_weight, k_norm_weight [D]; `q_norm_epsilon` and `k_norm_epsilon`, by default
       `qk_norm_epsilon`), then rotated at position_ids (int64 [B, S]) or their positions. The cache holds rotated keys.
-          (In
-      a first prompt onnxruntime's CPU provider reads only the first of position_ids and counts on from there.)
+      (In a first prompt onnxruntime's CPU provider reads only the first of position_ids and counts on from there.)
     - query_seqlens, int32 [B], is the number of tokens in the rows of each batch entry; the others are padding on the
       right, are not cached, and have undefined outputs. The first token is at position seqlens_k + 1 - query_seqlens,
-          and
-      total_sequence_length is only a bound. Runs on the host.
+      and total_sequence_length is only a bound. Runs on the host.
     - `smooth_softmax` 1 adds exp(0) to the divisor of the softmax, head_sink adds exp(sink).
     - int8 caches hold round(x / scale). uint8 caches (`kv_cache_bit_width` 4) hold pairs of such 4-bit values plus 8,
-        low
-      bits first. Scales are float [1] or, PER_CHANNEL, [G·D]. The quantization type PER_ROW, which onnxruntime lacks,
-          stores
-      a scale in each row (`packed_rows.py`) instead of scale inputs.
+      low bits first. Scales are float [1] or, PER_CHANNEL, [G·D]. The quantization type PER_ROW, which onnxruntime
+      lacks, stores a scale in each row (`packed_rows.py`) instead of scale inputs.
     - `sliding_window_cache`: the cache holds only the last rows (`sliding_cache.py`). Prompts with several batch
-        entries,
-      attention_bias and output_qk then run on the host.
+      entries, attention_bias and output_qk then run on the host.
 
     Computed in float32 and rounded once.
     """
