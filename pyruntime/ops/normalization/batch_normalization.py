@@ -16,7 +16,7 @@ from pyruntime.ops.convolution.sliding import accumulator
 from pyruntime.ops.operands import reshaped
 from pyruntime.ops.reduction.folds import FOLDS
 
-NORMALISED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
+NORMALIZED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
 
 
 @attributes
@@ -99,7 +99,7 @@ class _BatchNormalization(Op):
         }
         y = TensorType(x.dtype, x.shape)
         scalars = {"epsilon": self.epsilon}
-        steps += (elementwise(target, "batch_normalization", operands, out(0, y), NORMALISED, scalars),)
+        steps += (elementwise(target, "batch_normalization", operands, out(0, y), NORMALIZED, scalars),)
         if not self.training:
             return steps
         momentum = {"momentum": self.momentum}

@@ -19,7 +19,7 @@ from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_f
 FAR = 1e9
 """Coordinates beyond this, infinite or NaN are replaced by -100, which is outside any input."""
 
-NEIGHBOURS = {"nearest": 1, "linear": 2, "cubic": 4}
+NEIGHBORS = {"nearest": 1, "linear": 2, "cubic": 4}
 """Number of input pixels per axis that contribute to an output."""
 
 
@@ -48,7 +48,7 @@ class _GridSample(Op):
     def interpolation(self) -> str:
         """'nearest', 'linear' or 'cubic'. Raises InvalidGraph for an unknown mode."""
         name = {"bilinear": "linear", "bicubic": "cubic"}.get(self.mode, self.mode)
-        if name not in NEIGHBOURS or self.padding_mode not in ("zeros", "border", "reflection"):
+        if name not in NEIGHBORS or self.padding_mode not in ("zeros", "border", "reflection"):
             self.fail("a known mode and padding_mode", f"{self.mode!r}, {self.padding_mode!r}")
         return name
 
@@ -99,16 +99,16 @@ class _GridSample(Op):
         flat = x.reshape(*x.shape[:2], -1)
         places = [self._places(wide[:, :, rank - 1 - a], spatial[a]) for a in range(rank)]
         low = [np.floor(p) for p in places]
-        nearest, neighbours = self.interpolation == "nearest", NEIGHBOURS[self.interpolation]
+        nearest, neighbors = self.interpolation == "nearest", NEIGHBORS[self.interpolation]
         total = np.zeros((*x.shape[:2], wide.shape[1]), x.dtype if nearest else wide.dtype)
-        for neighbour in itertools.product(range(neighbours), repeat=rank):
+        for neighbor in itertools.product(range(neighbors), repeat=rank):
             index = np.zeros(places[0].shape, np.int64)
             weight, inside = np.ones(places[0].shape, wide.dtype), np.ones(places[0].shape, bool)
-            for a, t in enumerate(neighbour):
-                at, counts = self._pixels(low[a].astype(np.int64) + t - (neighbours - 1) // 2, spatial[a])
+            for a, t in enumerate(neighbor):
+                at, counts = self._pixels(low[a].astype(np.int64) + t - (neighbors - 1) // 2, spatial[a])
                 index = index * spatial[a] + at
                 inside &= counts
-                weight *= _weight(neighbours, t, places[a] - low[a])
+                weight *= _weight(neighbors, t, places[a] - low[a])
             seen = np.take_along_axis(flat, index[:, None], axis=2)
             if nearest:
                 total = np.where(inside[:, None], seen, total)
@@ -137,7 +137,7 @@ class _GridSample(Op):
         }
         types = {"x": dtype, "grid": grid.dtype, "y": dtype}
         kernel = template(
-            "grid_sample", types, RANK=rank, TERMS=NEIGHBOURS[mode], **{k: v for k, v in flags.items() if v}
+            "grid_sample", types, RANK=rank, TERMS=NEIGHBORS[mode], **{k: v for k, v in flags.items() if v}
         )
         limits = np.iinfo(x.dtype.numpy) if flags["INTEGER"] else None
         params = params_of(
@@ -151,15 +151,15 @@ class _GridSample(Op):
         )
         source = Operand(inp(0, x).role, 0, TensorType(dtype, x.shape))
         result = Operand(out(0, y).role, 0, TensorType(dtype, y.shape))
-        flops = 2 * y.size * NEIGHBOURS[mode] ** rank
+        flops = 2 * y.size * NEIGHBORS[mode] ** rank
         return (Dispatch(kernel, (source, inp(1, grid), result), target.grid(-(-y.size // 4)), params, flops=flops),)
 
 
-def _weight(neighbours: int, t: int, part: Array) -> Array:
+def _weight(neighbors: int, t: int, part: Array) -> Array:
     """Return the weight of neighbor t for a position `part` past the pixel below it."""
-    if neighbours == 1:
+    if neighbors == 1:
         return np.ones_like(part)
-    if neighbours == 2:
+    if neighbors == 2:
         return part if t else 1 - part
     d = np.abs(part + 1 - t)
     near = (1.25 * d - 2.25) * d * d + 1

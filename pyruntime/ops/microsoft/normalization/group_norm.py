@@ -27,7 +27,7 @@ class _GroupNorm(Decomposed):
     epsilon: float = 1e-5
     groups: int
 
-    def normalised(self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
+    def normalized(self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
         """Return activation(GroupNormalization(x))."""
         if x.rank < 3:
             self.fail("an input of batch, channels and at least one spatial axis", x)
@@ -48,7 +48,7 @@ class GroupNorm(_GroupNorm):
     def expand(
         self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType
     ) -> tuple[TensorType | None, ...]:
-        return (self.normalised(body, x, gamma, beta),)
+        return (self.normalized(body, x, gamma, beta),)
 
 
 @op("SkipGroupNorm", opsets=range(1, 2), domain="com.microsoft")
@@ -72,4 +72,4 @@ class SkipGroupNorm(_GroupNorm):
                 self.fail(f"a bias [{channels}]", bias)
             column = bias if self.channels_last else body("Reshape", bias, body.ints(channels, *flat[1:]))
             total = body("Add", total, column)
-        return self.normalised(body, total, gamma, beta), total
+        return self.normalized(body, total, gamma, beta), total
