@@ -138,7 +138,7 @@ def _turn(node: Node, graph: Graph, positions: str) -> _Turn | None:
     """The rotary embedding of an attention that is local and knows places by its caches' rows alone."""
     op: Any = node.op
     inputs = [*node.inputs, *[""] * (_BIAS + 1 - len(node.inputs))]
-    plain = op.causal and op.do_rotary and not op.is_quantised and not op.sliding_window_cache and not op.qk_output
+    plain = op.causal and op.do_rotary and not op.is_quantized and not op.sliding_window_cache and not op.qk_output
     cos, sin = (graph.constants.get(inputs[i]) for i in (_COS, _SIN))
     if not plain or inputs[_BIAS] or inputs[_POSITIONS] not in ("", positions) or cos is None or sin is None:
         return None

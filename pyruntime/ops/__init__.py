@@ -1,1 +1,1 @@
-"""Operators: one, or one inseparable family, a file. `base` says what an operator is, `registry` finds them."""
+"""ONNX operators. Each module holds one operator or family; `registry` looks operators up."""

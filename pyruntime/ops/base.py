@@ -1,20 +1,20 @@
 """The base class of operators, and their registration.
 
-An operator is a frozen value: its fields are the ONNX attributes, so equal operators compare equal and hash equal
-(common subexpressions and kernel caches use that). Its methods say everything the runtime knows about it:
+An operator is an immutable value: its fields are the ONNX attributes, so operators with equal attributes compare and
+hash equal (common-subexpression elimination and kernel caches rely on it). Its methods define its semantics:
 
     @op("Softmax", opsets=range(13, LATEST + 1))
     class Softmax(Op):
         axis: int = -1
 
-        def infer(self, x): ...             # types in -> types out
-        def evaluate(self, x): ...          # NumPy arrays in -> out: folding, host steps, the CPU provider
-        def lower(self, target, x): ...     # types in -> GPU dispatches; absent: the operator runs on the host
+        def infer(self, x): ...             # input types -> output types
+        def evaluate(self, x): ...          # NumPy arrays -> NumPy arrays: folding, host steps, the CPU provider
+        def lower(self, target, x): ...     # input types -> GPU dispatches; absent: the operator runs on the host
 
-Absent optional inputs are `None` in all three. Fields are typed `int`, `float`, `str`, `bytes`, `tuple[int, ...]`,
-`tuple[float, ...]`, `tuple[str, ...]`, where there may be thousands of elements `Ints`, `Floats`, `Strings[str]`,
-`Constant`, `Graph`, or any of these `| None` for an attribute that has no default; a field without default is a
-required attribute. `present` (which outputs the node names) is filled in by the importer.
+Absent optional inputs are `None` in all three. A field has type `int`, `float`, `str`, `bytes`, `tuple[int, ...]`,
+`tuple[float, ...]`, `tuple[str, ...]`, `Constant` or `Graph`; lists of possibly thousands of elements have type `Ints`,
+`Floats` or `Strings[str]`. `| None` marks an optional attribute without a default, and a field without a default is a
+required attribute. The importer sets `present`, which says which outputs the node names.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ __all__ = [
 ]
 
 LATEST = 28
-"""Newest ai.onnx opset known here; models of a newer one run with this one's operators where they exist."""
+"""Newest supported ai.onnx opset. A model of a newer opset gets the operators of this one."""
 
 LATEST_ML = 5
-"""Newest ai.onnx.ml opset known here."""
+"""Newest supported ai.onnx.ml opset."""
 
 
 UNFIT = TypeError, ValueError, LookupError, ArithmeticError, AttributeError, AssertionError
-"""What an operator's own code raises on attributes or inputs that it does not expect, besides OrtError."""
+"""Exceptions, besides OrtError, that operator code raises for invalid attributes or inputs."""
 
 
 class Value:
-    """An object that is equal to others of its class by its fields, and cannot be changed."""
+    """Base of immutable objects that compare and hash by their fields."""
 
     attribute_values: ClassVar[Callable[[Any], Any]]
-    """The value of the one field, or those of all in a tuple."""
+    """Returns the value of the only field, or a tuple of the values of all fields."""
 
     def __repr__(self) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{n}={v!r}' for n, v in attributes_of(self).items())})"
@@ -87,10 +87,10 @@ ValueClass = TypeVar("ValueClass", bound=type[Value])
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def attributes(cls: ValueClass) -> ValueClass:
-    """Make the annotations of a class of operators, or of a base of such classes, fields that cannot be assigned.
+    """Turn the annotations of a subclass of `Value` into keyword-only, read-only fields.
 
-    Unlike in a dataclass, its methods are those of `Value`: hundreds of classes with five more functions each would
-    be a tenth of what a page fetches.
+    Unlike a plain dataclass, the class inherits `__eq__`, `__hash__`, `__repr__` and `__setattr__` from `Value`:
+    generated for each of hundreds of classes, these methods would be a tenth of the bytes that a page downloads.
     """
     dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
     del cls.__setattr__, cls.__delattr__
@@ -100,16 +100,18 @@ def attributes(cls: ValueClass) -> ValueClass:
 
 @attributes
 class Op(Value):
-    """Base of every operator.
+    """Base class of all operators.
 
     Class attributes:
-        op_type, domain: ONNX names. opsets: the versions of the domain this class implements.
-        compatible: these, and later versions in which a node of this class means the same: they only add attributes.
-        data_dependent: the output type depends on input values, so all inputs are needed on the host
-            before the rest can be planned (NonZero, Unique, sequence operators).
-        pure: same inputs, same outputs. False for random generators: never folded or shared.
-        is_custom: users wrote it: nothing is known of the indices in its kernels.
-        operands: a named tuple of the inputs (`operands.named`); None: the parameters of `infer` name them.
+        op_type, domain: ONNX names.
+        opsets: versions of the domain that this class implements.
+        compatible: `opsets`, and later versions in which a node of this class has the same meaning because they only
+            add attributes.
+        data_dependent: the output type depends on input values, so the host needs all inputs before it plans the
+            consumers (NonZero, Unique, sequence operators).
+        pure: equal inputs give equal outputs. False for random generators, which are never folded or merged.
+        is_custom: the operator is user-defined, so nothing is known about the indices that its kernels access.
+        operands: named tuple of the inputs (`operands.named`). None: the parameters of `infer` name the inputs.
     """
 
     op_type: ClassVar[str] = ""
@@ -124,88 +126,94 @@ class Op(Value):
     present: tuple[bool, ...] = (True,)
 
     def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
-        """Output types from input types. Reads `x.value()` where the output type depends on it.
+        """Return the output types for input types. Reads `x.value()` where an output type depends on a value.
 
         Raises:
-            InvalidGraph: the inputs do not fit the operator (use `self.fail`).
+            InvalidGraph: the inputs do not fit the operator (raise it with `self.fail`).
         """
         raise NotImplementedError(f"{self.op_type}.infer")
 
     def evaluate(self, *inputs: Any) -> tuple[Any, ...]:
-        """Outputs from NumPy inputs, in carrier dtypes. Must not write to its inputs; may return views of them."""
+        """Compute the outputs of NumPy inputs, all in carrier dtypes.
+
+        Never writes to the inputs; may return views of them.
+        """
         raise NotImplementedError(f"{self.op_type}.evaluate")
 
     def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Any) -> tuple[Any, ...]:
-        """`evaluate` with the input types at hand, for the few operators that must tell float8 from float32."""
+        """Like `evaluate`, with the input types, for operators that must distinguish float8 from float32."""
         return self.evaluate(*inputs)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        """GPU dispatches that compute the outputs. Operators that do not override this run on the host.
+        """Return the GPU dispatches that compute the outputs. Operators without an override run on the host.
 
         Raises:
-            Unsupported: not for these types or on this device.
+            Unsupported: no kernel exists for these types or on this device.
         """
         raise Unsupported(f"{self.op_type} has no GPU kernel")
 
     def follows_from_types(self, *inputs: Any) -> bool:
-        """True where `infer` gives the output values from the input types alone (Shape, Size)."""
+        """Whether `infer` computes the output values from the input types alone (Shape, Size)."""
         return False
 
     def alias(self, *inputs: Any) -> int | None:
-        """The input whose bytes output 0 is (Reshape and similar), or None. Such a node costs nothing on the GPU."""
+        """Return the index of the input whose bytes are output 0 (Reshape and similar), or None.
+
+        An alias takes no time on the GPU.
+        """
         return None
 
     def bounds(self, *inputs: Any) -> Sequence[Bound]:
-        """The integers of its inputs that kernels clamp, and `evaluate` refuses, where these are outside.
+        """Return the allowed ranges of integer inputs. Kernels clamp values outside them, and `evaluate` raises.
 
-        Of the inputs only `dtype` and `shape` are read; an absent one has no bound.
+        Only `dtype` and `shape` of the inputs are read. Absent inputs have no range.
         """
         return ()
 
     def check_bounds(self, *inputs: Any) -> None:
-        """Raise RuntimeException where an array is outside its bound."""
+        """Raise RuntimeException if an element of an input array is outside its range (`bounds`)."""
         for bound in self.bounds(*inputs):
             bound.check(inputs[bound.input])
 
     @property
     def title(self) -> str:
-        """What reports call it: the operator's name, or those of the operators that it fuses."""
+        """Name for reports: the operator type, or the types of the operators that this one fuses."""
         return self.op_type
 
     def wants(self, output: int) -> bool:
-        """True where the node names this output."""
+        """Return whether the node has output number `output`."""
         return output < len(self.present) and self.present[output]
 
     @classmethod
     def has_kernel(cls) -> bool:
-        """True where the operator can run on the GPU at all."""
+        """Whether the operator can run on the GPU for some inputs."""
         return cls.lower is not Op.lower or cls.alias is not Op.alias
 
     def fail(self, expected: str, got: object) -> NoReturn:
-        """Raise InvalidGraph: the planner adds the node's name."""
+        """Raise InvalidGraph with `expected` and `got`. The planner adds the node's name."""
         raise InvalidGraph(f"{self.op_type}: expected {expected}, got {got}")
 
     def same_dtype(self, *inputs: TensorType | None) -> DType:
-        """The one element type all present inputs share. Raises InvalidGraph where they differ."""
+        """Return the element type of all present inputs. Raises InvalidGraph if they differ."""
         dtypes = [x.dtype for x in inputs if x is not None]
         if any(d is not dtypes[0] for d in dtypes):
             self.fail("inputs of one type", " and ".join(d.type_string for d in dtypes))
         return dtypes[0]
 
     def axis_of(self, axis: int, rank: int) -> int:
-        """`axis` from the front; a scalar counts as one dimension. Raises InvalidGraph outside [-rank, rank)."""
+        """Return `axis` as a non-negative index; scalars count as rank 1. Raises InvalidGraph outside [-rank, rank)."""
         if not -max(rank, 1) <= axis < max(rank, 1):
             self.fail(f"an axis in [{-rank}, {rank - 1}]", axis)
         return axis % rank if rank else 0
 
 
 def broadcasts_to(shape: Sequence[int], to: Sequence[int]) -> bool:
-    """True where a tensor of `shape` has shape `to` once it is broadcast to it, by NumPy's rule."""
+    """Whether a tensor of shape `shape` broadcasts to shape `to` by NumPy's rules."""
     return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
 
 
 def refuse_float64(*inputs: TensorType | None) -> None:
-    """Raise Unsupported where an input is float64: WGSL has no such type."""
+    """Raise Unsupported if an input is float64, a type that WGSL lacks."""
     if any(x is not None and x.dtype is DType.DOUBLE for x in inputs):
         raise Unsupported("float64 is exact on the host")
 
@@ -213,11 +221,11 @@ def refuse_float64(*inputs: TensorType | None) -> None:
 OpClass = TypeVar("OpClass", bound=type[Op])
 
 registered: dict[tuple[str, str], list[type[Op]]] = {}
-"""(domain, op_type) to the classes that implement it, of disjoint opset ranges. Read it through `registry`."""
+"""(domain, op_type) -> the classes that implement it, with disjoint opset ranges. Use `registry` to read it."""
 
 
 def attributes_of(op: Any) -> dict[str, Any]:
-    """The fields of an operator, for one of a class that adds to its own."""
+    """Return the fields of an operator by name, for example to construct a subclass with further fields."""
     return {f.name: getattr(op, f.name) for f in fields(op)}
 
 
@@ -225,14 +233,14 @@ def attributes_of(op: Any) -> dict[str, Any]:
 def op(
     name: str, opsets: range, domain: str = "", earlier: Mapping[range, str] = MappingProxyType({})
 ) -> Callable[[OpClass], OpClass]:
-    """Register a class as operator `name` of `domain` for a range of opsets, and make it a frozen dataclass.
+    """Register a class as operator `name` of `domain` for a range of opsets, and make it an immutable dataclass.
 
     Args:
-        earlier: ranges of opsets before, and the attributes of the class that its versions there lack, by a space
-            between them; these have the values of their defaults.
+        earlier: earlier opset ranges -> the space-separated names of the attributes that do not exist there. In these
+            opsets the attributes have their default values.
 
     Raises:
-        ValueError: a range overlaps one already registered.
+        ValueError: a range overlaps one that is already registered.
     """
 
     def decorate(cls: OpClass) -> OpClass:
@@ -246,17 +254,17 @@ def op(
 
 
 def _without(cls: OpClass, lacking: Sequence[str], name: str) -> OpClass:
-    """A frozen dataclass that derives from `cls`, which is none yet, and has its fields but those of `lacking`."""
+    """Derive from `cls`, before it becomes a dataclass, a dataclass without the fields `lacking`."""
     own = {n: kind for n, kind in cls.__annotations__.items() if n not in lacking}
     members = {"__module__": cls.__module__, "__doc__": cls.__doc__, "__annotations__": own}
     return cast(OpClass, attributes(type(name, (cls,), members)))
 
 
 def register(cls: OpClass, name: str, opsets: range, domain: str = "") -> OpClass:
-    """Make `cls`, a frozen dataclass, operator `name` of `domain` for a range of opsets, and return it.
+    """Register `cls`, made by `attributes`, as operator `name` of `domain` for a range of opsets; return `cls`.
 
     Raises:
-        ValueError: the range overlaps one already registered.
+        ValueError: the range overlaps one that is already registered.
     """
     cls.op_type, cls.domain, cls.opsets, cls.compatible = name, domain, opsets, opsets
     versions = registered.setdefault((domain, name), [])

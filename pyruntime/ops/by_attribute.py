@@ -1,4 +1,4 @@
-"""Earlier versions of operators, whose attributes are inputs of the later ones."""
+"""Early operator versions whose attributes became inputs in a later version."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["ByAttribute"]
 
 
 class ByAttribute(Op):
-    """An operator of one input, of which a later version has integers as further inputs.
+    """Base of operators with one input whose later version takes some of the attributes as integer inputs.
 
     Class attributes:
-        later: that version; attributes that both have are the same.
-        moved: the attributes that are its further inputs, in their order. One that is None is an absent input.
+        later: operator class of the later version. Attributes with the same name in both have the same meaning.
+        moved: attributes that became inputs, in input order. One whose value is None becomes an absent input.
     """
 
     later: ClassVar[type[Op]]
     moved: ClassVar[tuple[str, ...]]
 
     def _as_later(self) -> tuple[Op, list[Any]]:
-        """The same operator of the later version, and the types of its further inputs, which know their values."""
+        """Return the equivalent operator of the later version, and the types (with values) of its additional inputs."""
         shared = {f.name: getattr(self, f.name) for f in fields(self.later) if hasattr(self, f.name)}
         numbers = [getattr(self, name) for name in self.moved]
         arrays = [None if n is None else np.array(n, np.int64).reshape(-1) for n in numbers]

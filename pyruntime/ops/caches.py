@@ -1,4 +1,4 @@
-"""The interface of operators that update caches in place, which `passes/decoding/grow_in_place.py` uses."""
+"""Interface of operators that update a cache in place, such as a KV cache; used by passes/decoding/grow_in_place.py."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class Rewritten:
     """The rows of an input that an output replaces.
 
     Attributes:
-        input: index of the input. axis: the axis that rows are counted along.
-        first: (index of an input, a number): the least element plus the number is the first row written. Index -1: no
-            input, the number alone.
-        end: likewise of the largest element: how many rows are valid then. None: the consumers of the output say it
-            (`CacheOp.rows_read`).
-        known: first and end where a run does not feed these inputs.
+        input: index of the input.
+        axis: axis of the rows.
+        first: (input index, offset). The first row written is the smallest element of that input plus the offset. With
+            index -1 it is the offset alone.
+        end: (input index, offset). The number of rows valid afterwards is the largest element of that input plus the
+            offset. None: the consumers of the output determine it (`CacheOp.rows_read`).
+        known: values of `first` and `end` where these inputs are constants of the run.
     """
 
     input: int
@@ -33,49 +34,59 @@ class Rewritten:
 
 
 class CacheOp(Op):
-    """An operator that can write outputs into the memory of an input, or read the first rows of a larger tensor."""
+    """Base of operators that can write outputs into the memory of an input, or read a prefix of a larger tensor."""
 
     def appends(self, *inputs: Any) -> Mapping[int, tuple[int, int]]:
-        """Outputs that are an input followed by new rows: output to (input, axis). See `append_in_place`."""
+        """Return the outputs that are an input with rows appended, as output -> (input, axis); see append_in_place."""
         return {}
 
     def append_in_place(self, *inputs: Any) -> Op:
-        """This operator for inputs of `appends` with capacity for more rows, into whose memory it writes its outputs.
+        """Return a variant of this operator that appends to the inputs listed by `appends` in their memory.
+
+        These inputs then have capacity for further rows.
 
         Args:
-            inputs: the types before the change.
+            inputs: input types before the change.
         """
         raise NotImplementedError(f"{self.op_type}.append_in_place")
 
     def read_in_place(self, index: int, kind: TensorType, axis: int, rows: Any) -> Op | None:
-        """This operator where input `index`, now of `kind`, is the first rows of a tensor with `rows` along `axis`.
+        """Return a variant of this operator that reads only the first rows of input `index`.
 
-        None where the operator needs a tensor without further rows.
+        Args:
+            kind: type of the input with its valid rows only.
+            axis, rows: the tensor in memory has `rows` rows along `axis`.
+
+        Returns:
+            None if the operator cannot read an input with unused rows.
         """
         return None
 
     def rewrites(self, *inputs: Any) -> Mapping[int, Rewritten]:
-        """Outputs that are an input of the same shape with some rows replaced. See `rewrite_in_place`."""
+        """Return the outputs that equal an input of the same shape except for some rows; see rewrite_in_place."""
         return {}
 
     def rewrite_in_place(self, *inputs: Any) -> Op:
-        """This operator where it writes the outputs of `rewrites` into the memory of their inputs.
+        """Return a variant of this operator that writes the outputs listed by `rewrites` over their inputs.
 
         Args:
-            inputs: the types before the change.
+            inputs: input types before the change.
         """
         raise NotImplementedError(f"{self.op_type}.rewrite_in_place")
 
     def rows_read(self, index: int, *inputs: Any) -> tuple[int, int] | None:
-        """(An input, a number): the elements plus the number say how many rows of input `index` are read; None: all."""
+        """Return the rows read of input `index`: as many as elements of input `i`, plus `offset`, as (i, offset).
+
+        Returns None if all rows are read.
+        """
         return None
 
     @property
     def overwrites(self) -> Mapping[int, int]:
-        """Outputs that share the memory of an input, of which dispatches overwrite a part: output to input."""
+        """Outputs that share the memory of an input, of which dispatches write only a part, as output -> input."""
         return {}
 
 
 def overwritten(op: object) -> Mapping[int, int]:
-    """`CacheOp.overwrites` of any operator: output to input."""
+    """Return `CacheOp.overwrites` of any operator, as output -> input; empty for operators that are no CacheOp."""
     return op.overwrites if isinstance(op, CacheOp) else {}

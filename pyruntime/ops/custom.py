@@ -1,15 +1,16 @@
-"""Custom operators.
+"""User-defined operators.
 
     @custom_op("my.domain", "Swish2")
     class Swish2(CustomOp):
         beta: float = 1.0                                   # an ONNX attribute
         wgsl = "x / (1.0 + exp(-beta * x))"                 # elementwise, with broadcasting
+
         def infer(self, x): return (x,)
         def evaluate(self, x): return (x / (1 + np.exp(-self.beta * x)),)
 
-WGSL that has an entry point (`@compute fn main`) is a complete kernel: it reads its inputs with `load_x(i)`, writes its
-outputs with `store_y(i, v)` under the names in `outputs`, may declare `struct Params` filled by `params()`, and runs on
-`workgroups()` workgroups.
+WGSL with an entry point (`@compute fn main`) is a complete kernel. It reads input `x` with `load_x(i)` and writes
+output `y` with `store_y(i, v)` (the names of `outputs`). It may declare `struct Params`, whose values `params()`
+returns. It runs on `workgroups()` workgroups.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class CustomOp(Op):
     """Base of operators defined with `custom_op`. Annotated fields are the ONNX attributes.
 
     Class attributes:
-        wgsl: an expression of the inputs' names, statements that end in `return`, or a complete kernel; empty: the
-            operator runs on the host. The names are the parameters of `infer` (or of `evaluate`); where both are
-            left out, x, x1, x2, ...
-        outputs: the names of the outputs in a complete kernel.
+        wgsl: an expression over the inputs' names, statements that end in `return`, or a complete kernel. Empty: the
+            operator runs on the host. The input names are the parameters of `infer` (or else of `evaluate`). Where the
+            class defines neither, they are x, x1, x2, ...
+        outputs: names of the outputs in a complete kernel.
     """
 
     wgsl: ClassVar[str] = ""
@@ -55,16 +56,16 @@ class CustomOp(Op):
     is_custom: ClassVar[bool] = True
 
     def infer(self, *inputs: Any) -> Any:
-        """Output types. Default: one output of the first input's element type and the inputs' broadcast shape."""
+        """Return the output types. Default: one output with the first input's element type and the broadcast shape."""
         tensors = [x for x in inputs if isinstance(x, TensorType)]
         return (TensorType(tensors[0].dtype, tuple(np.broadcast_shapes(*(x.shape for x in tensors)))),)
 
     def params(self, *inputs: Any) -> Mapping[str, float | int | Sequence[int]]:
-        """Values for `struct Params` of a complete kernel, from input types; attributes and `size` are there."""
+        """Return values of `struct Params` fields of a complete kernel. Attributes and `size` are set without it."""
         return {}
 
     def workgroups(self, *inputs: Any) -> tuple[int, int, int] | None:
-        """Workgroups of a complete kernel. Default: one invocation for each element of the first output."""
+        """Return the grid of a complete kernel. Default: one invocation for each element of the first output."""
         return None
 
     @classmethod
@@ -108,20 +109,20 @@ class CustomOp(Op):
         return Dispatch(kernel, operands, grid, packed)
 
     def _check(self, kernel: Kernel, named: Sequence[str]) -> None:
-        """Raises InvalidGraph or Unsupported for what the browser's compiler would refuse later and say less about."""
+        """Raise InvalidGraph or Unsupported for errors that a WGSL compiler would report later and less clearly."""
         module, bound = kernel.module, [b.name for b in kernel.bindings]
         if module.entry is not None and module.entry.name != "main":
             self.fail("an entry point called main", module.entry.name)
         for name, kinds in module.accessors.items():
             used = sorted(f"{kind}_{name}" for kind in kinds if f"{kind}_{name}" not in module.functions)
             if used and name not in bound and name in named:
-                raise Unsupported(f"its kernel calls {used[0]}, and the node has no input {name}")
+                raise Unsupported(f"the kernel calls {used[0]}, and the node has no input {name}")
             if used and name not in bound:
-                self.fail(f"accessors of its tensors {', '.join(bound)} or functions of its own", used[0])
+                self.fail(f"accessors of the tensors {', '.join(bound)}, or functions that the kernel defines", used[0])
 
 
 def input_names(cls: type[Op], count: int) -> list[str]:
-    """The inputs' names: parameters of `infer`, or of `evaluate` where `infer` is the default; else x, x1, x2, ..."""
+    """Return the input names: parameters of `infer`, or of `evaluate` where `infer` is inherited; else x, x1, ..."""
     method = cls.infer if _is_own(cls) else cls.evaluate
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     named = [p.name for p in inspect.signature(method).parameters.values() if p.kind in kinds][1:]
@@ -133,7 +134,7 @@ def _is_own(cls: type[Op]) -> bool:
 
 
 def _typed(infer: Callable[..., Any]) -> Callable[..., tuple[ValueType, ...]]:
-    """`infer` that may answer with one type, and whose answers never carry their inputs' values."""
+    """Wrap `infer` so that it may return a single type, and so that the returned types carry no values."""
 
     @wraps(infer)
     def checked(self: CustomOp, *inputs: Any) -> tuple[ValueType, ...]:
@@ -146,12 +147,12 @@ def _typed(infer: Callable[..., Any]) -> Callable[..., tuple[ValueType, ...]]:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def custom_op(domain: str, name: str) -> Callable[[CustomClass], CustomClass]:
-    """Make a class operator `name` of `domain`; a class defined later under the same name takes its place.
+    """Register a class as operator `name` of `domain`. A class registered later under the same name replaces it.
 
-    Sessions keep the operators that they were made with.
+    Existing sessions keep the operators they were created with.
 
     Raises:
-        InvalidArgument: an operator of ONNX itself, or a class that is no `pyruntime.Op`.
+        InvalidArgument: `name` is a standard ONNX operator, or the class does not derive from `pyruntime.Op`.
     """
     if domain in ("", "ai.onnx", "ai.onnx.ml") and name in names("" if domain == "ai.onnx" else domain):
         raise InvalidArgument(f"{name} is an operator of {domain or 'ai.onnx'}; choose a custom domain")

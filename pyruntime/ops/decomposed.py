@@ -1,14 +1,13 @@
-"""Operators that expand to others: FusedConv is Conv, Add and an activation.
+"""Operators defined as a composition of other operators: FusedConv is Conv, Add and an activation.
 
-Such an operator states one thing, the nodes it stands for:
+A subclass defines one method, which writes the equivalent nodes:
 
     class BiasGelu(Decomposed):
         def expand(self, body: Expansion, a: TensorType, b: TensorType) -> tuple[TensorType | None, ...]:
             return (body("Gelu", body("Add", a, b)),)
 
-Types and NumPy values follow from these nodes. Planning never sees it: type inference (`compiler.typing`) writes nodes
-in its place, so every pass, kernel and placement of the operators it is made of holds for it, and what follows from
-weights alone is folded.
+Type inference (`compiler.typing`) replaces the operator by these nodes. So passes, kernels and placement see only the
+latter, and subexpressions of weights are folded.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ __all__ = ["Decomposed", "Expansion", "SometimesDecomposed"]
 
 
 class Expansion:
-    """Nodes written one after another; values are handled by their types.
+    """Builder of the nodes that replace an operator. Values are represented by their types.
 
     Attributes:
-        inputs: the types of the operator's inputs, to be used as values.
-        nodes: what was written, on names of its own. constants: values by these names.
+        inputs: types of the operator's inputs, which stand for the inputs' values.
+        nodes: the nodes built so far; value names are local to the expansion.
+        constants: constants of these nodes, by name.
     """
 
     def __init__(self, inputs: Sequence[ValueType | None]) -> None:
@@ -43,12 +43,12 @@ class Expansion:
         self.inputs = tuple(None if x is None else self._named(x, f"in{i}") for i, x in enumerate(inputs))
 
     def __call__(self, op_type: str, *inputs: TensorType | None, **attributes: Any) -> TensorType:
-        """Output 0 of an ai.onnx operator at its newest opset."""
+        """Add a node with the newest version of ai.onnx operator `op_type` and return its first output."""
         made: TensorType = self.apply(newest(op_type, **attributes), *inputs)[0]
         return made
 
     def apply(self, op: Op, *inputs: TensorType | None) -> tuple[Any, ...]:
-        """All outputs that `op.present` names, or would if it were long enough. Raises what `op.infer` raises."""
+        """Add a node with operator `op` and return all its outputs. Raises what `op.infer` raises."""
         names = [self.name(x) for x in inputs]
         outputs: list[Any] = []
         for index, kind in enumerate(op.infer(*inputs)):
@@ -58,26 +58,26 @@ class Expansion:
         return tuple(outputs)
 
     def constant(self, array: Array, dtype: DType) -> TensorType:
-        """A value that is known."""
+        """Add a constant."""
         name = f"constant{len(self.constants)}"
         data = self.constants[name] = Constant.from_array(array, dtype)
         made: TensorType = self._named(replace(data.type, source=data.numpy), name)
         return made
 
     def ints(self, *numbers: int) -> TensorType:
-        """A known int64 vector: a shape, or axes."""
+        """Add a constant int64 vector, such as a shape or a list of axes."""
         return self.constant(np.array(numbers, np.int64), DType.INT64)
 
     def number(self, value: float, dtype: DType) -> TensorType:
-        """A known scalar."""
+        """Add a constant scalar."""
         return self.constant(np.array(value, dtype.numpy), dtype)
 
     def cast(self, value: TensorType, dtype: DType) -> TensorType:
-        """`value` in another element type, or itself."""
+        """Return `value` converted to `dtype`; the value itself if it has that type."""
         return value if value.dtype is dtype else self("Cast", value, to=dtype.code)
 
     def name(self, value: ValueType | None) -> str:
-        """What `nodes` call a value; empty for an absent one."""
+        """Return the name of a value in `nodes`; "" for an absent one."""
         return "" if value is None else self._names[id(value)]
 
     def _named(self, kind: Any, name: str) -> Any:
@@ -88,18 +88,19 @@ class Expansion:
 
 
 class Decomposed(Op):
-    """An operator that is written as others. No type may depend on a value that the expansion itself computes."""
+    """Base of operators that expand to other nodes. No output type may depend on a value computed in the expansion."""
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        """Write the nodes; returns the outputs, None for one that has no consumer.
+        """Write the equivalent nodes, and return the outputs (None for one that is not computed).
 
         Raises:
-            InvalidGraph: the inputs do not fit. ValueNeeded: an input's value is not known.
+            InvalidGraph: the inputs do not fit.
+            ValueNeeded: the value of an input is not known.
         """
         raise NotImplementedError(f"{self.op_type}.expand")
 
     def written(self, *inputs: ValueType | None) -> tuple[Expansion, tuple[TensorType | None, ...]]:
-        """The nodes for inputs of these types, and the outputs."""
+        """Return the expansion for inputs of these types, and its outputs."""
         body = Expansion(inputs)
         return body, self.expand(body, *body.inputs)
 
@@ -128,7 +129,7 @@ class Decomposed(Op):
         return True
 
     def in_place_of(self, node: Node, types: Sequence[ValueType | None]) -> tuple[list[Node], dict[str, Constant]]:
-        """The nodes that `node`, of this operator, stands for, on the graph's names; and their constants."""
+        """Return the nodes that replace `node` in its graph, and their constants by name."""
         body, outputs = self.written(*types)
         label = next(filter(None, node.outputs), node.name)
         names = {f"in{i}": n for i, n in enumerate(node.inputs)}
@@ -153,8 +154,8 @@ class Decomposed(Op):
 
 
 class SometimesDecomposed(Op):
-    """An operator with a kernel of its own, which for some inputs is written as others instead."""
+    """Base of operators with a kernel that are decomposed for some inputs."""
 
     def instead(self, *inputs: Any) -> Decomposed | None:
-        """What it is written as for inputs of these types; None where it stays what it is."""
+        """Return the operator to expand for inputs of these types, or None to keep this one."""
         raise NotImplementedError(f"{self.op_type}.instead")

@@ -1,8 +1,7 @@
-"""Report exceptions that only a bug explains as Defect: they fail the run and never become a slower path.
+"""Raise Defect for exceptions that only a bug can cause, so that they fail the run and never become a slower path.
 
-What means "not here, but elsewhere" has a class: `Unsupported` (no kernel for these types or on this device),
-`ValueNeeded` (a value that only a run brings), `OrtError` (the model, a limit or the device is at fault). An exception
-of another class is a bug.
+Expected failures have classes: `Unsupported` (no kernel for these types or on this device), `ValueNeeded` (a value is
+known only while running) and `OrtError` (the model, a limit or the device is at fault). Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _TOLD = OrtError, Unsupported, ValueNeeded, MemoryError, RecursionError
 
 
 class planning:  # noqa: N801 - used as a function: `with planning("pass 'fuse_rotary'"):`
-    """Replace an exception that only a bug explains by Defect. A class, not a generator: every node is lowered in one.
+    """Context manager that turns unexpected exceptions into Defect. No generator, because it is entered for every node.
 
     Args:
-        what: the step that the message begins with.
-        node, inputs: the node it is about, and the types of its inputs.
+        what: the planning step, the first words of the message.
+        node, inputs: the node being planned and its input types.
     """
 
     __slots__ = ("_inputs", "_node", "_what")
@@ -46,5 +45,5 @@ class planning:  # noqa: N801 - used as a function: `with planning("pass 'fuse_r
 
 
 def strict() -> bool:
-    """True where a fallback that no class declares is an error: environment variable PYRUNTIME_STRICT, as tests set."""
+    """Whether an undeclared fallback is an error: environment variable PYRUNTIME_STRICT, which the tests set."""
     return os.environ.get("PYRUNTIME_STRICT", "0") not in ("", "0")

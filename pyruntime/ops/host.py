@@ -1,4 +1,4 @@
-"""Run nodes on the host, on NumPy, for plans whose other steps run on the device."""
+"""Run single nodes on the host with NumPy, in plans whose other steps run on the GPU."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyruntime.ops.interpreter import execute, located
 __all__ = ["HostValue", "host_value", "run_on_host"]
 
 HostValue: TypeAlias = HostTensor | ValueType
-"""A value on the host: a tensor, or the known type of a sequence, optional or map."""
+"""A value on the host: a tensor, or a sequence, optional or map type with its value."""
 
 
 def run_on_host(node: Node, kinds: Sequence[ValueType | None], values: MutableMapping[str, HostValue]) -> None:
-    """Evaluate one node on NumPy and put its outputs into `values`.
+    """Evaluate one node with NumPy and store its outputs in `values`.
 
     Args:
-        kinds: types of its inputs, known for those that `values` lacks.
+        kinds: types of the node's inputs. An input that `values` lacks must have a type with a value.
     """
     import numpy as np
 
@@ -38,7 +38,7 @@ def run_on_host(node: Node, kinds: Sequence[ValueType | None], values: MutableMa
 
 
 def host_value(kind: ValueType) -> HostValue:
-    """A known value as the host keeps it."""
+    """Convert a type with its value to the host's representation."""
     if isinstance(kind, TensorType):
         return HostTensor(kind, None, kind.value())
     return known(kind, kind.value())

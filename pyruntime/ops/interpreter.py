@@ -1,9 +1,8 @@
-"""The NumPy executor: runs a graph, or the body of a control-flow operator, node by node on the host.
+"""Reference executor: runs a graph, or the body of a control-flow operator, node by node with NumPy.
 
-Values travel as types that know them (`pyruntime.ir.values`). Every node is inferred with all its inputs known, so
-each output has exactly the type `infer` promises: `evaluate`'s result is checked against it and re-encoded to it.
-An operator whose `infer` answers with known outputs (If, Loop: their types come from running a body) is not
-evaluated again.
+Values are types that carry their value (`pyruntime.ir.values`). Each node is inferred with all inputs known, and the
+result of `evaluate` is checked against, and converted to, the exact type that `infer` returns. If `infer` already
+returns values (If and Loop run their bodies to find types), the node is not evaluated again.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ Values = Mapping[str, ValueType]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a run may use, so that no model can make it hang or exhaust memory.
+    """Resource limits of a run, against models that hang or exhaust memory.
 
     Attributes:
-        loop_trips: trips of one Loop.
-        node_bytes: bytes of one node's outputs.
-        depth: bodies within bodies.
+        loop_trips: iterations of one Loop.
+        node_bytes: bytes of the outputs of one node.
+        depth: nesting depth of control-flow bodies.
     """
 
     loop_trips: int = 1_000_000
@@ -55,16 +54,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What surrounds a run; bodies of control-flow operators inherit it.
+    """Settings of a run, which bodies of control-flow operators inherit.
 
     Attributes:
         limits: see `Limits`.
-        check: called before every node and every trip; ends the run by raising.
-        on_node: called after every node with its output types and the seconds it took; bodies' nodes come before
-            the node they belong to.
-        depth: how many bodies deep this run is.
-        random: the generators of the session.
-        progress: gets how many operations of a long part on the GPU are done, and how many it has.
+        check: called before every node and every loop iteration; raises to end the run.
+        on_node: called after every node with its output types and its duration in seconds. Nodes of a body are
+            reported before the node that owns the body.
+        depth: nesting depth of the body being run.
+        random: random number generators of the session.
+        progress: called with (operations done, operations in total) during long GPU work.
     """
 
     limits: Limits = Limits()
@@ -75,7 +74,7 @@ class RunContext:
     progress: Callable[[int, int], object] | None = None
 
     def deeper(self) -> RunContext:
-        """The context of a body. Raises RuntimeException beyond the depth limit."""
+        """Return the context for a nested body. Raises RuntimeException beyond the depth limit."""
         if self.depth >= self.limits.depth:
             raise errors.RuntimeException(
                 f"expected at most {self.limits.depth} bodies within bodies (limit `body_depth`)"
@@ -87,13 +86,13 @@ _context: ContextVar[RunContext | None] = ContextVar("pyruntime_run", default=No
 
 
 def current() -> RunContext:
-    """The context of the run in progress."""
+    """Return the context of the current run."""
     return _context.get() or RunContext()
 
 
 @contextmanager
 def running(context: RunContext) -> Iterator[None]:
-    """Make `context` the current one."""
+    """Make `context` current inside the `with` block."""
     token = _context.set(context)
     try:
         yield
@@ -102,7 +101,7 @@ def running(context: RunContext) -> Iterator[None]:
 
 
 class _Located:
-    """See `located`; no generator, as every node is inferred in one."""
+    """Context manager of `located`. No generator, because it is entered for every node."""
 
     __slots__ = ("_inputs", "_node")
 
@@ -118,10 +117,10 @@ class _Located:
 
 
 def located(node: Node, inputs: Sequence[ValueType | None] = ()) -> _Located:
-    """Name the node in errors raised inside: its label, opset and input types precede the message.
+    """Prefix errors raised inside the `with` block with the node's label, opset and input types.
 
     Raises:
-        OrtError: of the class that was raised; anything else becomes RuntimeException.
+        OrtError: of the class that was raised; other exceptions become RuntimeException.
     """
     return _Located(node, inputs)
 
@@ -139,23 +138,24 @@ def _located(error: Exception, node: Node, inputs: Sequence[ValueType | None]) -
 
 
 def where(node: Node) -> str:
-    """The node as errors name it: its label, domain and opset."""
+    """Return the node's label, domain and opset for error messages."""
     opset = node.op.opsets.start if isinstance(node.op, Op) else 0
     domain = f"{node.op.domain}, " if node.op.domain else ""
     return f"{node.label}, {domain}opset {opset}"
 
 
 def listed(inputs: Sequence[ValueType | None]) -> str:
-    """Types of inputs as errors name them."""
+    """Format input types for error messages."""
     return ", ".join("(absent)" if t is None else str(t) for t in inputs) or "(none)"
 
 
 def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
-    """One operator on known values; the outputs know theirs, and are None where the operator gives none.
+    """Run one operator on types that carry values, and return its outputs in the same form (None if not computed).
 
     Raises:
-        InvalidGraph: the inputs do not fit. OutOfMemory: the outputs would exceed `Limits.node_bytes`.
-        RuntimeException: `evaluate` gave something else than `infer` said.
+        InvalidGraph: the inputs do not fit.
+        OutOfMemory: the outputs would exceed `Limits.node_bytes`.
+        RuntimeException: `evaluate` returned something that contradicts `infer`.
     """
     types = _inferred(op, inputs)
     if all(t is None or t.is_known for t in types):
@@ -184,7 +184,7 @@ def execute(op: Op, *inputs: ValueType | None) -> tuple[ValueType | None, ...]:
 
 
 def _inferred(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | None, ...]:
-    """`op.infer`. Raises InvalidGraph: the inputs do not fit, or the node names outputs that are not there."""
+    """Return `op.infer(*inputs)`. Raises InvalidGraph if the inputs do not fit or the node names too many outputs."""
     try:
         types = op.infer(*inputs)
     except errors.OrtError:
@@ -199,7 +199,7 @@ def _inferred(op: Op, inputs: Sequence[ValueType | None]) -> tuple[ValueType | N
 
 
 def has_elements(type: ValueType | None) -> bool:
-    """False where there is nothing to compute: a tensor of no elements."""
+    """Return False for a tensor with zero elements, for which nothing is computed."""
     return not isinstance(type, TensorType) or bool(type.size)
 
 
@@ -214,17 +214,17 @@ def _absent(type: ValueType, value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A node, and the values without a consumer after it."""
+    """A node, and the names of the values whose last use it is."""
 
     node: Node
     release: tuple[str, ...]
 
 
 class Program:
-    """A graph made ready to run: the nodes its outputs need, in order, and when each value can go.
+    """A graph prepared for execution: the nodes that the outputs need, and when each value can be freed.
 
     Attributes:
-        outputs: names of the values a run returns.
+        outputs: names of the values that a run returns.
     """
 
     def __init__(self, graph: Graph, outputs: Sequence[str] | None = None) -> None:
@@ -242,10 +242,14 @@ class Program:
         }
 
     def run(self, feeds: Values) -> dict[str, ValueType]:
-        """The outputs for `feeds`: the graph's inputs and captures, all known.
+        """Run the graph and return its outputs by name.
+
+        Args:
+            feeds: graph inputs and captured outer values by name, with values.
 
         Raises:
-            MissingInput: a value that no node makes and no input feeds. OrtError: what a node raises, with its name.
+            MissingInput: no node produces, and no feed contains, a required value.
+            OrtError: raised by a node; the message starts with the node's name.
         """
         context = current()
         values: dict[str, ValueType] = {**self._constants, **feeds}
@@ -277,7 +281,7 @@ class Program:
 
 
 def _released(nodes: Sequence[Node], kept: set[str]) -> list[_Step]:
-    """Steps that release every value after its last consumer (after the node that makes it, where it has none)."""
+    """Return the steps, each with the values to free after it: those without a later consumer."""
     seen = set(kept)
     steps: list[_Step] = []
     for node in reversed(nodes):
@@ -290,18 +294,19 @@ def _released(nodes: Sequence[Node], kept: set[str]) -> list[_Step]:
 def interpret(
     graph: Graph, feeds: Values, outputs: Sequence[str] | None = None, context: RunContext | None = None
 ) -> dict[str, ValueType]:
-    """Run `graph` on NumPy.
+    """Run `graph` with NumPy.
 
     Args:
-        feeds: the value of every graph input (and capture), known; see `ir.known`.
-        outputs: names wanted; default: the graph's outputs. Nodes they do not need are not run.
-        context: limits and callbacks; default: those of the run in progress.
+        feeds: graph inputs and captured outer values by name, with values (`ir.known`).
+        outputs: names of the values to compute; default: the graph's outputs. Only nodes they depend on are run.
+        context: limits and callbacks; default: those of the current run.
 
     Returns:
-        The outputs by name; each knows its value.
+        The outputs by name, with values.
 
     Raises:
-        MissingInput: a value is neither fed nor made. OrtError: what a node raised, with its name in front.
+        MissingInput: a required value is neither fed nor produced.
+        OrtError: raised by a node; the message starts with the node's name.
     """
     with running(context or current()):
         return Program(graph, outputs).run(feeds)

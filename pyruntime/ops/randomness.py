@@ -1,7 +1,7 @@
-"""Generators of random numbers for operators without attribute `seed`, which `set_seed` makes reproducible.
+"""Random number generators of operators without a `seed` attribute; `set_seed` makes them reproducible.
 
-Sessions that are made after `set_seed` draw the same numbers as each other. Each operator of a session has a generator,
-which continues from run to run.
+Sessions created after `set_seed` draw identical numbers. Each operator of a session has a generator, whose sequence
+continues from run to run.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _seed: int | None = None
 
 
 def set_seed(seed: int) -> None:
-    """Have operators without attribute `seed` draw numbers that follow from this one, in sessions made from now on."""
+    """Seed the random operators without a `seed` attribute, in sessions created from now on."""
     global _seed
     _seed = index(seed)
 
 
 class Randomness:
-    """The generators of one session."""
+    """Random number generators of one session."""
 
     def __init__(self) -> None:
         self._seed = _seed
         self._generators: dict[int, tuple[object, np.random.RandomState]] = {}
 
     def generator(self, operator: object, seed: int | None) -> np.random.RandomState:
-        """The generator for the next numbers of `operator`: a new one where it has a `seed`."""
+        """Return the generator to draw from for `operator`: a new one if the operator has a `seed`."""
         import numpy as np
 
         if seed is not None:

@@ -1,4 +1,4 @@
-"""Operators by name, domain and opset; the module that declares one is imported when a model needs it."""
+"""Look up operators by name, domain and opset. Modules that declare them are imported on first use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["domains", "find", "modules", "names", "newest", "op_class"]
 _ADD = "add it with @pyruntime.custom_op"
 
 _NEXT = {
-    "com.microsoft.nchwc": "it is of the layout that onnxruntime's optimiser chose for one processor: optimise the "
-    "model at the level 'extended' or below, or not at all",
-    "com.microsoft": "export the model without this fusion (without onnxruntime's optimiser, or with it at a level "
+    "com.microsoft.nchwc": "onnxruntime's optimizer writes this domain for one processor: optimize the model at level "
+    "'extended' or below, or not at all",
+    "com.microsoft": "export the model without this fusion (without onnxruntime's optimizer, or with it at a level "
     f"below 'extended'), or {_ADD}",
 }
-"""What to do about an unknown operator, by domain."""
+"""Advice for an unknown operator, by domain."""
 
 _MODULES: dict[tuple[str, str], list[str]] = defaultdict(list)
-"""(domain, operator) to the modules within pyruntime.ops that declare versions of it."""
+"""(domain, operator) -> modules of pyruntime.ops that declare versions of it."""
 
 for _domain, _declared in DECLARED.items():
     for _module, _names in _declared.items():
@@ -34,22 +34,22 @@ _LATEST = {"": LATEST, "ai.onnx.ml": LATEST_ML}
 
 
 def modules() -> list[str]:
-    """The full name of every module that declares operators, sorted."""
+    """Return the full names of all modules that declare operators, sorted."""
     return sorted({f"pyruntime.ops.{name}" for declared in DECLARED.values() for name in declared})
 
 
 def domains() -> list[str]:
-    """Every domain of which an operator exists here, sorted; '' is ONNX's own."""
+    """Return all domains with operators, sorted; "" is ai.onnx."""
     return sorted({*DECLARED, *(d for d, _ in registered)})
 
 
 def names(domain: str = "") -> list[str]:
-    """Every operator of `domain` that exists here, sorted."""
+    """Return the names of all operators of `domain`, sorted."""
     return sorted({n for d, n in (*_MODULES, *registered) if d == domain})
 
 
 def find(op_type: str, domain: str, opset: int) -> type[Op] | None:
-    """The class that implements `op_type` at `opset`, or None."""
+    """Return the class that implements `op_type` at `opset`, or None."""
     for module in _MODULES.get((domain, op_type), ()):
         import_module(f"pyruntime.ops.{module}")
     versions = registered.get((domain, op_type), [])
@@ -61,14 +61,14 @@ def find(op_type: str, domain: str, opset: int) -> type[Op] | None:
 
 
 def newest(op_type: str, **attributes: Any) -> Op:
-    """The ai.onnx operator at its newest opset: what passes write. Raises NotImplemented, TypeError."""
+    """Make an ai.onnx operator of the newest opset, as passes do. Raises NotImplemented, TypeError."""
     make: Any = op_class(op_type, "", LATEST)
     made: Op = make(**attributes)
     return made
 
 
 def op_class(op_type: str, domain: str, opset: int) -> type[Op]:
-    """Like `find`. Raises NotImplemented naming the operator, the domain, the opset and what to do."""
+    """Like `find`, but raises NotImplemented with the operator, domain, opset and advice where none is found."""
     cls = find(op_type, domain, opset)
     if cls is not None:
         return cls

@@ -1,4 +1,4 @@
-"""Graph passes: each is the `run` of one file, declared by `graph_pass`; `pipeline` has their order."""
+"""Graph passes. Each is the `run` of one module, declared by `graph_pass`; `pipeline` defines their order."""
 
 from pyruntime.passes.pipeline import optimize
 

@@ -1,4 +1,4 @@
-"""What nodes compute, as polynomials of what no node makes."""
+"""Express the results of nodes as polynomials of a body's inputs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Values"]
 
 
 class Values:
-    """The values of a body as polynomials of its inputs."""
+    """Values of a body as polynomials of its inputs."""
 
     def __init__(self, body: TypedGraph) -> None:
         self._body = body
         self._known: dict[str, Polynomial] = {}
 
     def value(self, name: str) -> Polynomial:
-        """A value. Raises NotPolynomial."""
+        """Return a value as a polynomial. Raises NotPolynomial."""
         if name not in self._known:
             self._known[name] = self._made(name)
         return self._known[name]
@@ -41,13 +41,15 @@ class Values:
         return made
 
     def inputs(self, node: Node) -> list[Polynomial]:
+        """Return the inputs of a node as polynomials."""
         return [self.value(n) for n in node.inputs]
 
     def shape(self, node: Node, number: int = 0) -> tuple[Any, ...]:
+        """Return the shape of input `number` of a node."""
         return self._body.tensor(node.inputs[number]).shape
 
     def product(self, node: Node, kind: TensorType) -> Polynomial:
-        """MatMul, of matrices."""
+        """Return the result of MatMul of matrices."""
         a, b = self.inputs(node)
         if min(len(a.dims), len(b.dims)) < 2:
             raise NotPolynomial
@@ -58,6 +60,7 @@ class Values:
         return summed(multiply(wide, turned), sizes, [len(sizes) - 2], False)
 
     def einsum(self, node: Node, kind: TensorType) -> Polynomial:
+        """Return the result of Einsum."""
         op: Any = node.op
         shapes = [self.shape(node, i) for i in range(len(node.inputs))]
         equation = op.parse(*shapes)
@@ -71,13 +74,14 @@ class Values:
         return summed(made, sizes, range(len(equation.output), len(letters)), False)
 
     def total(self, node: Node, kind: TensorType) -> Polynomial:
+        """Return the result of ReduceSum."""
         op: Any = node.op
         x, *axes = (self._body.tensor(n) if n else None for n in node.inputs)
         over = op.axes_of(x, axes[0] if axes else None)
         return summed(self.value(node.inputs[0]), self.shape(node), over, bool(op.keepdims))
 
     def power(self, node: Node, kind: TensorType) -> Polynomial:
-        """Exp of a leaf is a leaf."""
+        """Return the result of Exp, a new leaf, for a single leaf times a constant."""
         x = self.value(node.inputs[0])
         if len(x.products) != 1 or len(x.products[0][1]) != 1:
             raise NotPolynomial

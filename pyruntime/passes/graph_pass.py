@@ -1,4 +1,4 @@
-"""What a graph pass is: a function that rewrites a graph, what it needs of the graph, and what it leaves."""
+"""Graph passes: functions that rewrite a graph, with the facts that they require, ensure and break."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ __all__ = ["Fact", "Pass", "graph_pass", "node_pass"]
 
 
 class Fact(Enum):
-    """What holds of a graph after a pass: nothing is left for that pass to do, until another one breaks it."""
+    """Property of a graph that a pass establishes: nothing is left to do for it, until another pass breaks it."""
 
-    NO_DEAD_NODES = "every node has an output that is read or is the graph's"
+    NO_DEAD_NODES = "every node has an output that is read or is a graph output"
     SHAPES_CONSTANT = "Reshape and Expand read their shapes from constants"
     INTEGER_PRODUCTS = "products of dequantized operands are integer products"
-    QUANTIZATION_MOVED = "no bytes are dequantized, moved and quantized as they were"
+    QUANTIZATION_MOVED = "no integers are dequantized, rearranged and quantized with the same parameters"
     NORMS_FUSED = "normalizations are one node each"
-    CHANNELS_LAST = "regions between transpositions have the layout that moves fewer bytes"
-    ROLLS_FUSED = "rolls and the movements around them are one node each"
+    CHANNELS_LAST = "regions between transposes have the layout that moves fewer bytes"
+    ROLLS_FUSED = "rolls and the transposes between them are one node each"
     ROTARY_FUSED = "rotary embeddings are one node each"
-    ATTENTION_FUSED = "attention that is written out is one node each"
-    PATCHES_TRANSPOSED = "concatenations of strided slices are transpositions"
-    HALF_PRECISION = "nodes compute in float16 where a session wants that and they can"
+    ATTENTION_FUSED = "attentions composed of several operators are one node each"
+    PATCHES_TRANSPOSED = "concatenations of strided slices are transposes"
+    HALF_PRECISION = "nodes compute in float16 if the session asks for it and their values allow it"
     ELEMENTWISE_FUSED = "chains of elementwise operators are one node each"
     PRODUCTS_PAIRED = "gated products with packed weights are one node each"
-    EPILOGUES_FUSED = "products have the elementwise operators that follow them"
-    PRODUCT_NORMS_FUSED = "products have the normalizations of their rows"
-    SKIP_NORMS_FUSED = "normalizations have the additions before them"
-    NORMED_PRODUCTS_FUSED = "products with packed weights have the norms before them"
-    CACHES_IN_PLACE = "caches that may stay in the memory of an input do"
+    EPILOGUES_FUSED = "products include the elementwise operators that follow them"
+    PRODUCT_NORMS_FUSED = "products include the normalizations of their rows"
+    SKIP_NORMS_FUSED = "normalizations include the additions before them"
+    NORMED_PRODUCTS_FUSED = "products with packed weights include the norms before them"
+    CACHES_IN_PLACE = "caches are updated in the memory of an input where possible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Pass:
     """A graph pass.
 
     Attributes:
-        name: that of its module, which a session config entry `pyruntime.disable` leaves it out by.
-        run: rewrites the graph in place, and says whether it changed.
-        requires: facts without which it finds less.
+        name: name of its module, by which the session config entry `pyruntime.disable` excludes it.
+        run: rewrites the graph in place and returns whether it changed.
+        requires: facts that let the pass find more matches.
         ensures: facts that hold after it.
-        breaks: facts that need not hold any more where it changed something.
-        repeats: calls run it until nothing changes.
-        always: it runs where a session leaves out optimizations, too.
+        breaks: facts that may no longer hold if it changed something.
+        repeats: run it until nothing changes.
+        always: run it even in sessions without optimization.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Pass:
     always: bool = False
 
     def __call__(self, graph: TypedGraph, target: Target) -> bool:
-        """Run the pass; True where the graph changed."""
+        """Run the pass; returns whether the graph changed."""
         changed = self.run(graph, target)
         while changed and self.repeats and self.run(graph, target):
             pass
@@ -74,7 +74,7 @@ def graph_pass(
     repeats: bool = False,
     always: bool = False,
 ) -> Callable[[Callable[[TypedGraph, Target], bool]], Pass]:
-    """Declare the function that is decorated as the pass of its module; see `Pass`."""
+    """Decorator: make a function the pass of its module; for the arguments see `Pass`."""
 
     def made(run: Callable[[TypedGraph, Target], bool]) -> Pass:
         name = run.__module__.rpartition(".")[2]
@@ -86,7 +86,7 @@ def graph_pass(
 def node_pass(
     requires: Iterable[Fact] = (), ensures: Iterable[Fact] = (), breaks: Iterable[Fact] = (), always: bool = False
 ) -> Callable[[Callable[[Matcher, Target, Node], Edit | None]], Pass]:
-    """Declare the function that is decorated, of a node, as what a pass gives to `TypedGraph.rewrite`."""
+    """Decorator: make a function of a node, as `TypedGraph.rewrite` takes it, the pass of its module."""
 
     def made(instead: Callable[[Matcher, Target, Node], Edit | None]) -> Pass:
         @wraps(instead)

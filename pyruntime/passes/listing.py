@@ -1,4 +1,4 @@
-"""A typed graph as text."""
+"""Format a typed graph as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["listing"]
 
 
 def listing(graph: TypedGraph) -> str:
-    """A line for each input, node and output; values that nodes make stand with their types."""
+    """Return one line for each input, node and output; results of nodes are listed with their types."""
     lines = [f"input {name}: {graph.types[name]}" for name in graph.inputs]
     for node in graph.nodes:
         made = ", ".join(f"{name}: {graph.types[name]}" if name else "_" for name in node.outputs)

@@ -1,4 +1,4 @@
-"""The order passes run in, and what runs them."""
+"""Order and execution of the graph passes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ PASSES: tuple[Pass, ...] = (
     grow_in_place.run,
     fuse_attention_product.run,
 )
-"""In order. A session config entry `pyruntime.disable` with the name of a pass leaves it out."""
+"""Passes in execution order. The session config entry `pyruntime.disable` with the name of a pass excludes it."""
 
 _WRITE_ONNX = {
     dead_code.run,
@@ -130,12 +130,12 @@ _WRITE_ONNX = {
 }
 
 PORTABLE = tuple(one for one in PASSES if one in _WRITE_ONNX)
-"""Those whose results are operators of ONNX, and which serve other runtimes, too."""
+"""Passes that write only ONNX operators, and so are useful for other runtimes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassRun:
-    """What one pass did: whether the graph changed, how many nodes it has then, and how long it took."""
+    """Result of one pass: whether the graph changed, the number of nodes afterwards, and the duration."""
 
     name: str
     changed: bool
@@ -152,7 +152,7 @@ def optimize(
     """Run passes on `graph`, in place.
 
     Args:
-        observe: called after each pass, with the graph as it is then.
+        observe: called after each pass with its result and the graph.
     """
     runs: list[PassRun] = []
     graph.float32_values = values_after(graph, target)

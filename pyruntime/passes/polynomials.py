@@ -1,8 +1,8 @@
-"""Tensors as sums of products of other tensors, to prove that nodes compute a formula, however they are written.
+"""Tensors as sums of products of other tensors, to prove that nodes compute a formula regardless of how it is written.
 
-An element of a tensor is a sum of products of elements of leaves, over all values of the indices that its dimensions do
-not name: matrix products, Einsum, broadcasting, ReduceSum and movements of elements all are. Two tensors are equal for
-all values of the leaves where their sums have the same products.
+An element of a tensor is a sum of products of elements of leaves, over all indices that are not dimensions of the
+tensor. This covers matrix products, Einsum, broadcasting, ReduceSum, Transpose and similar. Two tensors are equal for
+all values of the leaves if their sums have the same products.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ __all__ = ["Atom", "NotPolynomial", "Polynomial", "add", "leaf", "multiply", "nu
 
 MOST_PRODUCTS = 16
 MOST_INDICES = 4
-"""Bound indices of a product at most."""
+"""Maximum number of summation indices of a product."""
 
 Atom: TypeAlias = tuple[Hashable, tuple[int | None, ...]]
 """A leaf, and the index of each of its dimensions; None: the dimension has size 1."""
 
 Product: TypeAlias = tuple[float, tuple[Atom, ...]]
-"""A factor and what it multiplies."""
+"""A factor, and the atoms it multiplies."""
 
 _indices = count(1 << 10)
-"""Of leaves; a caller has smaller ones for itself."""
+"""Indices of leaves; smaller ones are free for callers."""
 
 
 class NotPolynomial(Exception):
-    """A value is no polynomial of leaves, or none of few products."""
+    """A value is not a polynomial of leaves, or has too many products."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """A tensor. `dims`: the index of each dimension; None: it has size 1, or all its elements are the same."""
+    """A tensor. `dims`: index of each dimension; None: the dimension has size 1, or all elements along it are equal."""
 
     dims: tuple[int | None, ...]
     products: tuple[Product, ...]
 
     def renamed(self, names: Mapping[int, int]) -> Polynomial:
-        """The same with other indices."""
+        """Return the tensor with indices replaced."""
 
         def to(index: int | None) -> int | None:
             return None if index is None else names.get(index, index)
@@ -51,20 +51,20 @@ class Polynomial:
         return Polynomial(tuple(map(to, self.dims)), tuple(products))
 
     def fresh(self) -> Polynomial:
-        """The same with indices that no other tensor has."""
+        """Return the tensor with new, unique indices."""
         used = {i for _, atoms in self.products for _, at in atoms for i in at} | {*self.dims}
         return self.renamed({i: next(_indices) for i in used if i is not None})
 
     def scaled(self, factor: float) -> Polynomial:
-        """The tensor times a number."""
+        """Return the tensor times a number."""
         return Polynomial(self.dims, tuple((factor * c, atoms) for c, atoms in self.products))
 
     def permuted(self, perm: Sequence[int]) -> Polynomial:
-        """The dimensions in another order."""
+        """Return the tensor with permuted dimensions."""
         return Polynomial(tuple(self.dims[p] for p in perm), self.products)
 
     def reshaped(self, before: Sequence[Any], after: Sequence[Any]) -> Polynomial:
-        """Dimensions of size 1 added or removed. Raises NotPolynomial: others change."""
+        """Add or remove dimensions of size 1. Raises NotPolynomial for other reshapes."""
         kept = [(n, i) for n, i in zip(before, self.dims, strict=True) if not _is_one(n)]
         wide = [n for n in after if not _is_one(n)]
         if len(kept) != len(wide) or any(n is not m and n != m for (n, _), m in zip(kept, wide, strict=True)):
@@ -73,7 +73,7 @@ class Polynomial:
         return Polynomial(tuple(None if _is_one(n) else next(left)[1] for n in after), self.products)
 
     def canonical(self) -> dict[Hashable, float]:
-        """Factors by product, with indices numbered by dimension, bound ones so that equal products look equal."""
+        """Return product -> factor in a canonical form: indices numbered by dimension, summation indices by order."""
         found: dict[Hashable, float] = {}
         places = {i: at for at, i in enumerate(self.dims) if i is not None}
         for factor, atoms in self.products:
@@ -94,18 +94,18 @@ def _is_one(size: Any) -> bool:
 
 
 def leaf(name: Hashable, shape: Iterable[Any]) -> Polynomial:
-    """A tensor that is what it is."""
+    """Return a tensor that is a leaf."""
     dims = tuple(None if _is_one(n) else next(_indices) for n in shape)
     return Polynomial(dims, ((1.0, ((name, dims),)),))
 
 
 def number(value: float, rank: int) -> Polynomial:
-    """A tensor of one element."""
+    """Return a tensor of one element."""
     return Polynomial((None,) * rank, ((value, ()),))
 
 
 def _aligned(a: Polynomial, b: Polynomial) -> tuple[tuple[int | None, ...], Polynomial]:
-    """The dimensions of both broadcast to each other, and `b` on the indices of `a`."""
+    """Return the dimensions of a and b broadcast to each other, and `b` with the indices of `a`."""
     b = b.fresh()
     rank = max(len(a.dims), len(b.dims))
     of_a, of_b = ((None,) * (rank - len(x.dims)) + x.dims for x in (a, b))
@@ -114,7 +114,7 @@ def _aligned(a: Polynomial, b: Polynomial) -> tuple[tuple[int | None, ...], Poly
 
 
 def multiply(a: Polynomial, b: Polynomial) -> Polynomial:
-    """a * b, by NumPy's rule of broadcasting. Raises NotPolynomial: it has too many products."""
+    """Return a * b with NumPy's broadcasting. Raises NotPolynomial for too many products."""
     dims, b = _aligned(a, b)
     if len(a.products) * len(b.products) > MOST_PRODUCTS:
         raise NotPolynomial
@@ -122,7 +122,7 @@ def multiply(a: Polynomial, b: Polynomial) -> Polynomial:
 
 
 def add(a: Polynomial, b: Polynomial, sign: float = 1.0) -> Polynomial:
-    """a + sign * b. Raises NotPolynomial: it has too many products."""
+    """Return a + sign * b with NumPy's broadcasting. Raises NotPolynomial for too many products."""
     dims, b = _aligned(a, b)
     if len(a.products) + len(b.products) > MOST_PRODUCTS:
         raise NotPolynomial
@@ -130,7 +130,7 @@ def add(a: Polynomial, b: Polynomial, sign: float = 1.0) -> Polynomial:
 
 
 def summed(x: Polynomial, shape: Sequence[Any], axes: Iterable[int], keep: bool) -> Polynomial:
-    """The sum over axes. Raises NotPolynomial: over an index that a product lacks."""
+    """Return the sum over axes. Raises NotPolynomial if a product does not depend on a summed index."""
     axes = set(axes)
     for axis in axes:
         index = x.dims[axis]

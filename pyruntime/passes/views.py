@@ -1,9 +1,7 @@
-"""Views: what Transpose, Reshape, Split, Slice, Gather and similar do to addresses, so that consumers can skip them.
+"""Strided views equivalent to Transpose, Reshape, Split, Slice, Gather and similar, so that consumers can skip these.
 
-Multiplication by a constant is seen through too, since readers have a factor anyway.
-
-A view of a tensor is `(source, shape, base, strides)`: element c of it is element `base + sum(c[d] * strides[d])`
-of the source, which is contiguous.
+Multiplication by a constant is included, since consumers have a scale anyway. Element c of a view is element `base +
+sum(c[d] * strides[d])` of its contiguous source.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ __all__ = ["View", "shared_heads", "trace"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Elements of the value `source`, addressed by `base` and `strides` (in elements) over `shape`, times `scale`."""
+    """Strided view of the value `source` (base and strides in elements), multiplied by `scale`."""
 
     source: str
     shape: tuple[int, ...]
@@ -30,22 +28,22 @@ class View:
 
     @staticmethod
     def whole(name: str, kind: TensorType) -> View:
-        """The tensor itself."""
+        """Return the view of a whole tensor."""
         return View(name, kind.shape, 0, contiguous(kind.shape))
 
     def transposed(self, perm: Sequence[int]) -> View:
-        """Dimensions in another order."""
+        """Permute the dimensions."""
         return replace(self, shape=tuple(self.shape[p] for p in perm), strides=tuple(self.strides[p] for p in perm))
 
     def sliced(self, axis: int, start: int, size: int, step: int = 1) -> View:
-        """A range along one axis."""
+        """Take a range along one axis."""
         shape, strides = list(self.shape), list(self.strides)
         base = self.base + start * strides[axis]
         shape[axis], strides[axis] = size, strides[axis] * step
         return View(self.source, tuple(shape), base, tuple(strides), self.scale)
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
-        """The same elements in another shape, None where no strides say so."""
+        """Return the view in another shape, or None if that is not a strided view."""
         old = [(d, s) for d, s in zip(self.shape, self.strides, strict=True) if d != 1]
         new = [d for d in shape if d != 1]
         strides: list[int] = []
@@ -76,7 +74,7 @@ class View:
             return None
         left = iter(strides)
         made = [next(left) if d != 1 else 0 for d in shape]
-        # A stride of size one is free; the next one's extent keeps later merges possible.
+        # Strides of size-1 dimensions are arbitrary; these values keep dimensions mergeable.
         step = 1
         for d in range(len(made) - 1, -1, -1):
             if shape[d] == 1:
@@ -86,7 +84,7 @@ class View:
 
 
 def trace(graph: TypedGraph, name: str) -> View:
-    """Return the value `name` as a view of the value that movements made it from; of itself where there are none."""
+    """Return the value `name` as a view of another value, or of itself."""
     node = graph.producer(name)
     kind = graph.tensor(name)
     view: View | None = None
@@ -96,9 +94,9 @@ def trace(graph: TypedGraph, name: str) -> View:
 
 
 def shared_heads(graph: TypedGraph, name: str) -> tuple[View, int] | None:
-    """(view [B, G, ..], n) where `name` is that with each of its G heads repeated n times, as [B, G * n, ..].
+    """Return (view [B, G, ..], n) if `name` is that view with each of its G heads repeated n times, [B, G * n, ..].
 
-    Transposes of the last two dimensions and constant factors may follow.
+    A Transpose of the last two dimensions and constant factors may follow.
     """
     node = graph.producer(name)
     if node is None or node.op.domain or name in graph.static or graph.tensor(name).rank != 4:
@@ -129,6 +127,7 @@ def shared_heads(graph: TypedGraph, name: str) -> tuple[View, int] | None:
 
 
 def _through(graph: TypedGraph, node: Node, name: str) -> View | None:
+    """Return the view that a node gives of its input, or None."""
     op, kind = node.op.op_type, graph.tensor(name)
     if op == "Transpose":
         inner = trace(graph, node.inputs[0])
@@ -153,7 +152,7 @@ def _through(graph: TypedGraph, node: Node, name: str) -> View | None:
 
 
 def _scaled(graph: TypedGraph, node: Node) -> View | None:
-    """Return the view that a Mul or Div by a constant scalar is of its other operand: the same elements, scaled."""
+    """Return the view for a Mul or Div by a constant scalar."""
     found = _factor(graph, node)
     if found is None:
         return None
@@ -162,7 +161,7 @@ def _scaled(graph: TypedGraph, node: Node) -> View | None:
 
 
 def _factor(graph: TypedGraph, node: Node) -> tuple[str, float] | None:
-    """Split x * number, or x / number with a constant scalar, into (x, factor)."""
+    """Split x * number, or x / number, with a constant scalar into (x, factor)."""
     for i in (0, 1) if node.op.op_type == "Mul" else (1,):
         kind, name = graph.tensor(node.inputs[i]), node.inputs[1 - i]
         if (
@@ -196,7 +195,7 @@ def _slice(graph: TypedGraph, node: Node, name: str) -> View | None:
 
 
 def _gathered(graph: TypedGraph, node: Node) -> View | None:
-    """One place of an axis, or places that are equally far apart; None where they are not, or are those of a run."""
+    """Return the view for a Gather with one constant index, or indices with equal positive steps, else None."""
     places = graph.tensor(node.inputs[1])
     if places.rank > 1 or node.inputs[1] not in graph.static:
         return None

@@ -1,4 +1,4 @@
-"""Nodes that passes write: movements of elements, static values; and what writes all nodes of a graph anew."""
+"""Nodes that passes write, and a base class for passes that rewrite all nodes of a graph."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Writer", "joined", "rearranged", "reshaped"]
 
 
 def reshaped(graph: TypedGraph, source: str, result: str, shape: Sequence[Any], name: str = "") -> Node:
-    """The Reshape of `source` to `result`, whose shape is this."""
+    """Return the Reshape of `source` to `result` with shape `shape`."""
     wanted = graph.add_constant(int_array(shape), DType.INT64, f"{result}.shape")
     return Node(newest("Reshape", allowzero=1), (source, wanted), (result,), name or result)
 
 
 def rearranged(graph: TypedGraph, node: Node, source: str, split: Sequence[int], perm: Sequence[int]) -> list[Node]:
-    """What `node` gives as reshape(transpose(reshape(source, split), perm), its shape)."""
+    """Return nodes that replace `node` by reshape(transpose(reshape(source, split), perm))."""
     (result,), y = node.outputs, graph.tensor(node.outputs[0])
     apart = graph.add_value(f"{result}.split", TensorType(y.dtype, tuple(split)))
     turned = graph.add_value(f"{result}.turned", TensorType(y.dtype, tuple(split[p] for p in perm)))
@@ -34,7 +34,7 @@ def rearranged(graph: TypedGraph, node: Node, source: str, split: Sequence[int],
 
 
 def joined(graph: TypedGraph, names: Sequence[str], axis: int) -> Node:
-    """The Concat of static values, itself static: folded where it is small, else computed on the GPU once."""
+    """Return the Concat of static values. The result is static: folded if small, else computed once on the GPU."""
     kinds = [graph.tensor(n) for n in names]
     shape = list(kinds[0].shape)
     shape[axis] = sum(k.shape[axis] for k in kinds)
@@ -48,7 +48,7 @@ def joined(graph: TypedGraph, names: Sequence[str], axis: int) -> Node:
 
 
 class Writer:
-    """Writes nodes anew: `_write` adds to `made` what takes the place of a node, or says False."""
+    """Base of passes that rewrite nodes: `_write` appends replacements of a node to `made`, or returns False."""
 
     def __init__(self, graph: TypedGraph, match: Matcher) -> None:
         self.graph = graph
@@ -56,7 +56,7 @@ class Writer:
         self.made: list[Node] = []
 
     def instead(self) -> dict[Node, list[Node]]:
-        """What takes the place of each node that is written anew."""
+        """Return the replacements of all rewritten nodes."""
         found: dict[Node, list[Node]] = {}
         for node in self.graph.nodes:
             self.made = []
@@ -68,7 +68,7 @@ class Writer:
         raise NotImplementedError
 
     def _static(self, name: str, made: Callable[[Array], Array], shape: tuple[Any, ...], hint: str) -> str:
-        """A value that follows from the static value `name`, "" where that is not static."""
+        """Add a value computed from the static value `name`; returns its name, or "" if `name` is not static."""
         kind = self.graph.tensor(name)
         if name not in self.graph.static:
             return ""

@@ -253,12 +253,12 @@ def _whisper(outputs: list[str], **more: Any) -> Any:
     return model_of("WhisperBeamSearch", feeds, BEAM, outputs, encoder=encoder, decoder=decoder, **given), feeds
 
 
-@refused("no cross_qk and no extra_decoding_ids, got one of them; convert the model without them")
+@refused("no cross_qk and no extra_decoding_ids, got one of these; convert the model without them")
 def cross_qk() -> Any:
     return _whisper(["sequences", "", "", "cross_qk"])
 
 
-@refused("no output non_speech_probs, got it; convert the model without it")
+@refused("no output non_speech_probs, got this output; convert the model without it")
 def non_speech() -> Any:
     return _whisper(["sequences", "", "", "", "non_speech_probs"], no_speech_token_id=4)
 

@@ -1,1 +1,1 @@
-"""Attention, linear attention and rotary embeddings of ai.onnx."""
+"""Attention, LinearAttention, RotaryEmbedding (ai.onnx) and FlexAttention (ai.onnx.preview)."""

@@ -1,9 +1,10 @@
 """Attention: softmax(softcap(scale · q kᵀ) + bias) v over heads. Source: ONNX operator Attention, opsets 23 to 25.
 
 q: [B, Hq, M, D] or [B, M, Hq·D], k: [B, Hk, N, D], v: [B, Hk, N, E] or flat likewise; Hq is a multiple of Hk (grouped
-queries). past_key and past_value come before k and v: P positions, T = P + N in all. The bias is the sum of the mask
-(bool: 0 or -inf), what `is_causal` and the windows hide, and what `nonpad_kv_seqlen` leaves out; a query whose every
-key is hidden gives 0. Everything is computed in float32 (float64: in float64) and rounded once per output.
+query attention). past_key and past_value, of P positions, precede k and v: T = P + N keys in all. The bias is the sum
+of attn_mask (a bool mask counts as 0 or -inf) and -inf for keys hidden by `is_causal`, the windows or
+`nonpad_kv_seqlen`. A query with all keys hidden gives 0. Computed in float32 (float64 inputs: float64), rounded once
+per output.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Attention"]
 
 @attributes
 class _Attention(CacheOp):
-    """Attributes of opset 23; later versions add to them."""
+    """Attributes of opset 23, which later versions extend."""
 
     operands = AttentionInputs
 
@@ -39,11 +40,11 @@ class _Attention(CacheOp):
 
     @property
     def windows(self) -> tuple[int, int]:
-        """Positions visible to the left and the right of a query; -1: all."""
+        """Positions visible to the left and to the right of a query; -1: unlimited."""
         return getattr(self, "left_window_size", -1), getattr(self, "right_window_size", -1)
 
     def sizes(self, *inputs: Any) -> Heads:
-        """The sizes. Raises InvalidGraph where the inputs do not fit each other."""
+        """Return the sizes of the attention. Raises InvalidGraph if the input shapes do not match."""
         q, k, v, mask, past_key, past_value, nonpad = AttentionInputs(*inputs)
         flat = q.rank == 3
         if {q.rank, k.rank, v.rank} not in ({3}, {4}):
@@ -96,11 +97,11 @@ class _Attention(CacheOp):
         )
 
     def scale_of(self, heads: Heads) -> float:
-        """The factor of q kᵀ."""
+        """Return the factor of q kᵀ."""
         return self.scale if self.scale is not None else 1.0 / float(np.sqrt(max(heads.size, 1)))
 
     def bias(self, heads: Heads, mask: Array | None, nonpad: Array | None, wide: Any) -> Array:
-        """What is added to the scores, broadcastable to [B, Hq, M, T]; -inf hides a key."""
+        """Return the array that is added to the scores, broadcastable to [B, Hq, M, T]; -inf hides a key."""
         shape = (heads.queries, heads.total)
         hidden = np.zeros((1, 1, *shape), bool)
         offset = np.full((1, 1, 1, 1), heads.past)
@@ -172,7 +173,7 @@ class _Attention(CacheOp):
 
 
 def _probabilities(scores: Array) -> Array:
-    """Softmax along the last axis; 0 where every score is -inf."""
+    """Return the softmax along the last axis; 0 for rows of -inf."""
     top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
     total = weights.sum(axis=-1, keepdims=True)
@@ -182,7 +183,7 @@ def _probabilities(scores: Array) -> Array:
 
 @op("Attention", opsets=range(25, LATEST + 1), earlier={range(23, 25): "left_window_size right_window_size"})
 class Attention(_Attention):
-    """Sliding windows."""
+    """Attention with sliding windows."""
 
     left_window_size: int = -1
     right_window_size: int = -1
@@ -190,4 +191,4 @@ class Attention(_Attention):
 
 @op("Attention", opsets=range(1, 2), domain="pyruntime")
 class _AppendsInPlace(AppendsToCaches, Attention):
-    """Attention that appends to caches [B, Hk, C, ·] in place: their first `past_rows` rows are keys and values."""
+    """Attention that appends k and v in place to caches [B, Hk, C, ·], whose first `past_rows` rows are valid."""

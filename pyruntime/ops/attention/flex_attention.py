@@ -1,4 +1,4 @@
-"""FlexAttention: attention whose scores and probabilities a model may modify. Source: ai.onnx.preview.FlexAttention."""
+"""FlexAttention: attention with graphs that modify scores and probabilities. Source: ai.onnx.preview.FlexAttention."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from pyruntime.ops.normalization.softmax import softmax
 class FlexAttention(BodyOp):
     """y = prob_mod(softmax(score_mod(scale · q kᵀ))) v.
 
-    q: [B, H, L, E], k: [B, G, S, E], v: [B, G, S, D], y: [B, H, L, D]; H is a multiple of G, query head h reads head
-    h div (H / G) of k and v. The bodies map a tensor [B, H, L, S] to one of the same type; scores and probabilities
-    are of `softmax_precision`, which is float where it is absent (double for double inputs). `scale`: default 1/√E.
+    q: [B, H, L, E], k: [B, G, S, E], v: [B, G, S, D], y: [B, H, L, D]; H is a multiple of G, and query head h reads
+    head h div (H / G) of k and v. The graphs `score_mod` and `prob_mod` map a tensor [B, H, L, S] to one of the same
+    type. Scores and probabilities have type `softmax_precision` (default: float; double for double inputs). `scale`
+    defaults to 1/√E.
     """
 
     data_dependent = False
@@ -72,5 +73,5 @@ class FlexAttention(BodyOp):
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         if self.score_mod is not None or self.prob_mod is not None:
-            raise Unsupported("its graphs run on the host")
+            raise Unsupported("score_mod and prob_mod run on the host")
         return Attention(scale=self.scale, present=self.present).lower(target, *inputs)

@@ -1,10 +1,9 @@
-"""LinearAttention: attention through a state that every token updates. Source: ONNX operator LinearAttention.
+"""LinearAttention: recurrent attention with a state that each token updates. Source: ONNX operator LinearAttention.
 
     S = exp(g) ⊙ S;  v = beta · (v - Sᵀ k);  S = S + k ⊗ v;  y = scale · Sᵀ q
 
-`update_rule` says which of decay g ('gated', 'gated_delta') and correction ('delta', 'gated_delta') there are.
-q: [B, T, Hq·K], k: [B, T, H·K], v: [B, T, H·V], states: [B, H, K, V]; Hq is a multiple of H. Computed in float32,
-rounded once.
+`update_rule` selects the decay g ('gated', 'gated_delta') and the correction of v ('delta', 'gated_delta'). q: [B, T,
+Hq·K], k: [B, T, H·K], v: [B, T, H·V], states: [B, H, K, V]; Hq is a multiple of H. Computed in float32, rounded once.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from pyruntime.ops.operands import bound, named, types_of
 
 COLS = 32
 RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
-"""Rule to (decay, correction)."""
+"""Update rule -> (has decay, has correction)."""
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Sizes: B, T, heads of states, of queries, of keys, components of keys and of values; states kept."""
+    """Sizes: batch B; T tokens; heads of states, queries and keys; components of keys and values; states returned."""
 
     batch: int
     times: int
@@ -39,22 +38,22 @@ class States:
 
     @property
     def results(self) -> int:
-        """Heads of the output."""
+        """Number of heads of the output."""
         return max(self.heads, self.queries)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one state, with a first axis where several are kept."""
+        """Shape of the state tensor; it has a leading axis where several states are returned."""
         one = (self.batch, self.heads, self.size_k, self.size_v)
         return (self.window, *one) if self.window else one
 
 
 @attributes
 class LinearAttentionBase(Op):
-    """LinearAttention of ai.onnx and of com.microsoft. `chunk_size` is a hint and changes nothing.
+    """LinearAttention of ai.onnx and com.microsoft. `chunk_size` is a hint and does not affect results.
 
     Class attributes:
-        shares: heads of states may share heads of queries and keys, and gates a rule does not use may be given.
+        shares: several state heads may share a query or key head, and gates that the rule does not use are accepted.
     """
 
     operands = named("query key value", optional="past decay beta")
@@ -68,11 +67,11 @@ class LinearAttentionBase(Op):
 
     @property
     def window(self) -> int:
-        """States kept; 0: the last, without an axis of its own."""
+        """Number of states returned; 0: the last one, without a leading axis."""
         return 0
 
     def sizes(self, q: TensorType, k: TensorType, v: TensorType) -> States:
-        """The sizes. Raises InvalidGraph."""
+        """Return the sizes. Raises InvalidGraph if the shapes do not match."""
         h, hq = self.kv_num_heads, self.q_num_heads
         if h <= 0 or hq <= 0 or (hq % h and not (self.shares and h % hq == 0)):
             self.fail("query heads that are a positive multiple of key heads", f"{hq} and {h}")
@@ -109,7 +108,7 @@ class LinearAttentionBase(Op):
         return y, TensorType(past.dtype if past is not None else dtype, state)
 
     def factor(self, size_k: int) -> float:
-        """The factor of y."""
+        """Return the scale of y."""
         return self.scale or 1.0 / float(np.sqrt(max(size_k, 1)))
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
@@ -200,4 +199,4 @@ class LinearAttentionBase(Op):
 
 @op("LinearAttention", opsets=range(27, LATEST + 1))
 class LinearAttention(LinearAttentionBase):
-    """ONNX's."""
+    """LinearAttention of ai.onnx."""

@@ -1,4 +1,4 @@
-"""Attention on the GPU: as one fused kernel, or, where scores are wanted, as products around a softmax."""
+"""Lower attention to one fused kernel, or, where the scores are an output, to matmul, softmax and matmul."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class AttentionInputs(NamedTuple, Generic[T]):
-    """Types, arrays or operands in the operator's order; None where an input is absent."""
+    """Types, arrays or operands in input order; None for an absent input."""
 
     q: T
     k: T
@@ -44,7 +44,7 @@ class AttentionInputs(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Sizes of an attention: `size` components of queries and keys, `v_size` of values; `flat`: heads are packed."""
+    """Sizes of an attention: `size` components of queries and keys, `v_size` of values; `flat`: rank-3 inputs."""
 
     batch: int
     q_heads: int
@@ -58,33 +58,33 @@ class Heads:
 
     @property
     def total(self) -> int:
-        """Keys with those of the past."""
+        """Number of keys including the past."""
         return self.past + self.keys
 
     @property
     def group(self) -> int:
-        """Query heads that share a key head."""
+        """Number of query heads for each key head."""
         return self.q_heads // self.kv_heads
 
     @property
     def k_shape(self) -> tuple[int, ...]:
-        """The shape k must have."""
+        """Required shape of k."""
         return self._shape(self.kv_heads, self.keys, self.size)
 
     @property
     def v_shape(self) -> tuple[int, ...]:
-        """The shape v must have."""
+        """Required shape of v."""
         return self._shape(self.kv_heads, self.keys, self.v_size)
 
     def _shape(self, heads: int, positions: int, size: int) -> tuple[int, ...]:
         return (self.batch, positions, heads * size) if self.flat else (self.batch, heads, positions, size)
 
     def split(self, x: Array, heads: int) -> Array:
-        """x as [B, heads, positions, size]."""
+        """Return x as [B, heads, positions, size]."""
         return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2) if self.flat else x
 
     def strides(self, heads: int, positions: int, size: int) -> tuple[int, int, int, int]:
-        """Strides of (batch, head, position, component) in an input or the output."""
+        """Return the strides of (batch, head, position, component) in an input or the output."""
         if self.flat:
             return positions * heads * size, size, heads * size, 1
         return heads * positions * size, positions * size, size, 1
@@ -92,19 +92,19 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A tensor seen as [batch, head, position, component] through strides."""
+    """A strided view [batch, head, position, component] of a tensor."""
 
     operand: Operand
     strides: tuple[int, ...]
 
     def head_view(self) -> HeadView:
-        """What the fused kernel calls this."""
+        """Return the view in the form that the fused kernel takes."""
         batch, head, position, component = self.strides
         return HeadView(0, (batch, head, position, component))
 
 
 class _Lowering:
-    """Collects the dispatches of one attention."""
+    """Builder of the dispatches of one attention."""
 
     def __init__(
         self, op: Any, target: Target, heads: Heads, inputs: AttentionInputs[Operand], outs: tuple[TensorType, ...]
@@ -117,7 +117,7 @@ class _Lowering:
         self.made: list[Dispatch] = []
 
     def in_heads(self, view: _View, heads: int, positions: int, size: int) -> Operand:
-        """The view as a contiguous [B, heads, positions, size]; copied where it is not."""
+        """Return the view as a contiguous [B, heads, positions, size], copied if needed."""
         shape = (self.heads.batch, heads, positions, size)
         if view.strides == contiguous(shape):
             return view.operand
@@ -126,7 +126,7 @@ class _Lowering:
         return y
 
     def cache(self, x: Operand, before: Operand | None, present: int, size: int) -> _View:
-        """Keys or values x after the past ones, `before`; in output `present` where that is wanted."""
+        """Append keys or values `x` to the past ones, `before`, into output `present` if the node has it."""
         h, wanted = self.heads, self.op.wants(present)
         view = _View(x, h.strides(h.kv_heads, h.keys, size))
         if before is None and not wanted:
@@ -138,16 +138,17 @@ class _Lowering:
         return _View(y, contiguous(y.type.shape))
 
     def mask(self) -> Operand | None:
-        """What the fused kernel adds to the scores: the mask where it is of numbers and of the keys' length."""
+        """Return the mask that the fused kernel takes: bool, or numbers with a last dimension of all T keys."""
         given = self.inputs.attn_mask
         if given is None or (given.type.dtype is not DType.BOOL and given.type.shape[-1] == self.heads.total):
             return given
         return self.bias(mask_only=True)
 
     def bias(self, mask_only: bool = False) -> Operand | None:
-        """The sum of all that is added to the scores, as float32 [B or 1, Hq or 1, M, T]; None: nothing is.
+        """Return the float32 bias of the scores, [B or 1, Hq or 1, M, T], or None for zero.
 
-        `mask_only`: without what positions hide.
+        Args:
+            mask_only: include only attn_mask, not the keys hidden by their position.
         """
         h, mask = self.heads, self.inputs.attn_mask
         nonpad = None if mask_only else self.inputs.nonpad_kv_seqlen
@@ -179,13 +180,13 @@ class _Lowering:
         return y
 
     def reach(self) -> Reach:
-        """The keys that positions let a query see."""
+        """Return the key positions that a query can see."""
         left, right = self.op.windows
         after = 0 if self.op.is_causal else right
         return Reach(left, after, self.heads.past)
 
     def form(self, q: _View, k: _View, v: _View, y: _View) -> AttentionForm:
-        """The attention as its kernels take it."""
+        """Return the description of the attention that its kernels take."""
         h = self.heads
         sizes = (h.batch, h.q_heads, h.queries, h.total, h.size, h.v_size)
         q_view, k_view, v_view, y_view = (x.head_view() for x in (q, k, v, y))
@@ -193,7 +194,7 @@ class _Lowering:
         return AttentionForm(sizes, q_view, k_view, v_view, y_view, scale, True, h.group, cap, self.reach())
 
     def composed(self, q: Operand, k: Operand, v: Operand, bias: Operand | None) -> None:
-        """Scores, softcap and bias, softmax, and the product with the values, each in a separate kernel."""
+        """Compute scores, softcap and bias, softmax, and the product with the values in separate kernels."""
         h, mode = self.heads, self.op.qk_matmul_output_mode
         batch = (h.batch * h.kv_heads, h.group)
         full = (h.batch, h.q_heads, h.queries, h.total)
@@ -241,11 +242,11 @@ class _Lowering:
             self.packed(y, result)
 
     def copy(self, x: Operand, expr: str, scalars: dict[str, float] | None = None) -> None:
-        """The scores output := expr(x)."""
+        """Write expr(x) to the output for scores."""
         self.made.append(elementwise(self.target, "attention_output", {"x": x}, out(3, self.outs[3]), expr, scalars))
 
     def packed(self, y: Operand, x: Operand) -> None:
-        """y[b, m, h * E + e] := x[b, h, m, e]."""
+        """Transpose x to the flat layout: y[b, m, h * E + e] := x[b, h, m, e]."""
         h = self.heads
         heads = TensorType(y.type.dtype, (h.batch, h.queries, h.q_heads, h.v_size))
         rows = h.queries * h.v_size
@@ -257,7 +258,7 @@ _SIGNED = {"left": "i32", "right": "i32"}
 
 
 def _bias_code(mask: Operand | None, nonpad: Operand | None, causal: bool, left: int, right: int) -> str:
-    """WGSL of one element of the bias."""
+    """Return the WGSL body that computes one element of the bias."""
     lines = [
         "let j = i % params.total;",
         "let m = (i / params.total) % params.queries;",
@@ -295,7 +296,7 @@ def _bias_code(mask: Operand | None, nonpad: Operand | None, causal: bool, left:
 def lower_attention(
     op: Any, target: Target, heads: Heads, inputs: AttentionInputs[Operand], outs: tuple[TensorType, ...]
 ) -> tuple[Dispatch, ...]:
-    """The dispatches of an Attention node."""
+    """Return the dispatches of an Attention node."""
     made = _Lowering(op, target, heads, inputs, outs)
     h = heads
     queries = _View(inputs.q, h.strides(h.q_heads, h.queries, h.size))

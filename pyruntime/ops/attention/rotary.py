@@ -1,4 +1,4 @@
-"""What operators with rotary embeddings share.
+"""Rotary position embeddings, shared by several operators.
 
     y1 = cos · x1 - sin · x2,  y2 = sin · x1 + cos · x2
 
@@ -21,19 +21,19 @@ __all__ = ["Rotation", "check_positions", "heads_in", "position_bound", "rotate"
 
 
 def position_bound(input: int, rows: int, count: int = 1) -> Bound:
-    """The bound of input number `input`: from each of its positions on so many of the caches' rows are read."""
+    """Return the range of valid positions for input `input`: `count` rows of the caches are read from each position."""
     one = type(count) is int and count == 1
     reason = "the rows of the caches" if one else "from which on the caches have rows for all tokens"
     return Bound(input, 0, rows - count, "positions", reason, "give fewer tokens or larger caches")
 
 
 def check_positions(positions: Array, rows: int) -> None:
-    """Raise RuntimeException where a position is none of the caches' rows."""
+    """Raise RuntimeException if a position is not a row of the caches."""
     position_bound(0, rows).check(positions)
 
 
 def heads_in(op: Op, shape: tuple[int, ...], heads: int | None) -> tuple[int, int, int, int]:
-    """B, H, S, D of x: [B, H, S, D], or [B, S, H·D] of so many heads. Raises InvalidGraph."""
+    """Return (B, H, S, D) of a shape [B, H, S, D], or [B, S, H·D] with H = `heads`. Raises InvalidGraph."""
     if len(shape) == 4:
         batch, count, length, size = shape
         return batch, count, length, size
@@ -45,13 +45,13 @@ def heads_in(op: Op, shape: tuple[int, ...], heads: int | None) -> tuple[int, in
 
 
 def rotate(x: Array, cosines: Array, sines: Array, positions: Array, interleaved: bool) -> Array:
-    """x [B, H, S, D] with its first components turned by the caches' angles at positions [B, S]."""
+    """Rotate the first components of x [B, H, S, D] by the angles in the caches' rows `positions` [B, S]."""
     check_positions(positions, cosines.shape[0])
     return turn(x, cosines[positions], sines[positions], interleaved)
 
 
 def turn(x: Array, cosines: Array, sines: Array, interleaved: bool) -> Array:
-    """x [B, H, S, D] in float32, with its first components turned by the angles of cosines and sines [B, S, R / 2]."""
+    """Return x [B, H, S, D] as float32 with its first components rotated, given cosines and sines [B, S, R / 2]."""
     half = cosines.shape[2]
     c, s = (t.astype(np.float32)[:, None] for t in (cosines, sines))
     one, two = slice(0, half), slice(half, 2 * half)
@@ -65,7 +65,7 @@ def turn(x: Array, cosines: Array, sines: Array, interleaved: bool) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """A rotary embedding of x [B, H, S, D], or [B, S, H·D], whose first 2 · `half` components of a head turn."""
+    """A rotary embedding of x [B, H, S, D] or [B, S, H·D]; it rotates the first 2 · `half` components of each head."""
 
     heads: int
     length: int
@@ -74,7 +74,7 @@ class Rotation:
     interleaved: bool
 
     def array(self, x: Array, cosines: Array, sines: Array, scale: float = 1.0) -> Array:
-        """x turned by cosines and sines [B, S, half]; what turns times `scale`."""
+        """Return x rotated, given cosines and sines [B, S, half]. The rotated components are multiplied by `scale`."""
         view = x.reshape(-1, self.length, self.heads, self.size).swapaxes(1, 2) if x.ndim == 3 else x
         y = turn(view, cosines, sines, self.interleaved)
         y[..., : 2 * self.half] *= np.float32(scale)
@@ -89,12 +89,12 @@ class Rotation:
         row: str,
         values: dict[str, Any],
     ) -> Dispatch:
-        """The kernel of a rotation named `name`.
+        """Return the dispatch of a kernel called `name` that writes the rotated x to y.
 
         Args:
-            tensors: x, cosines and sines by these names, and what `row` reads.
-            row: WGSL u32: the row of the tables for token `token`, in the order of [B, S], and pair `j`.
-            values: further uniforms that `row` reads; a float `scale` multiplies what turns.
+            tensors: operands named x, cosines and sines, and others that `row` reads.
+            row: WGSL u32 expression of the row of the tables for token `token` (index in [B, S]) and pair `j`.
+            values: further uniforms that `row` reads. A float `scale` multiplies the rotated components.
         """
         x = tensors[0][1].type
         token = "i / (params.size_d * params.heads)"

@@ -1,10 +1,10 @@
-"""RotaryEmbedding: pairs of components turned by position-dependent angles. Source: ONNX operator; Su et al., 2021.
+"""RotaryEmbedding: rotate pairs of components by position-dependent angles. Source: ONNX operator; Su et al., 2021.
 
     y1 = cos · x1 - sin · x2,  y2 = sin · x1 + cos · x2
 
-x: [B, H, S, D] or [B, S, H·D]. The first `rotary_embedding_dim` components of a head turn (0: all), the rest stay.
-Pairs are (j, j + half) or, interleaved, (2j, 2j + 1). The caches are [positions, half] read at position_ids [B, S], or
-[B, S, half] without. Computed in float32 and rounded once.
+x: [B, H, S, D] or [B, S, H·D]. The first `rotary_embedding_dim` components of a head (0: all) are rotated. Pairs are
+(j, j + half) or, interleaved, (2j, 2j + 1). With position_ids [B, S], the caches are [positions, half]; without, they
+are [B, S, half]. Computed in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("RotaryEmbedding", opsets=range(23, LATEST + 1))
 class RotaryEmbedding(Op):
-    """`num_heads` is needed for inputs of rank 3."""
+    """Rotary position embedding. Inputs of rank 3 require `num_heads`."""
 
     interleaved: int = 0
     num_heads: int | None = None
     rotary_embedding_dim: int = 0
 
     def rotation(self, shape: tuple[int, ...]) -> Rotation:
-        """The rotation of x of a shape. Raises InvalidGraph."""
+        """Return the rotation for x of a shape. Raises InvalidGraph."""
         _, heads, length, size = heads_in(self, shape, self.num_heads)
         turning = self.rotary_embedding_dim or size
         if turning % 2 or turning > size:
-            self.fail(f"an even number of at most {size} components to turn", turning)
+            self.fail(f"an even number of at most {size} components to rotate", turning)
         return Rotation(heads, length, size, turning // 2, bool(self.interleaved))
 
     def infer(

@@ -1,1 +1,1 @@
-"""If, Loop and Scan, and the subgraphs of operators."""
+"""Control flow: If, Loop and Scan, and the execution of their subgraphs."""

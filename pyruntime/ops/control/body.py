@@ -1,7 +1,7 @@
-"""Operators with subgraphs: run a body with the outer values that it uses, and stack the results of its iterations.
+"""Base of operators with subgraphs: run a body with the outer values it captures, and stack per-iteration outputs.
 
-A node with subgraphs has the outer values its bodies use as trailing inputs, each once, in the order in which the
-bodies (by attribute name) list them in `Graph.captures`.
+The trailing inputs of such a node are the captured outer values of all bodies, each once. They are ordered by the
+attribute name of the body, then as in `Graph.captures`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ Values = Sequence[ValueType]
 
 
 class BodyOp(Op):
-    """An operator with subgraphs. Its output types follow from running them, so `infer` returns known values.
+    """Base of operators with subgraphs. `infer` runs the bodies to find the output types, so these carry values.
 
     Class attributes:
-        arity: the least and the most inputs of its own, without captured ones; None: no bound.
+        arity: minimum and maximum number of inputs without captured values; a maximum of None is unlimited.
     """
 
     data_dependent = True
     arity: ClassVar[tuple[int, int | None]] = (0, None)
 
     def bodies(self) -> Iterator[Graph]:
-        """The subgraphs by attribute name."""
+        """Yield the subgraphs, ordered by attribute name."""
         for field in sorted(fields(self), key=lambda f: f.name):
             value = getattr(self, field.name)
             if isinstance(value, Graph):
@@ -54,15 +54,15 @@ class BodyOp(Op):
 
     @property
     def pure(self) -> bool:  # type: ignore[override]
-        """True where no body draws random numbers."""
+        """Whether no body draws random numbers."""
         return all(getattr(node.op, "pure", True) for body in self.bodies() for node in body.nodes)
 
     def captures(self) -> list[str]:
-        """What the bodies call the outer values they use, in the order of the node's trailing inputs."""
+        """Return the names of the captured outer values, in the order of the trailing inputs."""
         return list(dict.fromkeys(name for body in self.bodies() for name in body.captures))
 
     def split(self, inputs: Inputs) -> tuple[list[ValueType | None], dict[str, ValueType]]:
-        """The operator's own inputs, and the captured outer values by name."""
+        """Split the inputs into the operator's inputs and the captured outer values by name."""
         names = self.captures()
         own = len(inputs) - len(names)
         if own < 0:
@@ -76,10 +76,10 @@ class BodyOp(Op):
 
 
 class Body:
-    """A subgraph made ready to run with its captured values.
+    """A subgraph bound to its captured values, ready to run.
 
     Attributes:
-        inputs, outputs: the subgraph's own.
+        inputs, outputs: declared inputs and outputs of the subgraph.
     """
 
     def __init__(self, op: Op, graph: Graph, outer: dict[str, ValueType]) -> None:
@@ -91,7 +91,7 @@ class Body:
         self.outputs = graph.outputs
 
     def __call__(self, *values: ValueType | None) -> tuple[ValueType, ...]:
-        """Outputs for the inputs given in order."""
+        """Run the subgraph and return its outputs."""
         if len(values) != len(self.inputs):
             self._op.fail(f"a body with {len(values)} inputs", f"{len(self.inputs)}")
         feeds = {**self._outer, **{info.name: self.given(i, values[i]) for i, info in enumerate(self.inputs)}}
@@ -100,14 +100,14 @@ class Body:
         return tuple(made[info.name] for info in self.outputs)
 
     def scalar(self, index: int, value: Any, dtype: DType) -> ValueType:
-        """A number for input `index`: rank 0, or rank 1 where the body declares that."""
+        """Return a scalar for input `index`; a tensor of shape [1] where the body declares rank 1."""
         declared = self.inputs[index].type
         rank = len(declared.shape or ()) if isinstance(declared, DeclaredTensor) else 0
         shape = (1,) * rank
         return known(TensorType(dtype, shape), np.full(shape, value, dtype.numpy))
 
     def given(self, index: int, value: ValueType | None) -> ValueType:
-        """`value` for input `index`; an absent one is an empty optional where the body declares an optional."""
+        """Return `value` for input `index`. None becomes an empty optional where the body declares an optional."""
         if value is not None:
             return value
         info = self.inputs[index]
@@ -118,10 +118,10 @@ class Body:
 
 
 def permit(op: Op, trip: int) -> None:
-    """Let a loop make its trip number `trip`.
+    """Check that a loop may run iteration `trip`.
 
     Raises:
-        RuntimeException: more trips than `Limits.loop_trips`. Whatever ends the run (`RunContext.check`).
+        RuntimeException: `Limits.loop_trips` is reached. Further exceptions come from `RunContext.check`.
     """
     context = current()
     if context.check is not None:
@@ -134,14 +134,14 @@ def permit(op: Op, trip: int) -> None:
 
 
 def truth(op: Op, value: ValueType) -> bool:
-    """The condition a one-element bool tensor holds."""
+    """Return the bool in a one-element tensor. Raises InvalidGraph for other types."""
     if not isinstance(value, TensorType) or value.dtype is not DType.BOOL or value.size != 1:
         op.fail("a condition of type bool with one element", value)
     return bool(value.value().reshape(()))
 
 
 def stacked(op: Op, values: Sequence[ValueType], axis: int = 0, reverse: bool = False) -> ValueType:
-    """What every trip made, along a new axis; the last trip first where `reverse`."""
+    """Stack the tensors of all iterations along a new axis, in reverse order where `reverse`."""
     first = values[0]
     for value in values:
         if not isinstance(value, TensorType):
@@ -155,7 +155,7 @@ def stacked(op: Op, values: Sequence[ValueType], axis: int = 0, reverse: bool = 
 
 
 def empty_stack(op: Op, info: ValueInfo, axis: int = 0) -> ValueType:
-    """The scan output of no trip: its type is what the body declares, unknown dimensions count as 0."""
+    """Return the scan output of zero iterations, typed as the body declares; unknown dimensions become 0."""
     declared = info.type
     if not isinstance(declared, DeclaredTensor):
         raise errors.InvalidGraph(
@@ -167,7 +167,7 @@ def empty_stack(op: Op, info: ValueInfo, axis: int = 0) -> ValueType:
 
 
 def sequence_of(op: Op, info: ValueInfo, values: Sequence[ValueType]) -> ValueType:
-    """Return the values as a sequence. An empty one has the element type that the body declares."""
+    """Return a sequence of the values. The element type of an empty one is what the body declares."""
     element = values[0].dtype if values and isinstance(values[0], TensorType) else declared_element(info.type)
     if element is None:
         raise errors.InvalidGraph(f"{op.op_type}: an empty sequence, and the body does not declare '{info.name}'")

@@ -1,4 +1,4 @@
-"""If: the outputs of `then_branch` where `cond`, of `else_branch` otherwise. Source: ONNX operator If."""
+"""If: run `then_branch` or `else_branch` depending on a condition. Source: ONNX operator If."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyruntime.ops.control.body import Body, BodyOp, truth
 
 @op("If", opsets=range(1, LATEST + 1))
 class If(BodyOp):
-    """cond: bool, one element. Only the branch taken runs; the branches may give different shapes."""
+    """cond: bool, one element. Only the selected branch runs. The branches may return different shapes."""
 
     then_branch: Graph
     else_branch: Graph

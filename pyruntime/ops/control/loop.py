@@ -1,4 +1,4 @@
-"""Loop: `for` and `while` in one. Source: ONNX operator Loop."""
+"""Loop: a `for` and `while` loop over a subgraph. Source: ONNX operator Loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyruntime.ops.control.body import Body, BodyOp, empty_stack, permit, stacke
 class Loop(BodyOp):
     """cond, v.., scan.. = body(i, cond, v..) for i = 0, 1, ... while i < M and cond.
 
-    M: int64, absent: no bound; cond: bool, absent: true. The last values of v (tensors, sequences, optionals) come
-    out first, then every trip's scan outputs, stacked along a new first axis.
+    M: int64, unlimited if absent; cond: bool, true if absent. The outputs are the last values of v (tensors, sequences,
+    optionals), then the scan outputs of all iterations, stacked along a new first axis.
 
     Raises:
-        RuntimeException: more trips than `Limits.loop_trips`.
+        RuntimeException: more iterations than `Limits.loop_trips`.
     """
 
     body: Graph

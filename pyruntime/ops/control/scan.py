@@ -1,4 +1,4 @@
-"""Scan: a body run over slices of its scan inputs. Source: ONNX operator Scan (8 with a batch axis, 9 without)."""
+"""Scan: run a body over slices of inputs. Source: ONNX operator Scan (opset 8: with batch axis; 9: without)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyruntime.ops.interpreter import current
 
 @attributes
 class _Scan(BodyOp):
-    """Scan of any version: `body` maps N states and a slice of each of M scan inputs to N states and K outputs."""
+    """Base of all Scan versions: `body` maps N states and a slice of each of M inputs to N states and K outputs."""
 
     body: Graph
     num_scan_inputs: int
@@ -38,7 +38,7 @@ class _Scan(BodyOp):
     def _run(
         self, body: Body, states: Sequence[ValueType], slices: Sequence[Sequence[ValueType]]
     ) -> tuple[Values, list[Values]]:
-        """The last states, and what every step gave for each of the K outputs."""
+        """Return the final states, and the per-step values of each of the K outputs."""
         lengths = {len(s) for s in slices}
         if len(lengths) != 1:
             self.fail("scan inputs of one length", sorted(lengths))
@@ -56,9 +56,10 @@ class _Scan(BodyOp):
 
 @op("Scan", opsets=range(9, LATEST + 1))
 class Scan(_Scan):
-    """Input m is sliced along `scan_input_axes[m]`, from the back where `scan_input_directions[m]` is 1.
+    """Slices input m along `scan_input_axes[m]`, backwards where `scan_input_directions[m]` is 1.
 
-    Output k stacks what the steps gave along `scan_output_axes[k]`, the last step first where its direction is 1.
+    Output k stacks the results of the steps along `scan_output_axes[k]`, the last step first where
+    `scan_output_directions[k]` is 1.
     """
 
     scan_input_axes: tuple[int, ...] | None = None
@@ -90,9 +91,9 @@ class Scan(_Scan):
 
 @op("Scan", opsets=range(8, 9))
 class ScanBatched(_Scan):
-    """Every input and output has a batch axis first, scan inputs and outputs their sequence axis second.
+    """Scan with a leading batch axis in all inputs and outputs; the sequence axis is the second one.
 
-    sequence_lens: int64 [batch], steps of each batch entry; scan outputs beyond them are zero.
+    sequence_lens: int64 [batch], number of steps per batch entry. Scan outputs are zero after them.
     """
 
     directions: tuple[int, ...] | None = None

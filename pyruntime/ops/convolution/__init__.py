@@ -1,1 +1,1 @@
-"""Convolutions, pooling, and other operators with sliding windows."""
+"""Convolution, pooling and other sliding-window operators."""

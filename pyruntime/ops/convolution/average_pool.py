@@ -1,7 +1,7 @@
 """AveragePool: y[n, c, o] = mean over k of x[n, c, o * stride - pad + k * dilation].
 
-The mean is over the inputs a window sees; with count_include_pad over its places in the padded input. Places that only
-ceil_mode adds never count. Source: ONNX operator AveragePool (1, 7, 10, 11, 19, 22).
+The mean is over the window's positions inside the input, or, with count_include_pad, inside the padded input. Positions
+that only ceil_mode adds do not count. Source: ONNX operator AveragePool (1, 7, 10, 11, 19, 22).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyruntime.ops.reduction.folds import FOLDS
     },
 )
 class AveragePool(PoolOp):
-    """x: [N, C, D1 .. Dn], floats. A window that sees nothing gives 0."""
+    """x: [N, C, D1 .. Dn], floats. The mean of an empty window is 0."""
 
     ceil_mode: int = 0
     count_include_pad: int = 0
@@ -43,7 +43,7 @@ class AveragePool(PoolOp):
         return ((total / np.maximum(self.counts(window), 1)).astype(x.dtype),)
 
     def counts(self, window: Window) -> Array:
-        """[O1 .. On]: how many places each mean is over."""
+        """Return the number of elements of each mean, [O1 .. On]."""
         counts = np.ones((), np.float32)
         for axis in range(window.rank):
             before, after = (window.begin[axis], window.end[axis]) if self.count_include_pad else (0, 0)

@@ -1,4 +1,4 @@
-"""CausalConvWithState: depthwise convolution over past positions. Source: ONNX operator CausalConvWithState."""
+"""CausalConvWithState: causal depthwise convolution with a cached state. Source: ONNX operator CausalConvWithState."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ACTIVATIONS = ("none", "silu", "swish")
 class CausalConv(Op):
     """y[b, c, t] = act(bias[c] + Σ_j w[c, 0, j]·s[b, c, t + j·d]), s = past_state (default zeros) followed by x.
 
-    x: [B, C, L], or with `channels_last` [B, L, ...] of C channels in all; w: [C, 1, k]; bias: [C]; d: `dilation`. The
-    states, the end of s, are [B, C, (k - 1)·d], or [B, (k - 1)·d, ...]. With `state_window` W they are [W, ...]: those
-    after the last W positions, zeros for positions there were not; past_state is read at its last.
+    x: [B, C, L], or with `channels_last` [B, L, ...] with C channels in all; w: [C, 1, k]; bias: [C]; d: `dilation`.
+    The state is the end of s, [B, C, (k - 1)·d] or [B, (k - 1)·d, ...]. With `state_window` W, states are [W, ...]: the
+    states after each of the last W positions, zeros where x is shorter. Of such a past_state the last one is read.
     """
 
     operands = named("x w", optional="bias past")
@@ -131,7 +131,7 @@ class CausalConv(Op):
         return tuple(made)
 
     def _split(self, length: str) -> str:
-        """WGSL that splits element i of a tensor of rows of `length` into b, c and t."""
+        """Return WGSL that splits the index i into b, c and t, for a tensor of rows of `length`."""
         if self.channels_last:
             return f"""let c = i % params.channels;
   let t = (i / params.channels) % {length};
@@ -143,6 +143,6 @@ class CausalConv(Op):
 
 @op("CausalConvWithState", opsets=range(27, LATEST + 1))
 class CausalConvWithState(CausalConv):
-    """Channels first, without dilation; one state."""
+    """CausalConvWithState of ai.onnx: channels first, no dilation, one state."""
 
     activation: str = "none"

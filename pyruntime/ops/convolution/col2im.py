@@ -1,8 +1,6 @@
 """Col2Im: y[n, c, i] = sum over k, o with o * stride - pad + k * dilation = i of x[n, c * K + k, o].
 
-K is the number of filter positions.
-
-Source: ONNX operator Col2Im (18).
+K is the number of filter positions. Source: ONNX operator Col2Im (18).
 """
 
 from __future__ import annotations
@@ -18,15 +16,15 @@ from pyruntime.ops.convolution.sliding import WindowOp, add_windows, volume
 
 @op("Col2Im", opsets=range(18, LATEST + 1))
 class Col2Im(WindowOp):
-    """x: [N, C * prod(block), L], the L blocks in row-major order; y: [N, C, image]. Any numeric type; bools are or-ed.
+    """x: [N, C * prod(block), L], the L blocks in row-major order; y: [N, C, image]. Numeric types; bools are or-ed.
 
-    `image_shape` and `block_shape` decide the output's shape, so their values are needed while planning.
+    `image_shape` and `block_shape` determine the output shape, so planning needs their values.
     """
 
     dilations: tuple[int, ...] | None = None
 
     def blocks(self, x: tuple[int, ...], image: tuple[int, ...], block: tuple[int, ...]) -> Window:
-        """The window whose views the columns are. Raises InvalidGraph where x does not have its shape."""
+        """Return the sliding window whose im2col gives x. Raises InvalidGraph if the shape of x does not match."""
         if not image or len(image) != len(block) or min(*image, *block) < 1:
             self.fail("image_shape and block_shape of equal length, 1 at least", f"{list(image)}, {list(block)}")
         strides, dilations, pads = self.geometry(len(image), block)

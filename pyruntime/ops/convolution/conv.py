@@ -31,14 +31,14 @@ from pyruntime.ops.operands import optional
 __all__ = ["Conv", "convolution", "convolved", "convolved_shape", "divided"]
 
 TILE = 1 << 21
-"""Elements of the im2col matrix of a tile: 8 MB of float32, work enough for a product on several threads."""
+"""Elements of the im2col matrix of a tile: 8 MB of float32, large enough for a multithreaded matrix product."""
 
 CACHED = 1 << 18
-"""Elements of a tile that is summed by filter positions: as many as a processor cache holds."""
+"""Elements of a tile that is summed by filter positions, chosen to fit the CPU cache."""
 
 
 def convolved_shape(op: WindowOp, x: TensorType, w: TensorType, group: int) -> Window:
-    """The window of a convolution of x: [N, C, D1 .. Dn] with w: [M, C / group, K1 .. Kn]. Raises InvalidGraph."""
+    """Return the window for x: [N, C, D1 .. Dn] and w: [M, C / group, K1 .. Kn]. Raises InvalidGraph."""
     spatial = op.spatial(x)
     kernel = tuple(getattr(op, "kernel_shape", None) or w.shape[2:])
     if w.rank != x.rank or kernel != w.shape[2:]:
@@ -49,7 +49,7 @@ def convolved_shape(op: WindowOp, x: TensorType, w: TensorType, group: int) -> W
 
 
 def convolution(x: Array, w: Array, window: Window, group: int) -> Array:
-    """x: [N, C, D1 .. Dn] convolved with w: [M, C / group, K1 .. Kn]; in the arrays' own type, without bias."""
+    """Convolve x: [N, C, D1 .. Dn] with w: [M, C / group, K1 .. Kn] in the arrays' dtype, without bias."""
     y = np.zeros((x.shape[0], w.shape[0], *window.output), x.dtype)
     for at, tile in convolved(x, w, window, group, lambda part: part):
         y[at] = tile
@@ -59,13 +59,13 @@ def convolution(x: Array, w: Array, window: Window, group: int) -> Array:
 def convolved(
     x: Array, w: Array, window: Window, group: int, read: Callable[[Array], Array], parts: int = 1
 ) -> Iterator[tuple[tuple[slice, ...], Array]]:
-    """`convolution` in tiles: where each lies in y, and its sums.
+    """Compute `convolution` in tiles; yields the slices of y that a tile covers, and its values.
 
-    im2col and a matrix product; for depthwise weights a sum over the filter positions.
+    A tile is im2col and a matrix product. Depthwise convolutions sum over the filter positions instead.
 
     Args:
-        read: makes a part of x an array of w's type.
-        parts: products of each sum, w as it lies, that are added in w's type; the sums of several parts are float64.
+        read: converts a part of x to the dtype of w.
+        parts: number of partial sums over K. Each is a product in the dtype of w; two or more are added in float64.
     """
     maps, per_group = w.shape[0] // group, w.shape[1]
     if not window.pixels or not x.shape[0] or not w.shape[0]:
@@ -91,7 +91,11 @@ def convolved(
 def _tiles(
     images: int, group: int, window: Window, axis: int, each: int, most: int
 ) -> Iterator[tuple[slice, slice, slice]]:
-    """Images, groups and outputs along `axis` that make tiles of `most` elements, `each` for an output of a group."""
+    """Yield slices of images, groups and outputs along `axis` for tiles of about `most` elements.
+
+    Args:
+        each: elements for one output pixel of one group.
+    """
     length = window.output[axis]
     plane = window.pixels * each
     many = max(1, most // (plane * group))
@@ -104,7 +108,7 @@ def _tiles(
 
 
 def _by_columns(seen: Array, weights: Array, window: Window, parts: int) -> Array:
-    """[N, group, M / group, pixels] by im2col and a matrix product."""
+    """Return [N, group, M / group, pixels], computed by im2col and a matrix product."""
     group, maps, per_group = weights.shape[:3]
     depth = per_group * window.positions
     columns = windows(seen, window).reshape(seen.shape[0], group, depth, window.pixels)
@@ -119,13 +123,13 @@ def _by_columns(seen: Array, weights: Array, window: Window, parts: int) -> Arra
 
 
 def divided(length: int, parts: int) -> list[slice]:
-    """As many slices of `length` elements, equal but for the last."""
+    """Split range(length) into at most `parts` slices, all but the last of equal length."""
     each = max(1, -(-length // parts))
     return [slice(at, at + each) for at in range(0, length, each)]
 
 
 def _by_position(seen: Array, weights: Array, window: Window) -> Array:
-    """[N, group, M / group, O1 .. On] where every group has one channel."""
+    """Return [N, group, M / group, O1 .. On] of a depthwise convolution."""
     group, maps = weights.shape[:2]
     seen = seen.reshape(seen.shape[0], group, 1, *seen.shape[2:])
     y = np.zeros((seen.shape[0], group, maps, *window.output), seen.dtype)
@@ -138,7 +142,7 @@ def _by_position(seen: Array, weights: Array, window: Window) -> Array:
 
 @op("Conv", opsets=range(1, LATEST + 1))
 class Conv(SlidingOp):
-    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; b: [M]; floats. Halves are accumulated in float32."""
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; b: [M]; floats. float16 is accumulated in float32."""
 
     group: int = 1
     dilations: tuple[int, ...] | None = None

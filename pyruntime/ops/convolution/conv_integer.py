@@ -1,17 +1,16 @@
 """ConvInteger and QLinearConv: convolution of 8-bit integers, exact in int32.
 
     ConvInteger   y = conv(x - x_zero_point, w - w_zero_point)
-    QLinearConv   y = saturate(round((that + B) * x_scale * w_scale / y_scale) + y_zero_point)
+    QLinearConv   y = saturate(round((ConvInteger + B) * x_scale * w_scale / y_scale) + y_zero_point)
 
-Rounding is half to even; zero points and scales of w are scalars or one an output channel.
-Source: ONNX operators ConvInteger (10), QLinearConv (10).
+Rounding is half to even. Zero points and scales of w are scalars or per output channel. Source: ONNX operators
+ConvInteger (10), QLinearConv (10).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, attributes, op
 from pyruntime.ops.convolution.conv import convolved, convolved_shape, divided
 from pyruntime.ops.convolution.sliding import SlidingOp, volume
-from pyruntime.ops.operands import bound, named
+from pyruntime.ops.operands import bound, named, reshaped
 from pyruntime.ops.quantization.requantize import finished
 
 BYTES = (DType.INT8, DType.UINT8)
@@ -32,14 +31,18 @@ BYTES = (DType.INT8, DType.UINT8)
 
 @attributes
 class _IntegerConv(SlidingOp):
-    """A convolution of 8-bit integers that is exact in int32: the base of ConvInteger and QLinearConv."""
+    """Base of ConvInteger and QLinearConv: a convolution of 8-bit integers, exact in int32."""
 
     group: int = 1
     dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...] | None = None
 
     def check(self, x: TensorType, w: TensorType, *others: tuple[str, TensorType | None, int]) -> Window:
-        """The window. `others`: name, type and number of elements (scalars have 1, channels of w more)."""
+        """Check the inputs and return the window.
+
+        Args:
+            others: (name, type, channels) of scales and zero points, which have 1 or `channels` elements.
+        """
         if x.dtype not in BYTES or w.dtype not in BYTES:
             self.fail("8-bit x and w", f"{x}, {w}")
         for name, given, count in others:
@@ -48,20 +51,21 @@ class _IntegerConv(SlidingOp):
         return convolved_shape(self, x, self.standard_type(w), self.group)
 
     def standard_type(self, w: TensorType) -> TensorType:
-        """The type [M, C / group, K1 .. Kn] of w; other classes store w otherwise."""
+        """Return the type of w in layout [M, C / group, K1 .. Kn]; overridden for other weight layouts."""
         return w
 
     def standard_weights(self, w: Array) -> Array:
-        """The weights [M, C / group, K1 .. Kn]."""
+        """Return w in layout [M, C / group, K1 .. Kn]."""
         return w
 
     def exact(
         self, x: Array, w: Array, x_zero: Array | None, w_zero: Array | None, others: int = 0
     ) -> Iterator[tuple[tuple[slice, ...], Array]]:
-        """conv(x - x_zero, w - w_zero) tile by tile: the slices of y that a tile has, and its sums as exact floats.
+        """Compute conv(x - x_zero, w - w_zero) in tiles; yields the slices of y that a tile covers, and its exact sums.
 
-        The sums are float32 where that type holds every partial sum, also with `others` added; else float64, which
-        holds the sum of 2^53 / 2^16 products, of parts that float32 holds where there are few.
+        The sums are float32 if it represents every partial sum exactly, also with up to `others` added. Otherwise they
+        are float64, computed from a few float32 partial sums where these are exact. float64 is exact for 2^53 / 2^16
+        products.
         """
         w = self.standard_weights(w)
         window = self.window(x.shape[2:], w.shape[2:])
@@ -81,7 +85,11 @@ class _IntegerConv(SlidingOp):
         return convolved(x, weights.astype(wide, copy=False), window, self.group, read, parts or 1)
 
     def describe(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
-        """Describe the dispatches of y = conv(x - x_zero, w - w_zero) into int32 y; `zeros`: x_zero and w_zero."""
+        """Return the description of y = conv(x - x_zero, w - w_zero) with int32 y.
+
+        Args:
+            zeros: x_zero and w_zero.
+        """
         plain = self.standard_type(w.type)
         window = volume(convolved_shape(self, x.type, plain, self.group))
         maps, channels = plain.shape[:2]
@@ -116,7 +124,7 @@ class ConvInteger(_IntegerConv):
 
 @op("QLinearConv", opsets=range(10, LATEST + 1))
 class QLinearConv(_IntegerConv):
-    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; B: int32 [M]; y of y_zero_point's type, int8 or uint8."""
+    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; B: int32 [M]; y has y_zero_point's type, int8 or uint8."""
 
     operands = named("x x_scale x_zero_point w w_scale w_zero_point y_scale y_zero_point", optional="b")
 
@@ -156,37 +164,39 @@ class QLinearConv(_IntegerConv):
         given = bound(self.operands, inputs)
         sums = scratch(DType.INT32, *y.shape)
         conv = self.describe(given.x, given.w, sums, (given.x_zero_point, given.w_zero_point))
-        column = (1,) * (y.rank - 2)
-        operands = {"zero": _column(given.y_zero_point, column)}
+        operands = {"zero": given.y_zero_point}
         value = "x"
         if given.b is not None:
-            operands["bias"] = _column(given.b, column)
+            operands["bias"] = given.b
             value = "(x + bias)"
         scales = {name: getattr(given, name) for name in ("x_scale", "w_scale", "y_scale")}
-        # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
+        # Constant scales are combined on the host: a WGSL division may be off by 2.5 ULP.
         if all(x.type.is_known for x in scales.values()):
             factor = _multiplier(*(x.type.value() for x in scales.values()))
-            operands["factor"] = _column(constant(Constant.from_array(factor)), column)
+            operands["factor"] = constant(Constant.from_array(factor))
             scale = "factor"
         else:
-            operands |= {name: _column(x, column) for name, x in scales.items()}
+            operands |= scales
             scale = "(x_scale * w_scale / y_scale)"
+        column = (1,) * (y.rank - 2)
+        views = {name: reshaped(x, x.type.size, *column) for name, x in operands.items()}
         low, high = (-128, 127) if y.dtype is DType.INT8 else (0, 255)
         scaled = f"i32(round(f32({value}) * {scale})) + i32(zero)"
         expr = f"{y.dtype.compute}(clamp({scaled}, {low}, {high}))"
-        return finished(target, convolve(target, conv), sums, out(0, y), "requantize", operands, expr)
+        return finished(target, convolve(target, conv), sums, out(0, y), "requantize", views, expr)
 
 
 MOST_PARTS = 8
-"""Parts of a sum above which a product of float64 is as fast."""
+"""Number of partial sums above which a float64 product is as fast."""
 
 
 def _parts(sizes: Array, largest: int, others: int, limit: int) -> int:
-    """How many parts of sums of products with integers up to `largest` float32 holds; 0 above `limit`.
+    """Return the smallest number of partial sums that are exact in float32, or 0 if more than `limit` are needed.
 
     Args:
-        sizes: magnitudes of weights, whole numbers in float32 [M, K]; their sums are exact where they are small enough.
-        others: what a sum of one part is added to in float32.
+        sizes: magnitudes of the weights, integers in float32 [M, K].
+        largest: largest magnitude of the other factor.
+        others: magnitude that is added to the sum where one part suffices.
     """
     depth, holds = sizes.shape[1], 1 << 24
     whole = _largest_sum(sizes) * largest
@@ -199,20 +209,15 @@ def _parts(sizes: Array, largest: int, others: int, limit: int) -> int:
 
 
 def _largest_sum(sizes: Array) -> float:
-    """The largest sum of a row."""
+    """Return the largest row sum."""
     return float(sizes.sum(axis=1).max(initial=0))
 
 
 def _wrapped(sums: Array) -> Array:
-    """Exact floats modulo 2^32, as int32."""
+    """Convert exact floats to int32 modulo 2^32."""
     return sums.astype(np.int64).astype(np.int32)
 
 
 def _multiplier(x_scale: Array, w_scale: Array, y_scale: Array) -> Array:
-    """x_scale * w_scale / y_scale in float32, one number or one an output channel."""
+    """Return x_scale * w_scale / y_scale in float32, with one element or one per output channel."""
     return np.asarray(x_scale.reshape(()) * w_scale.reshape(-1) / y_scale.reshape(()), np.float32)
-
-
-def _column(operand: Operand, spatial: tuple[int, ...]) -> Operand:
-    """The operand seen as [elements, 1, .. 1], to broadcast over images and pixels."""
-    return replace(operand, type=TensorType(operand.type.dtype, (operand.type.size, *spatial)))

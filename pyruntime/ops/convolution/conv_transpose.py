@@ -1,7 +1,7 @@
-"""ConvTranspose, the transpose of Conv as a matrix.
+"""ConvTranspose: the transpose of Conv, as a linear map.
 
-y[n, m, o] = sum over c, k, i with i * stride - pad + k * dilation = o of x[n, c, i] * w[c, m, k], + b[m].
-Source: ONNX operator ConvTranspose (1, 11, 22).
+y[n, m, o] = sum over c, k, i with i * stride - pad + k * dilation = o of x[n, c, i] * w[c, m, k], + b[m]. Source: ONNX
+operator ConvTranspose (1, 11, 22).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyruntime.ops.operands import optional
 
 @op("ConvTranspose", opsets=range(1, LATEST + 1))
 class ConvTranspose(SlidingOp):
-    """x: [N, C, D1 .. Dn]; w: [C, M / group, K1 .. Kn]; b: [M]; floats. Halves are accumulated in float32.
+    """x: [N, C, D1 .. Dn]; w: [C, M / group, K1 .. Kn]; b: [M]; floats. float16 is accumulated in float32.
 
-    With `output_shape` the padding follows from it, the larger half in front but for SAME_UPPER.
+    `output_shape` determines the padding. An odd total puts the larger half at the start, with SAME_UPPER at the end.
     """
 
     group: int = 1
@@ -32,7 +32,7 @@ class ConvTranspose(SlidingOp):
     output_shape: tuple[int, ...] | None = None
 
     def transposed(self, x: tuple[int, ...], w: tuple[int, ...]) -> Window:
-        """The window of the convolution this transposes: from y's spatial axes to x's. Raises InvalidGraph."""
+        """Return the window of the transposed convolution, from y's axes to x's. Raises InvalidGraph."""
         rank = len(x) - 2
         strides, dilations, pads = self.geometry(rank, w[2:])
         adjust, shape = self.output_padding or (0,) * rank, self.output_shape or ()

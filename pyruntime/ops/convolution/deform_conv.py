@@ -1,9 +1,8 @@
-"""DeformConv: a convolution that moves each filter position by an offset and scales what it reads by a mask.
+"""DeformConv: convolution whose filter positions are shifted by offsets and weighted by a mask.
 
-y[n, m, o] = sum over c, k of w[m, c, k] * mask[n, g, k, o] * x[n, c] at (o * stride - pad + k * dilation
-+ offset[n, g, k, :, o]) + b[m], with x interpolated linearly and 0 outside, g = c's offset group.
-
-Source: ONNX operator DeformConv (19, 22); Dai et al. 2017, Zhu et al. 2018.
+y[n, m, o] = sum over c, k of w[m, c, k] * mask[n, g, k, o] * x[n, c] at (o * stride - pad + k * dilation + offset[n, g,
+k, :, o]) + b[m], where x is interpolated linearly, 0 outside, and g is the offset group of c. Source: ONNX operator
+DeformConv (19, 22); Dai et al. 2017, Zhu et al. 2018.
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out, params_of, scratch, template
 from pyruntime.kernels.convolution.convolution import convolve
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.kernels.ir.dispatch import Operand
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, Unsupported, op, refuse_float64
 from pyruntime.ops.convolution.conv import convolution, convolved_shape
 from pyruntime.ops.convolution.sliding import WindowOp, accumulator, volume, with_bias
-from pyruntime.ops.operands import named, optional
+from pyruntime.ops.operands import named, optional, reshaped
 
 
 @op("DeformConv", opsets=range(19, LATEST + 1))
 class DeformConv(WindowOp):
-    """x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; offset: [N, offset_group * K * n, O1 .. On]; b: [M];
-    mask: [N, offset_group * K, O1 .. On]; floats, of one type. K: the number of filter positions, K1 · .. · Kn.
+    """Inputs of one float type, with K = K1 · .. · Kn filter positions.
+
+    x: [N, C, D1 .. Dn]; w: [M, C / group, K1 .. Kn]; offset: [N, offset_group * K * n, O1 .. On]; b: [M]; mask: [N,
+    offset_group * K, O1 .. On].
     """
 
     operands = named("x w offset", optional="b mask")
@@ -64,7 +64,7 @@ class DeformConv(WindowOp):
         return (with_bias(y, b, x.dtype),)
 
     def columns(self, x: Array, offset: Array, mask: Array | None, window: Window) -> Array:
-        """[N, C, K, pixels]: what each of K filter positions reads."""
+        """Return the interpolated, masked samples of every filter position, [N, C, K, pixels]."""
         images, channels = x.shape[:2]
         groups, positions, pixels, rank = self.offset_group, window.positions, window.pixels, window.rank
         flat = x.reshape(images, groups, channels // groups, -1)
@@ -98,7 +98,7 @@ class DeformConv(WindowOp):
         window = volume(convolved_shape(self, x, w, self.group))
         columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.positions, *window.output)
         if columns.type.nbytes > target.limits.buffer_bytes:
-            raise Unsupported(f"its {columns.type.nbytes >> 20} MiB of columns exceed the device's buffer size")
+            raise Unsupported(f"{columns.type.nbytes >> 20} MiB of columns exceed the device's buffer size")
         types = {"x": x.dtype, "offset": offset.dtype, "mask": x.dtype}
         flags = {} if mask is None else {"MASK": 1}
         kernel = template("deform_columns", types, RANK=x.rank - 2, **flags)
@@ -116,14 +116,14 @@ class DeformConv(WindowOp):
         reads = (inp(0, x), inp(2, offset), *(() if mask is None else (inp(4, mask),)))
         first = Dispatch(kernel, (*reads, columns), target.grid(-(-columns.type.size // 4)), params)
         maps, channels = w.shape[0], w.shape[1] * window.positions
-        weights = Operand(inp(1, w).role, 1, w.with_shape(maps, channels))
+        weights = reshaped(inp(1, w), maps, channels)
         rows = maps // self.group
         conv = Convolution(_pointwise(window), self.group, channels, rows, columns, weights, out(0, y), optional(3, b))
         return (first, *convolve(target, conv))
 
 
 def _positions(window: Window) -> list[Array]:
-    """For each axis, [K, pixels]: what the K filter positions read without offsets."""
+    """Return for each axis the sampling positions without offsets, [K, pixels]."""
     return [
         k[:, None] * d + o * s - b
         for k, d, o, s, b in zip(
@@ -138,6 +138,6 @@ def _positions(window: Window) -> list[Array]:
 
 
 def _pointwise(window: Window) -> Window:
-    """The window of the convolution over finished columns."""
+    """Return the window of the 1x1 convolution over the columns."""
     ones, zeros = (1,) * window.rank, (0,) * window.rank
     return Window(window.output, window.output, ones, ones, ones, zeros, zeros)

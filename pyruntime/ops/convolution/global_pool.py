@@ -1,4 +1,4 @@
-"""GlobalAveragePool, GlobalMaxPool, GlobalLpPool: one number for all spatial positions of a channel.
+"""GlobalAveragePool, GlobalMaxPool, GlobalLpPool: reduce all spatial axes of each channel.
 
 Source: ONNX operators GlobalAveragePool (1, 22), GlobalMaxPool (1, 22), GlobalLpPool (2, 22).
 """
@@ -19,7 +19,7 @@ class _GlobalPool(Op):
     """x: [N, C, D1 .. Dn] to y: [N, C, 1 .. 1]; floats."""
 
     def fold(self, x: TensorType) -> Fold | None:
-        """What is computed over the spatial axes, for the GPU."""
+        """Return the GPU reduction over the spatial axes, or None."""
         raise NotImplementedError
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
@@ -39,7 +39,7 @@ def _spatial(x: Array) -> tuple[int, ...]:
 
 @op("GlobalAveragePool", opsets=range(1, LATEST + 1))
 class GlobalAveragePool(_GlobalPool):
-    """The mean, accumulated in float32 (on the host float64); NaN over no positions."""
+    """Mean, accumulated in float32 (on the host in float64). NaN if there are no spatial elements."""
 
     def fold(self, x: TensorType) -> Fold | None:
         return FOLDS["Mean"](x.dtype)
@@ -53,7 +53,7 @@ class GlobalAveragePool(_GlobalPool):
 
 @op("GlobalMaxPool", opsets=range(1, LATEST + 1))
 class GlobalMaxPool(_GlobalPool):
-    """The maximum; NaN where there is one, -inf over no positions."""
+    """Maximum; propagates NaN. -inf if there are no spatial elements."""
 
     def fold(self, x: TensorType) -> Fold | None:
         return FOLDS["Max"](x.dtype)
@@ -64,7 +64,7 @@ class GlobalMaxPool(_GlobalPool):
 
 @op("GlobalLpPool", opsets=range(2, LATEST + 1))
 class GlobalLpPool(_GlobalPool):
-    """The p-norm, (sum of |x|^p)^(1/p)."""
+    """p-norm: (sum of |x|^p)^(1/p)."""
 
     p: int = 2
 

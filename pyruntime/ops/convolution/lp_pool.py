@@ -1,4 +1,4 @@
-"""LpPool: y[n, c, o] = (sum over k of |x[n, c, o * stride - pad + k * dilation]|^p)^(1/p); padding adds nothing.
+"""LpPool: y[n, c, o] = (sum over k of |x[n, c, o * stride - pad + k * dilation]|^p)^(1/p), padded with zeros.
 
 Source: ONNX operator LpPool (2, 11, 18, 22).
 """

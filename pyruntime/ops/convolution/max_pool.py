@@ -1,6 +1,6 @@
-"""MaxPool: y[n, c, o] = max over k of x[n, c, o * stride - pad + k * dilation]; padding is below everything.
+"""MaxPool: y[n, c, o] = max over k of x[n, c, o * stride - pad + k * dilation], ignoring padding.
 
-NaN in a window is its maximum, as in NumPy and PyTorch. Source: ONNX operator MaxPool (1, 8, 10, 11, 12, 22).
+Propagates NaN, like NumPy and PyTorch. Source: ONNX operator MaxPool (1, 8, 10, 11, 12, 22).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyruntime.ops.reduction.folds import FOLDS
 
 
 def _lowest(dtype: np.dtype[Any]) -> float | int:
-    """The least value of a type, below or equal to every element."""
+    """Return the smallest value of a dtype (-inf for floats)."""
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
@@ -31,7 +31,7 @@ def _lowest(dtype: np.dtype[Any]) -> float | int:
 class MaxPool(PoolOp):
     """x: [N, C, D1 .. Dn], floats or 8-bit integers. Indices: int64, of the first maximum in flattened x.
 
-    With storage_order 1 indices count the spatial axes column-major, D1 fastest.
+    With storage_order 1, indices count the spatial axes in column-major order (D1 fastest).
     """
 
     ceil_mode: int = 0
@@ -54,7 +54,7 @@ class MaxPool(PoolOp):
         return (y,)
 
     def _with_indices(self, seen: Array, window: Window) -> tuple[Array, Array]:
-        """Maxima of a padded input, and where they are: the first of equals, padding never."""
+        """Return the maxima of a padded input and their indices: the first of equal elements, never in the padding."""
         lead = seen.shape[:2]
         y = np.full((*lead, *window.output), _lowest(seen.dtype), seen.dtype)
         found = np.zeros(y.shape, bool)

@@ -1,8 +1,8 @@
-"""MaxUnpool: y = 0 but y[indices[i]] = x[i], the partial inverse of MaxPool.
+"""MaxUnpool: y = 0 except y[indices[i]] = x[i], the partial inverse of MaxPool.
 
-Indices count in the shape kernel, strides and pads give; with `output_shape` that block stands at the origin of the
-larger output. Where indices are equal the last element remains.
-Source: ONNX operator MaxUnpool (9, 11, 22) and its reference implementation.
+Indices refer to the shape that kernel, strides and pads imply. With `output_shape`, that block lies at the origin of
+the larger output. Of equal indices the last element wins. Source: ONNX operator MaxUnpool (9, 11, 22) and its reference
+implementation.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MARK = """let index = load_indices(i);
 
 @op("MaxUnpool", opsets=range(9, LATEST + 1))
 class MaxUnpool(Op):
-    """x, indices (int64): [N, C, D1 .. Dn]; output_shape: int64 [n + 2], its value is needed while planning."""
+    """x, indices (int64): [N, C, D1 .. Dn]; output_shape: int64 [n + 2], whose value planning needs."""
 
     kernel_shape: tuple[int, ...]
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
     def block(self, x: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape the pooled tensor had: (D - 1) * stride + kernel - begin - end. Raises InvalidGraph."""
+        """Return the shape before pooling: (D - 1) * stride + kernel - begin - end. Raises InvalidGraph."""
         rank = len(x) - 2
         strides, pads = self.strides or (1,) * rank, self.pads or (0,) * (2 * rank)
         if rank < 1 or len(self.kernel_shape) != rank or len(strides) != rank or len(pads) != 2 * rank:
@@ -75,7 +75,7 @@ class MaxUnpool(Op):
     def lower(
         self, target: Target, x: TensorType, indices: TensorType, shape: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
-        """Mark the last element for every place, then gather; indices out of range are dropped."""
+        """Mark the last source element of each output position, then gather. Indices out of range are dropped."""
         refuse_float64(x)
         (y,) = self.infer(x, indices, shape)
         block = self.block(x.shape)
@@ -83,7 +83,7 @@ class MaxUnpool(Op):
             raise Unsupported("indices past 2^32")
         if len(block) > 5:
             raise Unsupported(f"{len(block) - 2} spatial axes; the kernel has 3")
-        # The block and the whole, with the missing axes of extent 1 in the middle: counted in blocks of the last three.
+        # Both shapes as [N, C, D, H, W]: missing spatial axes get extent 1.
         missing = (1,) * (5 - len(block))
         strides = contiguous((*y.shape[:2], *missing, *y.shape[2:]))
         marks = scratch(DType.UINT32, y.size)

@@ -1,4 +1,4 @@
-"""What MaxPool, AveragePool and LpPool lower to; and the global pools they are where one window covers everything."""
+"""Base class and GPU lowering of MaxPool, AveragePool and LpPool, including windows that cover the whole input."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pyruntime.ops.reduction.folds import FOLDS
 __all__ = ["PoolOp", "global_pool", "norm_fold", "pool"]
 
 _UNROLLED = 64
-"""Filter positions up to which a window's loops have constant bounds."""
+"""Largest number of filter positions for which the kernel's loops have constant bounds."""
 
 LOWEST = {DType.INT8: -128, DType.UINT8: 0}
 
 
 class PoolOp(SlidingOp):
-    """x: [N, C, D1 .. Dn]; y: [N, C, O1 .. On], a number for each window."""
+    """Base of pooling operators. x: [N, C, D1 .. Dn]; y: [N, C, O1 .. On], one element per window."""
 
     ceil_mode: int
     kernel_shape: tuple[int, ...]
 
     def over(self, spatial: tuple[int, ...]) -> Window:
-        """The window over spatial axes D1 .. Dn. Raises InvalidGraph."""
+        """Return the window for spatial axes D1 .. Dn. Raises InvalidGraph."""
         return self.window(spatial, self.kernel_shape, bool(self.ceil_mode))
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
@@ -35,21 +35,25 @@ class PoolOp(SlidingOp):
 
 
 def norm_fold(p: int, dtype: DType) -> Fold:
-    """(sum of |x|^p)^(1/p)."""
+    """Return the reduction (sum of |x|^p)^(1/p)."""
     if p in (1, 2):
         fold = FOLDS[f"L{p}"](dtype)
         assert fold is not None
         return fold
-    # pow(0, p) is exp2(p * log2(0)): left to no compiler.
+    # WGSL may compute pow(0, p) as exp2(p * log2(0)), so zero is a separate case.
     power = f"if (x == 0.0) {{ return 0.0; }} return pow(abs(x), {float(p)!r});"
     root = f"if (a == 0.0) {{ return 0.0; }} return pow(a, 1.0 / {float(p)!r});"
     return Fold(f"pool_norm{p}", "f32", "0.0", power, "a + b", root, state=DType.FLOAT)
 
 
 def global_pool(target: Target, fold: Fold | None, x: TensorType, y: TensorType) -> tuple[Dispatch, ...]:
-    """y: [N, C, 1 .. 1] = the fold over all spatial axes of x: [N, C, D1 .. Dn]."""
+    """Return dispatches for y: [N, C, 1 .. 1] = `fold` over all spatial axes of x: [N, C, D1 .. Dn].
+
+    Raises:
+        Unsupported: `fold` is None.
+    """
     if fold is None:
-        raise Unsupported(f"no exact fold of {x.dtype.onnx_name} on the GPU")
+        raise Unsupported(f"{x.dtype.onnx_name} is pooled on the host")
     return reduction(target, fold, out(0, y), inp(0, x), tuple(range(2, x.rank)))
 
 
@@ -63,11 +67,13 @@ def pool(
     p: int = 2,
     column_major: bool = False,
 ) -> tuple[Dispatch, ...]:
-    """The sliding kernel.
+    """Return the dispatch of the sliding-window pooling kernel.
 
     Args:
         kind: 'MAXIMUM', 'MEAN' or 'NORM'.
-        outputs: y, and with it the indices of maxima.
+        outputs: y and, optionally, the indices of maxima.
+        count_padding: 'MEAN' divides by the number of positions in the padded input.
+        p: exponent of 'NORM'.
         column_major: indices count the first spatial axis fastest.
     """
     reach = [i + b + e for i, b, e in zip(window.input, window.begin, window.end, strict=True)]

@@ -1,4 +1,4 @@
-"""Operators with sliding windows: their attributes, and NumPy views of the elements that windows cover."""
+"""Base classes of sliding-window operators, and NumPy views of the elements that windows cover."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ __all__ = [
 
 @attributes
 class WindowOp(Op):
-    """Attributes of every operator with windows."""
+    """Attributes of all sliding-window operators."""
 
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
     @property
     def padding(self) -> str:
-        """`auto_pad`, where the operator has it."""
+        """Value of `auto_pad`; "NOTSET" for operators without it."""
         return getattr(self, "auto_pad", "") or "NOTSET"
 
     def spatial(self, x: TensorType) -> tuple[int, ...]:
-        """D1 .. Dn of x: [N, C, D1 .. Dn]. Raises InvalidGraph where there is none."""
+        """Return D1 .. Dn of x: [N, C, D1 .. Dn]. Raises InvalidGraph if there are none."""
         if x.rank < 3:
             self.fail("an input [N, C, D1, ...] with at least one spatial axis", x)
         return x.shape[2:]
 
     def geometry(self, rank: int, kernel: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Checked strides, dilations and pads for `rank` spatial axes. Raises InvalidGraph."""
+        """Return strides, dilations and pads for `rank` spatial axes, checked. Raises InvalidGraph."""
         ones = (1,) * rank
         strides = self.strides or ones
         dilations = getattr(self, "dilations", None) or ones
@@ -66,10 +66,13 @@ class WindowOp(Op):
         return strides, dilations, pads
 
     def window(self, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil: bool | None = None) -> Window:
-        """The window over spatial axes D1 .. Dn; `ceil`: how a pooling rounds, None for a convolution.
+        """Return the window over spatial axes D1 .. Dn.
+
+        Args:
+            ceil: ceil_mode of a pooling; None for a convolution.
 
         Raises:
-            InvalidGraph: attributes and shape do not fit.
+            InvalidGraph: attributes and shape do not match.
         """
         strides, dilations, pads = self.geometry(len(spatial), kernel)
         try:
@@ -80,13 +83,13 @@ class WindowOp(Op):
 
 @attributes
 class SlidingOp(WindowOp):
-    """Attributes of the operators that can pad by themselves."""
+    """Attributes of the operators with `auto_pad`."""
 
     auto_pad: str = "NOTSET"
 
 
 def volume(window: Window) -> Window:
-    """`as_volume` for `lower`. Raises Unsupported for more than three spatial axes."""
+    """Return `as_volume(window)` for `lower`. Raises Unsupported for more than three spatial axes."""
     try:
         return as_volume(window)
     except ValueError as error:
@@ -94,17 +97,17 @@ def volume(window: Window) -> Window:
 
 
 def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type sums over elements of `dtype` are computed in: float32 for halves."""
+    """Return the dtype for sums over elements of `dtype`: float32 for float16, else `dtype`."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def trailing(*index: int | slice) -> tuple[Any, ...]:
-    """The index of an array whose last axes are indexed by `index`."""
+    """Return an index that applies `index` to the last axes of an array."""
     return (..., *index)
 
 
 def padded(x: Array, window: Window, fill: Any = 0) -> Array:
-    """x: [N, C, D1 .. Dn] padded with `fill` (cropped where negative) so that every window lies inside."""
+    """Pad x: [N, C, D1 .. Dn] with `fill` (crop where pads are negative) so that every window lies inside."""
     widths = [(b, e) for b, e in zip(window.begin, window.needed, strict=True)]
     cut = tuple(slice(max(0, -b), n + min(0, e)) for (b, e), n in zip(widths, window.input, strict=True))
     x = x[trailing(*cut)]
@@ -116,14 +119,14 @@ def padded(x: Array, window: Window, fill: Any = 0) -> Array:
 
 
 def with_bias(y: Array, b: Array | None, dtype: np.dtype[Any]) -> Array:
-    """y [N, M, ...] + b [M] as `dtype`; overwrites y."""
+    """Return y [N, M, ...] + b [M] as `dtype`; overwrites y."""
     if b is not None:
         y += b.reshape(-1, *(1,) * (y.ndim - 2))
     return y.astype(dtype, copy=False)
 
 
 def windows(x: Array, window: Window) -> Array:
-    """View [N, C, K1 .. Kn, O1 .. On] of a `padded` x: what each filter position reads for each output."""
+    """Return the im2col view [N, C, K1 .. Kn, O1 .. On] of a `padded` x."""
     lead, step = x.ndim - window.rank, x.strides[x.ndim - window.rank :]
     by_position = [s * d for s, d in zip(step, window.dilations, strict=True)]
     by_output = [s * t for s, t in zip(step, window.strides, strict=True)]
@@ -132,7 +135,7 @@ def windows(x: Array, window: Window) -> Array:
 
 
 def filter_positions(window: Window) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Each filter position (k1 .. kn), in row-major order, with the slices of a `padded` input that it reads."""
+    """Yield each filter position (k1 .. kn), in row-major order, and the slices of a `padded` input that it reads."""
     for position in itertools.product(*map(range, window.kernel)):
         starts = [k * d for k, d in zip(position, window.dilations, strict=True)]
         yield (
@@ -144,9 +147,9 @@ def filter_positions(window: Window) -> Iterator[tuple[tuple[int, ...], tuple[sl
 
 
 def add_windows(columns: Array, window: Window) -> Array:
-    """The transpose of `windows`: [.., K1 .. Kn, O1 .. On] added up on [.., D1 .. Dn] where filter positions read.
+    """Return the transpose of `windows` (col2im): sum [.., K1 .. Kn, O1 .. On] into [.., D1 .. Dn].
 
-    What no filter position reads is 0; what falls on padding is dropped.
+    Elements that no filter position reads are 0. Contributions to padding are dropped.
     """
     lead = columns.shape[: columns.ndim - 2 * window.rank]
     reach = [(o - 1) * s + e for o, s, e in zip(window.output, window.strides, window.extent, strict=True)]

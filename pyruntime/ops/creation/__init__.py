@@ -1,1 +1,1 @@
-"""Operators that make tensors out of sizes and attributes."""
+"""Operators that create tensors from shapes and attributes."""

@@ -1,4 +1,4 @@
-"""Constant: a tensor that is an attribute. Source: ONNX operator Constant."""
+"""Constant: a tensor given as an attribute. Source: ONNX operator Constant."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NUMBERS = {"float": DType.FLOAT, "int": DType.INT64, "string": DType.STRING}
 
 
 class _Constant(Op):
-    """Constant of any version: the value of the one attribute that is given."""
+    """Base of all Constant versions: the value of the single attribute that is given."""
 
     def tensor(self) -> tuple[TensorType, Array | ir.Constant]:
-        """Type and value. Raises InvalidGraph unless exactly one attribute is given."""
+        """Return the type and the value. Raises InvalidGraph unless exactly one attribute is given."""
         given: list[tuple[TensorType, Array | ir.Constant]] = []
         for name in ("value", "sparse_value"):
             constant = getattr(self, name, None)
@@ -50,7 +50,7 @@ class _Constant(Op):
     },
 )
 class Constant(_Constant):
-    """A tensor, a sparse tensor (it arrives dense), or numbers: float32, int64 or strings, scalar or 1-D."""
+    """A tensor, a sparse tensor (converted to dense), or float32, int64 or string data, scalar or 1-D."""
 
     value: ir.Constant | None = None
     sparse_value: ir.Constant | None = None
@@ -64,6 +64,6 @@ class Constant(_Constant):
 
 @op("Constant", opsets=range(1, 11))
 class ConstantTensor(_Constant):
-    """A tensor."""
+    """Constant before opset 11: a tensor."""
 
     value: ir.Constant

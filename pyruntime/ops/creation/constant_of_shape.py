@@ -1,4 +1,4 @@
-"""ConstantOfShape: a tensor of one value throughout. Source: ONNX operator ConstantOfShape."""
+"""ConstantOfShape: a tensor filled with one value. Source: ONNX operator ConstantOfShape."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("ConstantOfShape", opsets=range(9, LATEST + 1))
 class ConstantOfShape(Op):
-    """shape: int64 [rank of y]; value: one element, default float32 0."""
+    """shape: int64 [rank of y]; value: a tensor with one element, default float32 0."""
 
     value: Constant | None = None
 
     def element(self) -> tuple[DType, Array]:
-        """Type and value of every element, as a scalar. Raises InvalidGraph where `value` is not one element."""
+        """Return the dtype and the fill value as a scalar. Raises InvalidGraph unless `value` has one element."""
         if self.value is None:
             return DType.FLOAT, np.zeros((), np.float32)
         if self.value.type.size != 1:

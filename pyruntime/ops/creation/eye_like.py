@@ -1,4 +1,4 @@
-"""EyeLike: ones on a diagonal, zeros elsewhere, in the shape of a matrix. Source: ONNX operator EyeLike."""
+"""EyeLike: a matrix of zeros with ones on a diagonal, in the shape of the input. Source: ONNX operator EyeLike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Range: start, start + delta, start + 2 delta, ... below (above, for a negative delta) limit. Source: ONNX operator.
+"""Range: start, start + delta, start + 2 delta, ... up to limit, excluded. Source: ONNX operator Range.
 
-n = max(ceil((limit - start) / delta), 0): exact for integers; for floats the difference is of the inputs' type and the
-quotient a float64, as ONNX's shape inference has it.
+n = max(ceil((limit - start) / delta), 0). Exact for integers. For floats, as in ONNX's shape inference, the difference
+has the inputs' type (at least float32) and the quotient is float64.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 @op("Range", opsets=range(27, LATEST + 1), earlier={range(11, 27): "stash_type"})
 class Range(Op):
-    """start, limit, delta: scalars of one type; float16 and bfloat16 are computed in float32."""
+    """start, limit, delta: scalars of one type. float16 and bfloat16 are computed in float32."""
 
     stash_type: int = 1
 
     def count(self, start: Array, limit: Array, delta: Array) -> int:
-        """How many numbers there are. Raises InvalidGraph where delta is 0, or the count is not finite."""
+        """Return the number of elements. Raises InvalidGraph if delta is 0 or the count is not finite."""
         if any(v.size != 1 for v in (start, limit, delta)):
             self.fail("scalars", [list(v.shape) for v in (start, limit, delta)])
         if not delta.reshape(()):
-            self.fail("a delta other than 0", 0)
+            self.fail("a nonzero delta", 0)
         if start.dtype.kind == "f":
             wide = np.result_type(start, np.float32)
             span = limit.reshape(()).astype(wide) - start.reshape(()).astype(wide)

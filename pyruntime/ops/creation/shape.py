@@ -1,4 +1,4 @@
-"""Shape and Size: dimensions and number of elements, known without the tensor's data. Source: ONNX operators."""
+"""Shape and Size: dimensions and number of elements, which follow from the input type. Source: ONNX operators."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ def _int64(value: Array) -> tuple[ValueType, ...]:
 
 
 class _OfTypes(Op):
+    """Base of operators whose output depends on the input types only."""
+
     def follows_from_types(self, *inputs: ValueType | None) -> bool:
         return True
 
 
 @op("Shape", opsets=range(15, LATEST + 1), earlier={range(1, 15): "start end"})
 class Shape(_OfTypes):
-    """x.shape[start:end] as int64; start and end count as in Python, beyond the rank they are clamped to it."""
+    """x.shape[start:end] as int64, with the slice rules of Python."""
 
     start: int = 0
     end: int | None = None

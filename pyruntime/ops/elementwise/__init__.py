@@ -1,1 +1,1 @@
-"""Operators that compute each output element from the elements at its place."""
+"""Elementwise operators."""

@@ -1,4 +1,4 @@
-"""Activations that have attributes. Source: the ONNX operators of these names."""
+"""Activation functions with attributes. Source: the ONNX operators of these names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyruntime.ops.elementwise.special_functions import erf
 from pyruntime.ops.elementwise.unary import sigmoid
 
 NARROW = frozenset((DType.INT8, DType.UINT8, DType.INT16, DType.UINT16))
-"""Integers that float32 arithmetic computes exactly."""
+"""Integer types for which float32 arithmetic is exact."""
 
 
 @op("Celu", opsets=range(12, LATEST + 1))
@@ -132,7 +132,7 @@ class Gelu(Elementwise):
 
 @op("Shrink", opsets=range(9, LATEST + 1))
 class Shrink(Elementwise):
-    """y = x + bias where x < -lambd, x - bias where x > lambd, else 0; integers truncate"""
+    """y = x + bias where x < -lambd, x - bias where x > lambd, else 0. Results for integers are truncated."""
 
     dtypes = NUMBERS
     scalars = ("bias", "lambd")
@@ -157,7 +157,7 @@ class Shrink(Elementwise):
 
 @op("PRelu", opsets=range(7, LATEST + 1))
 class PRelu(Elementwise):
-    """y = x where x >= 0, else slope x; slope broadcasts to x"""
+    """y = x where x >= 0, else slope · x; slope broadcasts to x."""
 
     names = ("x", "slope")
     dtypes = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}

@@ -1,9 +1,8 @@
-"""Operators of two inputs as they were before opset 7: z = f(a, b), where b meets the dimensions of a from `axis` on.
+"""Binary operators before opset 7: z = f(a, b), where the dimensions of b align with those of a from `axis` on.
 
-With `broadcast` the shape of b is followed by ones until it fits: axis 1 puts b: [C, H] against a: [N, C, H, W] as
-[C, H, 1]. Without `axis` the last dimensions meet. From opset 7 on NumPy's rule holds and f is the same, so these
-operators are today's over a reshaped b. Source: ONNX operators Add, And, Div, Equal, Greater, Less, Mul, Or, Pow,
-PRelu, Sub, Xor at opsets 1 and 6.
+With `broadcast`, b: [C, H] and axis 1 broadcast to a: [N, C, H, W] as [C, H, 1]. Without `axis`, the last dimensions
+align. The operators expand to a reshape of b and the current operator, which follows NumPy's rule. Source: ONNX
+operators Add, And, Div, Equal, Greater, Less, Mul, Or, Pow, PRelu, Sub, Xor at opsets 1 and 6.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ NAMES = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "S
 
 
 class _AxisBroadcast(Decomposed):
+    """Base of the binary operators with the attributes `axis` and `broadcast`."""
+
     axis: int | None
     broadcast: int
 
@@ -32,14 +33,14 @@ class _AxisBroadcast(Decomposed):
 
 
 def _followed(body: Expansion, b: TensorType, ones: int) -> TensorType:
-    """b with `ones` further dimensions of size 1 at its end."""
+    """Return b with `ones` dimensions of size 1 appended."""
     return body("Unsqueeze", b, body.ints(*range(b.rank, b.rank + ones))) if ones else b
 
 
 def _define(name: str) -> type[_AxisBroadcast]:
-    """The operator, registered for opsets 1 to 6."""
+    """Create the operator class `name` and register it for opsets 1 to 6."""
     annotations = {"axis": "int | None", "broadcast": "int", "consumed_inputs": "tuple[int, ...] | None"}
-    doc = f"z = {name.lower()}(a, b), b from `axis` on."
+    doc = f"z = {name.lower()}(a, b), where the dimensions of b align with those of a from `axis` on."
     members: dict[str, Any] = {"__module__": __name__, "__doc__": doc, "__annotations__": annotations}
     defaults = {"axis": None, "broadcast": 0, "consumed_inputs": None}
     return op(name, opsets=range(1, 7))(type(f"{name}1", (_AxisBroadcast,), members | defaults))
@@ -50,7 +51,7 @@ globals().update({f"{name}1": _define(name) for name in NAMES})
 
 @op("PRelu", opsets=range(1, 7))
 class PRelu1(Decomposed):
-    """slope: one number, or one for each channel: dimension 1 of x."""
+    """slope: one number, or one for each channel (dimension 1 of x)."""
 
     consumed_inputs: tuple[int, ...] | None = None
 

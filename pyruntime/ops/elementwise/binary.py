@@ -1,4 +1,4 @@
-"""Elementwise operators of two inputs without attributes, one row each. Source: the ONNX operators of these names.
+"""Binary elementwise operators without attributes, as table rows. Source: the ONNX operators of these names.
 
 Integers wrap. Integer division truncates toward zero, and division by zero gives zero. Comparisons with NaN are false.
 """
@@ -14,7 +14,7 @@ COMPARABLE = NUMBERS | BOOL | {DType.STRING}
 
 
 def _is_real(x: Array) -> bool:
-    """True for the carrier of a float tensor, which has objects where sizes are open."""
+    """Whether x is the carrier of a float tensor, which is an object array where it holds symbolic sizes."""
     return x.dtype.kind == "f" or (x.dtype == object and any(is_real(v) or isinstance(v, float) for v in x.reshape(-1)))
 
 
@@ -22,7 +22,7 @@ def _divide(a: Array, b: Array) -> Array:
     if _is_real(a) or _is_real(b):
         return a / b
     quotient: Array
-    if object in (a.dtype, b.dtype):  # Dims: with a floor, less 1 where that is not exact and the quotient below 0
+    if object in (a.dtype, b.dtype):  # Dims have floor division only: correct negative inexact quotients
         floored: Array = np.floor_divide(a, b)
         quotient = floored + ((np.less(a, 0) != np.less(b, 0)) & (floored * b != a)).astype(object)
         return quotient

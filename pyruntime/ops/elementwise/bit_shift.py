@@ -24,9 +24,10 @@ RIGHT = {
 
 @op("BitShift", opsets=range(11, LATEST + 1))
 class BitShift(Elementwise):
-    """y = a shifted by b bits; a shift to the right repeats the sign bit
+    """y = a shifted by b bits; a right shift repeats the sign bit.
 
-    Counts that are negative or not less than the width shift everything out: 0, or -1 for a negative `a` to the right.
+    A count that is negative or at least the bit width shifts out all bits: y is 0, or -1 for a right shift of negative
+    a.
     """
 
     names = ("a", "b")

@@ -1,10 +1,10 @@
-"""Cast and CastLike: y = x in another element type. Source: ONNX operators Cast, CastLike.
+"""Cast and CastLike: convert the element type. Source: ONNX operators Cast, CastLike.
 
-Between numbers: floats round to nearest even and overflow to infinity; floats become integers by truncation; integers
-wrap; bool is x != 0. A float that its integer type cannot hold is undefined in ONNX: `_convert` says what comes here.
-Eight-bit floats saturate or overflow as the ONNX tables say; float4 and float6 always saturate. float64 becomes an
-8-bit float or bfloat16 by way of float32, as in onnxruntime.
-Strings are decimal numbers as C's "%.8g" writes them, INF, -INF and NaN; they read as Python's float() reads them.
+Conversions to floats round to nearest even and overflow to infinity; floats to integers truncate; integers wrap; bool
+is x != 0. ONNX leaves floats outside the range of the integer type undefined; `conversions` defines them. 8-bit floats
+saturate or overflow as in the ONNX tables; float4 and float6 always saturate. float64 to an 8-bit float or bfloat16
+goes through float32, as in onnxruntime. Strings are written like C's "%.8g" or as INF, -INF and NaN, and parsed by
+Python's float().
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ CODE = {
     ("f64", "u64"): "u64_of_f64(x)",
     ("f64", "f64"): "x",
 }
-"""WGSL of `x` of one class as another."""
+"""(compute class of the source, of the result) -> WGSL that converts `x`."""
 
 
 def _class(dtype: DType) -> str:
@@ -92,7 +92,10 @@ def _class(dtype: DType) -> str:
 
 
 def cast_code(source: DType, to: DType, saturate: bool = True, round_mode: str = "up") -> str:
-    """WGSL of `x` of type `source` as the compute type of `to`; a store rounds, or wraps, it to `to`."""
+    """Return WGSL that converts `x` from `source` to the compute type of `to`.
+
+    The value still has to be rounded or wrapped to `to`, as a store does.
+    """
     kind, result = _class(source), _class(to)
     if kind in ("f32", "f64") and result == "u32" and to is not DType.UINT32:
         code = f"bitcast<u32>({CODE[kind, 'i32']})"
@@ -109,7 +112,7 @@ def cast_code(source: DType, to: DType, saturate: bool = True, round_mode: str =
 
 
 def _to_e8m0(x: Array, saturate: bool, round_mode: str) -> Array:
-    """The power of two that |x| rounds to; infinity and NaN become NaN. Source: ONNX's to_float8e8m0."""
+    """Round |x| to a power of two; infinity and NaN become NaN. Source: ONNX's to_float8e8m0."""
     body = np.ascontiguousarray(x, np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
     exponent, fraction = (body >> 23).astype(np.int32), body & np.uint32(0x7FFFFF)
     up = {
@@ -153,7 +156,10 @@ def _from_string(x: Array, dtype: DType) -> Array:
 
 
 def _of_sizes(x: Array, to: DType) -> Array:
-    """Sizes that are open as integers or as float32 and float64 numbers; of other types, the numbers seen."""
+    """Cast an array of symbolic sizes.
+
+    Integers, float32 and float64 remain symbolic; other types get the current values.
+    """
     flat = x.reshape(-1)
     if to.is_integer:
         return int_array([v.whole() if is_real(v) else v for v in flat]).reshape(x.shape)
@@ -165,7 +171,7 @@ def _of_sizes(x: Array, to: DType) -> Array:
 
 
 def cast(x: Array, to: DType, saturate: bool = True, round_mode: str = "up") -> Array:
-    """The carrier `x` as the carrier of `to`, rounded to what `to` holds."""
+    """Convert `x` to the carrier dtype of `to`, rounded to values that `to` represents."""
     if x.dtype == object and any(is_dim(v) or is_real(v) for v in x.reshape(-1)):
         return _of_sizes(x, to)
     if to is DType.STRING:
@@ -184,7 +190,7 @@ def cast(x: Array, to: DType, saturate: bool = True, round_mode: str = "up") -> 
 
 @op("Cast", opsets=range(24, LATEST + 1), earlier={range(19, 24): "round_mode", range(6, 19): "round_mode saturate"})
 class Cast(Elementwise):
-    """y = x as the type with TensorProto's code `to`; `round_mode` concerns float8e8m0 alone."""
+    """y = x in the element type with TensorProto code `to`. `round_mode` applies to float8e8m0 only."""
 
     to: int
     saturate: int = 1
@@ -192,7 +198,7 @@ class Cast(Elementwise):
 
     @property
     def dtype(self) -> DType:
-        """The type of y. Raises InvalidGraph."""
+        """Element type of y. Raises InvalidGraph for an unknown code."""
         try:
             return DType.from_code(self.to)
         except KeyError:
@@ -223,7 +229,7 @@ class Cast(Elementwise):
         if not source or not source.compute or not to.compute:
             return None
         code = cast_code(source, to, bool(self.saturate), self.round_mode)
-        # A cast in a chain of fused operators rounds there and then: that may be what it is for.
+        # Inside a fused chain too, a cast must round.
         return Expression(rounded(to, code), ("x",))
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
@@ -241,7 +247,7 @@ class Cast(Elementwise):
     earlier={range(19, 24): "round_mode", range(15, 19): "round_mode saturate"},
 )
 class CastLike(Decomposed):
-    """y = x as the type of `like`; `round_mode` concerns float8e8m0 alone."""
+    """y = x in the element type of `like`. `round_mode` applies to float8e8m0 only."""
 
     saturate: int = 1
     round_mode: str = "up"

@@ -14,7 +14,7 @@ LARGEST = {
     DType.BFLOAT16: 255 * 2.0**120,
     DType.DOUBLE: float(np.finfo(np.float64).max),
 }
-"""numeric_limits::max() of the float types: an absent bound still bounds infinity."""
+"""Largest finite value of the float types. It replaces an absent bound, so infinities are clipped."""
 
 AT_LEAST = {
     "f32": "at_least({x}, low)",
@@ -34,9 +34,9 @@ AT_MOST = {
 
 @op("Clip", opsets=range(11, LATEST + 1))
 class Clip(Elementwise):
-    """y = min(high, max(low, x)), so that high wins where low > high. Bounds are scalars.
+    """y = min(high, max(low, x)), so high wins where low > high. Bounds are scalars.
 
-    A NaN stays, and as a bound it bounds nothing, as in onnxruntime.
+    NaN in x is kept, and a NaN bound is ignored, as in onnxruntime.
     """
 
     dtypes = NUMBERS
@@ -61,7 +61,7 @@ class Clip(Elementwise):
         return (self.compute(x, low, high, LARGEST.get(DType.from_numpy(x.dtype))),)
 
     def compute(self, x: Array, low: Array | None, high: Array | None, largest: float | None) -> Array:
-        """`x` between the bounds; `largest` bounds it where a bound is absent."""
+        """Clip x to the bounds; an absent bound is `-largest` or `largest`."""
         kind = x.dtype.type
         if low is not None:
             x = x if np.isnan(low).any() else np.maximum(x, low.reshape(()))
@@ -92,7 +92,7 @@ class Clip(Elementwise):
 
 @op("Clip", opsets=range(6, 11))
 class Clip6(Elementwise):
-    """y = min(max, max(min, x)), bounds as attributes"""
+    """y = min(max, max(min, x)), with attributes as bounds."""
 
     scalars = ("min", "max")
     wgsl = classes(f32="at_most(at_least(x, min), max)")

@@ -1,8 +1,8 @@
-"""Conversions between NumPy number types, the same on every platform.
+"""Conversions between NumPy dtypes with the same results on every platform.
 
-Floats become integers by truncation. What an integer cannot hold is undefined in ONNX and differs between processors
-in NumPy; here it is what x86 gives (and so onnxruntime there): the least value for int32 and int64, the low bits of
-the int32 for narrower types; uint32 and uint64 take negative numbers modulo their range, and 0 from the top on.
+Float to integer truncates. ONNX leaves out-of-range values undefined, and NumPy's result depends on the processor.
+These functions return what x86 (and onnxruntime on x86) gives: the smallest value for int32 and int64, and the low bits
+of the int32 for narrower types. For uint32 and uint64, negative numbers wrap and values above the range become 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["convert", "truncate"]
 
 
 def truncate(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Floats `x` as integers of `dtype`."""
+    """Convert floats to integers of `dtype`."""
     x = x.astype(np.float32) if x.dtype == np.float16 else x
     if dtype == np.uint32 or dtype == np.uint64:
         bits = 8 * dtype.itemsize
@@ -34,7 +34,7 @@ def truncate(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def convert(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Numbers or bools `x` as `dtype`: integers wrap, floats round to nearest even or truncate to integers."""
+    """Convert numbers or bools to `dtype`: integers wrap, floats round to nearest even or truncate to integers."""
     if x.dtype.kind == "f" and dtype.kind in "iu":
         return truncate(x, dtype)
     if x.dtype == object and dtype.kind in "iu" and any(map(is_dim, x.reshape(-1))):

@@ -1,13 +1,13 @@
 """Elementwise operators: y[i] = f(a[i], b[i], ...) with NumPy broadcasting.
 
-An operator states its function three times: types (`dtypes`, `result`), NumPy (`compute`) and WGSL (`expression`).
-Operators without attributes are rows of a table; `define` makes classes of rows:
+An operator defines f for types (`dtypes`, `result`), NumPy (`compute`) and WGSL (`expression`). Operators without
+attributes are table rows, from which `define` makes classes:
 
     globals().update(define(__name__, (
         Unary("Abs", 6, NUMBERS, np.abs, f32="abs(x)", i32="abs(x)", u32="x", i64="i64_abs(x)", u64="x"),
     )))
 
-Results are rounded once: float16 is computed in float32 on either side.
+float16 is computed in float32 and rounded once, on the GPU and the host.
 """
 
 from __future__ import annotations
@@ -49,30 +49,29 @@ NUMBERS = FLOATS | INTEGERS
 BOOL = frozenset((DType.BOOL,))
 
 Classes = Mapping[str, str]
-"""WGSL by compute class: "f32", "i32", "u32", "bool", "i64", "u64"."""
+"""WGSL expression by compute class: "f32", "i32", "u32", "bool", "i64", "u64"."""
 
 
 def classes(**codes: str) -> Classes:
-    """WGSL by compute class, read-only; classes without code are left out."""
+    """Make a read-only mapping of compute classes to WGSL, without empty entries."""
     return MappingProxyType({name: code for name, code in codes.items() if code})
 
 
 def compute_class(dtype: DType) -> str:
-    """How WGSL computes with a type: its compute type, where 64-bit integers have a sign; "" for float64."""
+    """Return the WGSL compute type of `dtype`, with "i64" and "u64" for 64-bit integers and "" for float64."""
     wide = {DType.INT64: "i64", DType.UINT64: "u64", DType.DOUBLE: ""}
     return wide.get(dtype, dtype.compute)
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """WGSL for one output element.
+    """WGSL of one output element.
 
     Attributes:
-        code: one expression over `names` and `scalars`, of the output's compute type. Where the output's type is
-            narrower than its compute type the value still has to be rounded or wrapped to it, as a store does
-            (`kernels.wgsl.storage.rounded`).
-        names: the present inputs, in order; each is a value of its compute type.
-        scalars: uniform numbers: f32, or i32 where the value is an int.
+        code: expression over `names` and `scalars`, of the output's compute type. If the output's type is narrower, the
+            caller rounds or wraps the value, as a store does (`kernels.wgsl.storage.rounded`).
+        names: the present inputs in order, each of its compute type.
+        scalars: values of uniforms, f32 or (for Python ints) i32.
     """
 
     code: str
@@ -84,10 +83,10 @@ class Elementwise(Op):
     """Base of elementwise operators.
 
     Class attributes:
-        names: the inputs as WGSL calls them.
-        dtypes: element types allowed; all inputs share one.
-        wgsl: expression by compute class; classes that are not there run on the host.
-        scalars: attributes that the expression names.
+        names: input names in WGSL.
+        dtypes: allowed element types; all inputs have the same one.
+        wgsl: expression by compute class. Types of other classes run on the host.
+        scalars: attributes that the expression uses.
         predicate: the result is bool.
     """
 
@@ -98,23 +97,23 @@ class Elementwise(Op):
     predicate: ClassVar[bool] = False
 
     def compute(self, *inputs: Any) -> Any:
-        """The function on NumPy arrays; float16 arrives as float32. The caller casts what comes back."""
+        """Apply the function to NumPy arrays. float16 inputs arrive as float32; the caller casts the result."""
         raise NotImplementedError(self.op_type)
 
     def expression(self, *dtypes: DType | None) -> Expression | None:
-        """The function in WGSL for inputs of these types (None: absent), or None where only the host has it."""
+        """Return the function in WGSL for inputs of these types (None: absent), or None if there is no WGSL."""
         code = self.wgsl.get(compute_class(dtypes[0])) if dtypes[0] else None
         return Expression(code, self.names, {s: getattr(self, s) for s in self.scalars}) if code else None
 
     def broadcast(self, *inputs: TensorType) -> tuple[int, ...]:
-        """NumPy's broadcast of the shapes. Raises InvalidGraph."""
+        """Return the broadcast shape of the inputs. Raises InvalidGraph if there is none."""
         try:
             return broadcast_shapes(*(x.shape for x in inputs))
         except ValueError:
             self.fail("shapes that broadcast", " and ".join(str(list(x.shape)) for x in inputs))
 
     def check(self, x: TensorType, allowed: frozenset[DType]) -> None:
-        """Raise InvalidGraph where the type of `x` is not in `allowed`."""
+        """Raise InvalidGraph if the type of `x` is not in `allowed`."""
         if x.dtype not in allowed:
             self.fail(" or ".join(sorted(d.onnx_name for d in allowed)), x.dtype.type_string)
 
@@ -125,7 +124,7 @@ class Elementwise(Op):
         return self.result(*inputs)
 
     def result(self, *inputs: Any) -> tuple[TensorType, ...]:
-        """The output's type for inputs that are all there. Raises InvalidGraph: they do not fit each other."""
+        """Return the output type for present inputs. Raises InvalidGraph if the inputs do not match."""
         dtype = self.same_dtype(*inputs)
         self.check(inputs[0], self.dtypes)
         return (TensorType(DType.BOOL if self.predicate else dtype, self.broadcast(*inputs)),)
@@ -150,7 +149,7 @@ class Elementwise(Op):
         return (kernel,)
 
     def reason(self, *dtypes: DType | None) -> str:
-        """Why these types run on the host."""
+        """Return why inputs of these types run on the host."""
         if DType.DOUBLE in dtypes:
             return "float64 is exact on the host"
         return f"{self.op_type} of {' and '.join(d.onnx_name for d in dtypes if d)} is exact on the host"
@@ -158,15 +157,15 @@ class Elementwise(Op):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An elementwise operator without attributes.
+    """Table row of an elementwise operator without attributes.
 
     Attributes:
-        name: the ONNX name.
-        since: first opset these semantics hold for; they hold up to the newest.
-        dtypes: element types allowed.
-        compute: the function on NumPy arrays.
+        name: ONNX name.
+        since: first opset of these semantics, which hold up to the newest.
+        dtypes: allowed element types.
+        compute: function on NumPy arrays.
         f32, i32, u32, i64, u64, boolean: WGSL by compute class.
-        numbers, ints, wide: WGSL of f32, i32 and u32 alike; of all integers; of both 64-bit ones.
+        numbers: WGSL for f32, i32 and u32. ints: for all integers. wide: for both 64-bit integers.
         predicate: the result is bool.
     """
 
@@ -188,7 +187,7 @@ class Row:
     names: ClassVar[tuple[str, ...]] = ()
 
     def wgsl(self) -> Classes:
-        """Expressions by compute class."""
+        """Return the expressions by compute class."""
         wide, narrow = self.wide or self.ints, self.numbers or self.ints
         return classes(
             f32=self.f32 or self.numbers,
@@ -201,19 +200,19 @@ class Row:
 
 
 class Unary(Row):
-    """A function of one input, `x` in its expressions."""
+    """A function of one input, called `x` in WGSL."""
 
     names = ("x",)
 
 
 class Binary(Row):
-    """A function of two inputs, `a` and `b` in its expressions."""
+    """A function of two inputs, called `a` and `b` in WGSL."""
 
     names = ("a", "b")
 
 
 def define(module: str, rows: Sequence[Row]) -> dict[str, type[Elementwise]]:
-    """The operator classes of `rows`, registered, by name; `module` is where they live."""
+    """Create and register the operator classes of `rows`, as name -> class. `module` becomes their `__module__`."""
     made: dict[str, type[Elementwise]] = {}
     for row in rows:
         doc = f"y = {row.name.lower()}({', '.join(row.names)}), elementwise. Source: ONNX operator {row.name}."
@@ -226,7 +225,7 @@ def define(module: str, rows: Sequence[Row]) -> dict[str, type[Elementwise]]:
             "predicate": row.predicate,
             "compute": staticmethod(row.compute),
         }
-        # No attributes, so the frozen dataclass they inherit from is complete.
+        # The class adds no fields, so the inherited dataclass methods are complete.
         cls: type[Elementwise] = type(row.name, (Elementwise,), members)
         made[row.name] = register(cls, row.name, range(row.since, LATEST + 1))
     return made

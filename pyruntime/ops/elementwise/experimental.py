@@ -1,8 +1,8 @@
-"""Operators of the first ONNX versions that files of early converters (Core ML, Keras) have.
+"""Experimental operators of early ONNX versions, found in files of early converters (Core ML, Keras).
 
     Affine  alpha · x + beta      ParametricSoftplus  alpha · ln(1 + e^(beta · x))
     Scale   scale · x             ScaledTanh          alpha · tanh(beta · x)
-    Crop    a part of each image  ImageScaler         scale · x + bias, by channel
+    Crop    crop images           ImageScaler         scale · x + bias, by channel
 
 Source: ONNX 1.4, experimental operators; onnxruntime's schemas.
 """
@@ -24,7 +24,7 @@ def _times(body: Expansion, x: TensorType, factor: float) -> TensorType:
 
 @op("Affine", opsets=_OPSETS)
 class Affine(Decomposed):
-    """x: floats."""
+    """y = alpha · x + beta; x: floats."""
 
     alpha: float = 1.0
     beta: float = 0.0
@@ -35,7 +35,7 @@ class Affine(Decomposed):
 
 @op("Scale", opsets=_OPSETS)
 class Scale(Decomposed):
-    """x: floats."""
+    """y = scale · x; x: floats."""
 
     scale: float = 1.0
 
@@ -45,7 +45,7 @@ class Scale(Decomposed):
 
 @op("ScaledTanh", opsets=_OPSETS)
 class ScaledTanh(Decomposed):
-    """x: floats."""
+    """y = alpha · tanh(beta · x); x: floats."""
 
     alpha: float
     beta: float
@@ -56,7 +56,7 @@ class ScaledTanh(Decomposed):
 
 @op("ParametricSoftplus", opsets=_OPSETS)
 class ParametricSoftplus(Decomposed):
-    """x: floats."""
+    """y = alpha · ln(1 + e^(beta · x)); x: floats."""
 
     alpha: float
     beta: float
@@ -81,8 +81,9 @@ class ImageScaler(Decomposed):
 
 @op("Crop", opsets=_OPSETS)
 class Crop(Decomposed):
-    """x: [N, C, H, W]; border: columns left, rows above, columns right, rows below that go; scale: rows and columns
-    that stay instead of the latter two.
+    """x: [N, C, H, W]; border: columns to remove on the left, rows above, columns on the right, rows below.
+
+    `scale`, the height and width of the result, replaces the last two borders.
     """
 
     border: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""IsInf: y = x is infinite, of a sign that is asked for. Source: ONNX operator IsInf."""
+"""IsInf: test for infinity, optionally of one sign. Source: ONNX operator IsInf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mod: remainder of a floored (fmod = 0) or truncated (fmod = 1) division. Source: ONNX operator Mod."""
+"""Mod: remainder of floored (fmod = 0) or truncated (fmod = 1) division. Source: ONNX operator Mod."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TRUNCATED = FLOORED | {"f32": "remainder_truncated(a, b)", "i32": "i32_fmod(a, b
 
 @op("Mod", opsets=range(10, LATEST + 1))
 class Mod(Elementwise):
-    """y = a - floor(a / b) b, which has the sign of b; with fmod = 1 y = a - trunc(a / b) b, which has the sign of a
+    """y = a - floor(a / b) b, with the sign of b; with fmod = 1, y = a - trunc(a / b) b, with the sign of a.
 
-    Exact for floats too. Integers modulo 0 are 0, floats NaN.
+    Exact for floats too. The remainder by 0 is 0 for integers and NaN for floats.
     """
 
     names = ("a", "b")

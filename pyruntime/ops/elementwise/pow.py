@@ -1,4 +1,4 @@
-"""Pow: z = x^y, of the type of x. Source: ONNX operator Pow."""
+"""Pow: z = x^y in the type of x. Source: ONNX operator Pow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXPONENT = {"i32": "i64_of_i32(b)", "u32": "u64_of_u32(b)", "i64": "b"}
 
 
 def _whole_power(x: Array, y: Array) -> Array:
-    """x^y for integers, modulo the range of x; a negative power is 0 unless x is 1 or -1."""
+    """Return x^y for integers, modulo the range of x. For y < 0 the result is 0 unless x is 1 or -1."""
     negative = y < 0
     size = np.where(negative, 0, y).astype(np.uint64)
     result = np.ones(np.broadcast_shapes(x.shape, y.shape), x.dtype)
@@ -38,13 +38,13 @@ def _whole_power(x: Array, y: Array) -> Array:
 
 
 def _is_whole(y: Array) -> Array:
-    """Return a mask of the floats that are integers in the range of int64."""
+    """Return a mask of the elements that are integers in the range of int64."""
     result: Array = (np.trunc(y) == y) & (np.abs(y.astype(np.float64)) < 2.0**63)
     return result
 
 
 class _Pow(Elementwise):
-    """z = x^y as C's pow: 1 for y = 0 and x = 1, NaN for x < 0 and fractional y. An integer to a fraction truncates."""
+    """z = x^y as in C: 1 for y = 0 or x = 1, NaN for x < 0 and fractional y. Integer x with float y truncates."""
 
     names = ("a", "b")
     exponents = NUMBERS
@@ -80,7 +80,7 @@ class _Pow(Elementwise):
         base = compute_class(x.dtype)
         if base not in ("i32", "i64") or compute_class(y.dtype) != "f32":
             return super().lower(target, x, y)
-        # A fraction needs float64. Exponents that are known to be whole do not.
+        # Fractional exponents of integers need float64; constant integral ones do not.
         if not y.is_known or not _is_whole(y.value()).all():
             raise Unsupported(self.reason(x.dtype, y.dtype))
         (z,) = self.infer(x, y)
@@ -90,12 +90,12 @@ class _Pow(Elementwise):
 
 @op("Pow", opsets=range(12, LATEST + 1))
 class Pow(_Pow):
-    """z = x^y, x and y of any two number types."""
+    """z = x^y, where x and y may have different number types."""
 
 
 @op("Pow", opsets=range(7, 12))
 class PowFloat(_Pow):
-    """z = x^y, both of one float type."""
+    """z = x^y, where x and y have the same float type."""
 
     def infer(self, x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
         self.same_dtype(x, y)

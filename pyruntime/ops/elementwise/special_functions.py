@@ -1,4 +1,4 @@
-"""Functions NumPy lacks: the error function."""
+"""Special functions that NumPy lacks: erf."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyruntime.ir import Array
 __all__ = ["erf"]
 
 _BLOCK = 4096
-"""Elements worked on at once: intermediate results stay in cache."""
+"""Number of elements processed at a time, so that intermediate results stay in the CPU cache."""
 
 # erf(x) / x as a polynomial in x^2: its Maclaurin series, which ends below 2^-56 on [0, 1].
 _NEAR = [(-1) ** n * 2 / math.sqrt(math.pi) / (math.factorial(n) * (2 * n + 1)) for n in range(18)]
@@ -46,7 +46,7 @@ def _erf_block(x: Array) -> Array:
 
 
 def erf(x: Array) -> Array:
-    """2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; float64, absolute error below 3e-16."""
+    """Error function in float64 (absolute error below 3e-16)."""
     flat = np.asarray(x, np.float64).reshape(-1)
     made = np.empty_like(flat)
     for start in range(0, flat.size, _BLOCK):

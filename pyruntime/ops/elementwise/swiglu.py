@@ -10,7 +10,7 @@ from pyruntime.ops.elementwise.unary import sigmoid
 
 @op("SwiGLU", opsets=range(28, LATEST + 1))
 class SwiGLU(Elementwise):
-    """A gate a and values b, of one shape."""
+    """a: gate, b: values, of the same shape."""
 
     names = ("a", "b")
     scalars = ("alpha",)

@@ -1,6 +1,6 @@
-"""Elementwise operators of one input without attributes, one row each. Source: the ONNX operators of these names.
+"""Unary elementwise operators without attributes, as table rows. Source: the ONNX operators of these names.
 
-NaN in, NaN out. Rows whose WGSL is a function of its own name find it in shaders/lib.
+NaN propagates. The functions called in WGSL are in shaders/lib.
 """
 
 from __future__ import annotations

@@ -14,15 +14,15 @@ from pyruntime.ops.base import LATEST, Unsupported, op
 from pyruntime.ops.elementwise.elementwise import NUMBERS, Classes, Elementwise, Expression, classes, compute_class
 
 WIDE = {"f32": DType.FLOAT, "i32": DType.INT32, "u32": DType.UINT32, "i64": DType.INT64, "u64": DType.UINT64}
-"""The type partial results have, by compute class: nothing is rounded before the end."""
+"""Type of partial results by compute class, so that only the final result is rounded."""
 
 
 class _Variadic(Elementwise):
-    """y = pair(... pair(pair(x0, x1), x2) ..., xn), then `finish`
+    """y = finish(pair(... pair(pair(x0, x1), x2) ..., xn)).
 
     Class attributes:
-        pair: WGSL of the function of `a` and `b` by compute class.
-        ufunc: the same in NumPy.
+        pair: WGSL of the binary function of `a` and `b`, by compute class.
+        ufunc: the same function in NumPy.
     """
 
     pair: ClassVar[Classes] = classes()
@@ -41,11 +41,11 @@ class _Variadic(Elementwise):
         return 0 if len(inputs) == 1 else None
 
     def finish(self, code: str, count: int) -> str:
-        """WGSL of the result, given that of the fold of all `count` inputs."""
+        """Return WGSL of the result, given `code`, the fold of all `count` inputs."""
         return code
 
     def fold(self, names: Sequence[str], kind: str) -> str:
-        """WGSL of the fold over operands."""
+        """Return WGSL that folds operands with `pair`."""
         code = names[0]
         for name in names[1:]:
             code = self.pair[kind].format(a=code, b=name)
@@ -59,7 +59,7 @@ class _Variadic(Elementwise):
         return Expression(self.finish(self.fold(names, kind), len(names)), names)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
-        """One dispatch, or several that hand on a partial result where the device binds fewer tensors."""
+        """Return one dispatch, or several with partial results where the device binds too few buffers."""
         if len(inputs) < target.limits.storage_buffers:
             return super().lower(target, *inputs)
         kind = compute_class(inputs[0].dtype)
@@ -106,7 +106,7 @@ class Mean(_Variadic):
 
 @op("Max", opsets=range(8, LATEST + 1))
 class Max(_Variadic):
-    """y = max(x0, x1, ...); NaN where one is NaN"""
+    """y = max(x0, x1, ...); propagates NaN"""
 
     dtypes = NUMBERS
     pair = classes(
@@ -121,7 +121,7 @@ class Max(_Variadic):
 
 @op("Min", opsets=range(8, LATEST + 1))
 class Min(_Variadic):
-    """y = min(x0, x1, ...); NaN where one is NaN"""
+    """y = min(x0, x1, ...); propagates NaN"""
 
     dtypes = NUMBERS
     pair = classes(**{kind: code.replace("max", "min") for kind, code in Max.pair.items()})
@@ -129,7 +129,7 @@ class Min(_Variadic):
 
 
 class _SameShape(_Variadic):
-    """Before opset 8 there was no broadcasting."""
+    """Base of the versions before opset 8, which do not broadcast."""
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         if any(x.shape != inputs[0].shape for x in inputs):

@@ -12,7 +12,7 @@ from pyruntime.ops.elementwise.elementwise import BOOL, Elementwise, Expression
 
 @op("Where", opsets=range(9, LATEST + 1))
 class Where(Elementwise):
-    """y = condition ? a : b, with broadcasting. Elements are moved, not computed with, so every bit stays."""
+    """y = condition ? a : b, with broadcasting. Elements are copied bit by bit."""
 
     names = ("condition", "a", "b")
 

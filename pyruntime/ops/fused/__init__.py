@@ -1,1 +1,1 @@
-"""Operators that passes write and models do not have."""
+"""Operators of domain "pyruntime", which only graph passes create."""

@@ -1,6 +1,6 @@
-"""FusedAttention: softmax(cap(scale * q kᵀ) + mask) v over strided views, as one kernel.
+"""FusedAttention: softmax(cap(scale * q kᵀ) + mask) v over strided views, in one kernel.
 
-Source: Vaswani et al., 2017; MatMul, Softmax and MatMul, which `passes/fusion/fuse_attention.py` fuses.
+Source: Vaswani et al., 2017. `passes/fusion/fuse_attention.py` creates it from MatMul, Softmax and MatMul.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ __all__ = ["FusedAttention"]
 
 @op("FusedAttention", opsets=range(1, 2), domain="pyruntime")
 class FusedAttention(CacheOp):
-    """q: [B, H, M, D], k: [B, G, N, D], v: [B, G, N, E] as views of the inputs; mask broadcasts to [B, H, M, N].
+    """q: [B, H, M, D], k: [B, G, N, D], v: [B, G, N, E], given as views of the inputs; mask broadcasts to [B, H, M, N].
 
-    With `cap` above 0, scores become cap * tanh(score / cap) before the mask is added.
-    `group` consecutive heads of q share one of k and v: H = group · G.
-
-    The output has shape `y_shape`, of which `y_view` is the view [B, H, M, E]. With `empty_zero`, rows whose every key
-    is masked by -infinity are 0 instead of NaN.
+    With `cap` above 0, scores become cap * tanh(score / cap) before the mask is added. `group` consecutive heads of q
+    share a head of k and v: H = group · G. The output has shape `y_shape`, and `y_view` is its view [B, H, M, E]. With
+    `empty_zero`, a row with all scores -inf gives 0 instead of NaN.
     """
 
     sizes: tuple[int, int, int, int, int, int]

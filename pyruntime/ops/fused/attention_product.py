@@ -1,20 +1,20 @@
-"""AttentionProduct: a split-KV attention whose partial results the packed matrix product after it reduces.
+"""AttentionProduct: split-KV attention whose partial results are reduced by the packed matrix product that reads them.
 
     y = base(attention(x_0, ..., x_m), z_1, ..., z_n)
 
-Attention of few queries splits the keys across workgroups (flash decoding), and a second dispatch reduces their partial
-results. A skinny product reads each row in every workgroup anyway, so its kernel reduces them while it reads.
-Source: an attention and its MatMulNBits, which `passes/decoding/fuse_attention_product.py` fuses.
+Attention with few queries splits the keys across workgroups (flash decoding), and needs a second dispatch to reduce the
+partial results. A GEMV kernel reads each row in every workgroup anyway, so it reduces them while reading.
+`passes/decoding/fuse_attention_product.py` creates it from an attention and a MatMulNBits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from pyruntime.ir import Array, TensorType, ValueType
-from pyruntime.kernels import Dispatch, Operand, Role, Target, scratch
+from pyruntime.kernels import Dispatch, Role, Target, scratch
 from pyruntime.kernels.ir.dispatch import Partials
 from pyruntime.ops.base import Op, op
 from pyruntime.ops.caches import CacheOp, overwritten
@@ -26,11 +26,12 @@ __all__ = ["AttentionProduct"]
 
 @op("AttentionProduct", opsets=range(1, 2), domain="pyruntime")
 class AttentionProduct(CacheOp):
-    """Inputs: the `count` inputs of `attention`, then those of `base` without its first, which is the attention's y.
+    """Inputs: the `count` inputs of `attention`, then inputs 1, 2, ... of `base`.
 
-    Outputs: that of `base`, then the others of `attention`, at the indices that they have there.
+    Input 0 of `base` is the attention's output. Outputs: that of `base`, then outputs 1, 2, ... of `attention`.
 
-    base: a MatMulNBits, with an epilogue or without.
+    Attributes:
+        base: a MatMulNBits, with or without an epilogue.
     """
 
     attention: Op
@@ -39,7 +40,7 @@ class AttentionProduct(CacheOp):
 
     @property
     def title(self) -> str:
-        """The operators it fuses, such as 'GroupQueryAttention + MatMulNBits + Add'."""
+        """Names of the fused operators, such as 'GroupQueryAttention + MatMulNBits + Add'."""
         return f"{self.attention.title} + {self.base.title}"
 
     @property
@@ -61,24 +62,26 @@ class AttentionProduct(CacheOp):
         kind: Any = self.attention.infer(*inputs[: self.count])[0]
         given: tuple[TensorType, ...] = (kind, *inputs[self.count :])
         first = self.attention.lower(target, *inputs[: self.count])
-        shares = first[-1].partials if first else None
-        joined = self._joined(target, shares, given) if shares is not None else None
-        if joined is not None:
-            return (*first[:-1], *self._numbered(joined))
+        partials = first[-1].partials if first else None
+        reducing = self._reducing(target, partials, given) if partials is not None else None
+        if reducing is not None:
+            return (*first[:-1], *self._renumbered(reducing))
         rows = scratch(kind.dtype, *kind.shape)
         product = (d.with_operand(Role.INPUT, 0, rows) for d in self.base.lower(target, *given))
-        return (*(d.with_operand(Role.OUTPUT, 0, rows) for d in first), *self._numbered(product, rows))
+        return (*(d.with_operand(Role.OUTPUT, 0, rows) for d in first), *self._renumbered(product))
 
-    def _joined(self, target: Target, shares: Partials, given: tuple[TensorType, ...]) -> tuple[Dispatch, ...] | None:
-        """The product that joins its rows; None where its kernel does not."""
+    def _reducing(
+        self, target: Target, partials: Partials, given: tuple[TensorType, ...]
+    ) -> tuple[Dispatch, ...] | None:
+        """Return the product that reduces `partials`, or None if its kernel cannot."""
         base = self.base
         if not isinstance(base, WithEpilogue):
-            return base.joining(target, shares, *given)
+            return base.reducing(target, partials, *given)
         inner: Any = base.base
-        return base.attached(target, given, lambda _: inner.joining(target, shares, *given[: base.count]))
+        return base.attached(target, given, lambda _: inner.reducing(target, partials, *given[: base.count]))
 
-    def _numbered(self, product: Any, rows: Operand | None = None) -> Iterator[Dispatch]:
-        """Dispatches of `base`, whose inputs have the numbers that they have here."""
+    def _renumbered(self, product: Iterable[Dispatch]) -> Iterator[Dispatch]:
+        """Yield dispatches of `base` with their inputs renumbered to those of this operator."""
         for dispatch in product:
             operands = tuple(
                 replace(o, index=o.index + self.count - 1) if o.role is Role.INPUT else o for o in dispatch.operands

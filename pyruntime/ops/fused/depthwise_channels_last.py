@@ -1,8 +1,8 @@
-"""DepthwiseLast: a depthwise convolution of tensors with channels last (NHWC).
+"""DepthwiseLast: depthwise convolution of tensors with channels last (NHWC).
 
 y[n, o, c] = sum over k of x[n, o * stride - pad + k * dilation, c] * w[k, c] + b[c]
 
-Source: a depthwise Conv, which `passes/layout/channels_last.py` rewrites to this operator.
+`passes/layout/channels_last.py` creates it from a depthwise Conv.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["DepthwiseLast"]
 
 @op("DepthwiseLast", opsets=range(1, 2), domain="pyruntime")
 class DepthwiseLast(SlidingOp):
-    """x: [N, D1 .. Dn, C]; w: [K1 .. Kn, C]; b: [C]; floats. Halves are accumulated in float32."""
+    """x: [N, D1 .. Dn, C]; w: [K1 .. Kn, C]; b: [C]; floats. float16 is accumulated in float32."""
 
     dilations: tuple[int, ...] | None = None
 

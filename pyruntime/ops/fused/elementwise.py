@@ -1,8 +1,8 @@
-"""FusedElementwise: a chain or tree of elementwise operators as one kernel.
+"""FusedElementwise: a chain or tree of elementwise operators in one kernel.
 
-y = f_n(... f_1(x_0, x_1) ..., x_k), every f_i an elementwise operator, with NumPy broadcasting. Intermediate values of
-floating types are not rounded: half precision is computed in float32 and rounded once, at the end.
-Source: what `passes/fusion/fuse_elementwise.py` fuses.
+y = f_n(... f_1(x_0, x_1) ..., x_k), where each f_i is an elementwise operator, with NumPy broadcasting. Intermediate
+floats are not rounded: half precision is computed in float32 and rounded once, at the end.
+`passes/fusion/fuse_elementwise.py` creates it.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ __all__ = ["FusedElementwise", "Number", "Pointwise", "Source", "Step", "fusible
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A constant scalar a step reads; a uniform of the kernel."""
+    """A constant scalar input of a step; a uniform of the kernel."""
 
     value: float | int
     dtype: DType
 
     @property
     def type(self) -> TensorType:
-        """A tensor of rank 0."""
+        """Type of a scalar tensor."""
         return TensorType(self.dtype, ())
 
 
 COMMUTATIVE = frozenset({"a + b", "a * b"})
-"""Expressions that give the same bits for exchanged inputs."""
+"""Expressions whose result is bitwise the same with inputs exchanged."""
 
 Source: TypeAlias = int | Number | None
-"""What a step reads: i >= 0 is input i of the chain, -1 - s the result of step s, None an absent input."""
+"""Input of a step: i >= 0 is input i of the chain, -1 - s the result of step s, None an absent input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator of a chain and what it reads."""
+    """One operator of a chain, and its inputs."""
 
     op: Elementwise
     inputs: tuple[Source, ...]
@@ -55,10 +55,10 @@ class Pointwise:
 
     Attributes:
         code: statements over the inputs `in0`, `in1`, ... that end in `return`.
-        helpers: functions `code` calls.
-        scalars: uniform numbers `code` names.
-        inputs: the chain's inputs it reads.
-        result: what it gives.
+        helpers: functions that `code` calls.
+        result: type of the result.
+        scalars: values of the uniforms that `code` uses.
+        inputs: indices of the inputs that `code` reads.
     """
 
     code: str
@@ -70,18 +70,20 @@ class Pointwise:
 
 @op("FusedElementwise", opsets=range(1, 2), domain="pyruntime")
 class FusedElementwise(Op):
-    """Steps in order; the last one's result is the output."""
+    """The steps, in execution order. The result of the last one is the output."""
 
     steps: tuple[Step, ...]
 
     @property
     def title(self) -> str:
-        """The steps, such as 'Mul + Add'."""
+        """Names of the steps, such as 'Mul + Add'."""
         return " + ".join(step.op.title for step in self.steps)
 
     def _resolve(
         self, values: Sequence[Any], results: Sequence[Any], step: Step, number: Callable[[Number], Any]
     ) -> list[Any]:
+        """Return what the inputs of `step` refer to; `number` converts constants."""
+
         def one(source: Source) -> Any:
             if isinstance(source, Number):
                 return number(source)
@@ -90,7 +92,7 @@ class FusedElementwise(Op):
         return [one(source) for source in step.inputs]
 
     def types(self, inputs: Sequence[TensorType]) -> list[TensorType]:
-        """The type of every step's result."""
+        """Return the result type of every step."""
         results: list[TensorType] = []
         for step in self.steps:
             (y,) = step.op.infer(*self._resolve(inputs, results, step, lambda n: n.type))
@@ -110,7 +112,7 @@ class FusedElementwise(Op):
         return (results[-1],)
 
     def pointwise(self, inputs: Sequence[TensorType]) -> Pointwise | None:
-        """The chain in WGSL for inputs of these types, or None where a step has none."""
+        """Return the chain in WGSL for inputs of these types, or None if a step has no WGSL."""
         results = self.types(inputs)
         functions: list[str] = []
         lines: list[str] = []
@@ -122,7 +124,7 @@ class FusedElementwise(Op):
                 return None
             present = [(i, k) for i, k in zip(step.inputs, kinds, strict=True) if i is not None]
             if expression.code in COMMUTATIVE:
-                present.sort(key=lambda given: _order(given[0]))  # one text for both orders
+                present.sort(key=lambda given: _order(given[0]))  # the same source for both orders
             arguments = [f"{n}: {k.dtype.compute}" for n, (_, k) in zip(expression.names, present, strict=True)]
             values: list[str] = []
             for i, _ in present:
@@ -157,12 +159,12 @@ class FusedElementwise(Op):
 
 
 def _order(source: Source) -> tuple[int, int]:
-    """Results of steps come first, then inputs, then numbers."""
+    """Sort key of inputs: results of steps, then inputs, then constants."""
     if not isinstance(source, int):
         return 2, 0
     return source >= 0, abs(source)
 
 
 def fusible(dtype: DType) -> bool:
-    """True for types whose intermediate values need no rounding or wrapping between steps."""
+    """Whether intermediate values of this type need no rounding or wrapping between steps."""
     return (dtype.bits >= 32 and bool(dtype.compute)) or dtype in (DType.FLOAT16, DType.BFLOAT16, DType.BOOL)

@@ -1,8 +1,8 @@
-"""Int8Conv: convolution of float32 x with integer weights of at most 8 bits, before the weights' scale is applied.
+"""Int8Conv: convolution of float32 x with integer weights of at most 8 bits, without the weights' scale.
 
     y = conv(x, w - w_zero_point), summed in float32
 
-Source: Conv of DequantizeLinear(w), which `passes/quantization/packed_weights.py` rewrites to this operator.
+`passes/quantization/packed_weights.py` creates it from Conv and DequantizeLinear(w).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Int8Conv"]
 
 @op("Int8Conv", opsets=range(1, 2), domain="pyruntime")
 class Int8Conv(SlidingOp):
-    """x: float32 [N, C, D1 .. Dn]; w: integers [M, C / group, K1 .. Kn]; w_zero_point: scalar or [M], of w's type."""
+    """x: float32 [N, C, D1 .. Dn]; w: integers [M, C / group, K1 .. Kn]; w_zero_point: scalar or [M], in w's type."""
 
     group: int = 1
     dilations: tuple[int, ...] | None = None

@@ -1,10 +1,10 @@
-"""Integer convolutions whose weights are stored with channels last, and the operator that reorders such weights.
+"""Integer convolutions with weights stored channels-last, and the operator that reorders such weights.
 
-    ChannelsLast               y[m, k, c] = x[m, c, k] at filter position k; zeros pad the channels to a multiple of 4
+    ChannelsLast               y[m, k, c] = x[m, c, k] at filter position k; channels zero-padded to a multiple of 4
     ConvIntegerChannelsLast    ConvInteger(x, w), given ChannelsLast(w) instead of w
     QLinearConvChannelsLast    QLinearConv(x, w), given ChannelsLast(w) instead of w
 
-Source: ConvInteger and QLinearConv, which `passes/quantization/weights_channels_last.py` rewrites to these operators.
+`passes/quantization/weights_channels_last.py` creates them from ConvInteger and QLinearConv.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.ops.base import Op, Value, attributes, op
+from pyruntime.ops.base import Op, Value, attributes, attributes_of, op
 from pyruntime.ops.convolution.conv_integer import BYTES, ConvInteger, QLinearConv
 
 __all__ = ["ChannelsLast", "ConvIntegerChannelsLast", "QLinearConvChannelsLast", "channels_last_weights"]
@@ -53,16 +53,16 @@ class ChannelsLast(Op):
 
 @attributes
 class _ChannelsLastWeights(Value):
-    """Weights of type [M, K1 .. Kn, C / group rounded up], where the base class expects [M, C / group, K1 .. Kn]."""
+    """Mixin for weights stored as [M, K1 .. Kn, C / group rounded up to a multiple of 4]."""
 
     channels: int = 0
 
     def standard_type(self, w: TensorType) -> TensorType:
-        """The type [M, C / group, K1 .. Kn] of w, which is stored with channels last."""
+        """Return the type of w in layout [M, C / group, K1 .. Kn]."""
         return w.with_shape(w.shape[0], self.channels, *w.shape[1:-1])
 
     def standard_weights(self, w: Array) -> Array:
-        """The weights [M, C / group, K1 .. Kn], without padding."""
+        """Return the weights in layout [M, C / group, K1 .. Kn], without padding."""
         return np.moveaxis(w, -1, 1)[:, : self.channels]
 
     def describe(self, x: Operand, w: Operand, y: Operand, zeros: tuple[Operand | None, Operand | None]) -> Convolution:
@@ -81,8 +81,6 @@ class QLinearConvChannelsLast(_ChannelsLastWeights, QLinearConv):
 
 
 def channels_last_weights(conv: ConvInteger | QLinearConv, channels: int) -> Op:
-    """Return the operator that computes what `conv` does from weights that ChannelsLast reordered."""
-    names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
-    given = {n: getattr(conv, n) for n in names}
+    """Return the operator equivalent to `conv` for weights reordered by ChannelsLast."""
     kind = ConvIntegerChannelsLast if isinstance(conv, ConvInteger) else QLinearConvChannelsLast
-    return kind(channels=channels, **given)
+    return kind(channels=channels, **attributes_of(conv))

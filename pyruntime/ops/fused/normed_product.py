@@ -1,10 +1,10 @@
-"""NormedProduct: RMS normalisation of rows, fused into the matrix product with packed weights that reads them.
+"""NormedProduct: RMS normalization of rows, fused into the packed matrix product that reads them.
 
     y = base(x_0 · gain / sqrt(mean(x_0²) + epsilon), x_1, ..., x_n)
 
-A skinny product reads each row in every workgroup, so its kernel computes the mean square from what it reads and
-divides the sums by the root. Before other products, a separate kernel normalises the rows.
-Source: RMSNormalization and MatMulNBits, which `passes/decoding/fuse_normed_products.py` fuses.
+A GEMV kernel reads each row in every workgroup, so it computes the mean square as well and divides the sums by the
+root. For other products a separate kernel normalizes the rows. `passes/decoding/fuse_normed_products.py` creates it
+from RMSNormalization and MatMulNBits.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ __all__ = ["NormedProduct"]
 
 @op("NormedProduct", opsets=range(1, 2), domain="pyruntime")
 class NormedProduct(Op):
-    """Inputs: the `count` inputs of `base`, of which the first is not normalised, then gain.
+    """Inputs: the `count` inputs of `base`, the first one not normalized yet, then gain.
 
-    base: a MatMulNBits or a pair of them, with an epilogue or without. norm: over the last dimension of x_0.
+    Attributes:
+        base: a MatMulNBits or a pair of them, with or without an epilogue.
+        norm: normalization over the last dimension of x_0.
     """
 
     base: MatMulNBits | PairedProduct | WithEpilogue
@@ -37,11 +39,11 @@ class NormedProduct(Op):
 
     @property
     def title(self) -> str:
-        """The operators it fuses, such as 'RMSNormalization + MatMulNBits'."""
+        """Names of the fused operators, such as 'RMSNormalization + MatMulNBits'."""
         return f"{self.norm.title} + {self.base.title}"
 
     def _given(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The types of `base`'s inputs."""
+        """Return the input types of `base`."""
         return (*self.norm.infer(inputs[0], inputs[self.count]), *inputs[1 : self.count])
 
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
@@ -54,7 +56,7 @@ class NormedProduct(Op):
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
         x, given = inp(0, inputs[0]), self._given(inputs)
         gain = inp(self.count, inputs[self.count])
-        made = self._whole(target, Normed(x, gain, self.norm.epsilon), given)
+        made = self._fused(target, Normed(x, gain, self.norm.epsilon), given)
         if made is not None:
             return made
         rows = scratch(given[0].dtype, *given[0].shape)
@@ -62,8 +64,8 @@ class NormedProduct(Op):
         first = normalize_rows(target, rows, x, shape, Norm(self.norm.epsilon, True, gain))
         return (first, *(d.with_operand(Role.INPUT, 0, rows) for d in self.base.lower(target, *given)))
 
-    def _whole(self, target: Target, rows: Normed, given: tuple[Any, ...]) -> tuple[Dispatch, ...] | None:
-        """The product that normalises its rows; None where its kernel cannot."""
+    def _fused(self, target: Target, rows: Normed, given: tuple[Any, ...]) -> tuple[Dispatch, ...] | None:
+        """Return the product that normalizes its rows, or None if its kernel cannot."""
         base = self.base
         if not isinstance(base, WithEpilogue):
             return base.normed(target, rows, *given)

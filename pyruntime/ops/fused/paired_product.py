@@ -1,7 +1,7 @@
-"""PairedProduct: f(a Gᵀ, a Uᵀ) of two packed matrix products as one, such as the gate and values of SwiGLU.
+"""PairedProduct: f(a Gᵀ, a Uᵀ) of two packed matrix products in one kernel, such as the gate and values of SwiGLU.
 
-The rows of G and U alternate in the weights, so one thread has both results of a column.
-Source: two MatMulNBits of the same rows and their consumers, which `passes/decoding/pair_products.py` fuses.
+Rows of G and U alternate in the weights, so one thread computes both results of a column.
+`passes/decoding/pair_products.py` creates it from two MatMulNBits of the same rows and their consumers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["PairedProduct"]
 
 @op("PairedProduct", opsets=range(1, 2), domain="pyruntime")
 class PairedProduct(Op):
-    """Inputs: those of `base`, whose N is twice the columns of y; `chain` has the two products as its inputs."""
+    """Inputs: those of `base`, which has 2 N columns for N columns of y. The inputs of `chain` are the two products."""
 
     base: MatMulNBits
     chain: FusedElementwise
 
     @property
     def title(self) -> str:
-        """The operators it fuses, such as 'MatMulNBits x 2 + Sigmoid + Mul + Mul'."""
+        """Names of the fused operators, such as 'MatMulNBits x 2 + Sigmoid + Mul + Mul'."""
         return f"{self.base.title} x 2 + {self.chain.title}"
 
     def _halves(self, *inputs: Any) -> tuple[TensorType, TensorType]:
-        """The type of both products together, and of one."""
+        """Return the type of both products together, and the type of one."""
         (both,) = self.base.infer(*inputs)
         return both, both.with_shape(*both.shape[:-1], self.base.N // 2)
 
@@ -52,7 +52,7 @@ class PairedProduct(Op):
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         x, b, scales, zeros = (*inputs, None)[:4]
         assert x is not None and b is not None and scales is not None
-        made = self._joined(target, inp(0, x), inputs)
+        made = self._fused(target, inp(0, x), inputs)
         if made is not None:
             return made
         both, _ = self._halves(*inputs)
@@ -68,13 +68,13 @@ class PairedProduct(Op):
         return (*first, last)
 
     def normed(self, target: Target, rows: Normed, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
-        """Dispatches of the products of rows that they normalise themselves; None where their kernel cannot."""
-        return self._joined(target, rows, inputs)
+        """Return dispatches of the products of rows that they also normalize, or None if the kernel cannot."""
+        return self._fused(target, rows, inputs)
 
-    def _joined(
+    def _fused(
         self, target: Target, rows: Operand | Normed, inputs: tuple[TensorType | None, ...]
     ) -> tuple[Dispatch, ...] | None:
-        """Both products and the chain as one kernel; None where there is none."""
+        """Return both products and the chain as one kernel, or None if there is no such kernel."""
         both, _ = self._halves(*inputs)
         chain, name = self._chain(inputs)
         _, b, scales, zeros = (*inputs, None)[:4]
@@ -85,7 +85,7 @@ class PairedProduct(Op):
         return paired_product(target, y, rows, packed, self.base.product(both), pairing)
 
     def _chain(self, inputs: tuple[TensorType | None, ...]) -> tuple[Pointwise, str]:
-        """The chain's WGSL, and its name."""
+        """Return the chain's WGSL, and its name."""
         _, half = self._halves(*inputs)
         chain = self.chain.pointwise((half, half))
         if chain is None:

@@ -1,10 +1,9 @@
-"""PreparedHeads: normalise, rotate and append the queries, keys and values of an attention in one kernel.
+"""PreparedHeads: normalize, rotate and append to a cache the queries, keys and values of an attention, in one kernel.
 
-    y_p = concat(past_p, turn(norm(x_p)))  along the rows of heads; a part p may lack each of the three steps
+    y_p = concat(past_p, rotate(norm(x_p))) along the rows of heads; each step is optional for a part p
 
-norm: x / sqrt(mean(x²) + epsilon) · weight over the components of a head; turn: rotary embedding (Su et al., 2021).
-Results are computed in float32 and rounded once.
-Source: what is before an attention, which `passes/decoding/prepare_heads.py` fuses.
+norm: x / sqrt(mean(x²) + epsilon) · weight over the components of a head; rotate: rotary embedding (Su et al., 2021).
+Results are computed in float32 and rounded once. `passes/decoding/prepare_heads.py` creates it.
 """
 
 from __future__ import annotations
@@ -26,12 +25,13 @@ __all__ = ["Part", "PreparedHeads"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How one output is made of an input: query, key or value heads.
+    """Query, key or value heads: how one output is computed.
 
     Attributes:
-        x: the input of which `view` is [B, H, N, D] = `sizes`; D a multiple of 4, at most 256.
-        past: the input [B, H, P, D] whose rows come first; -1: none. weight: the input [D] of the norm; -1: no norm.
-        angles: strides of cosines and sines over [B, H, N, columns]; None: it is not turned.
+        x: index of the input. `view` is its view [B, H, N, D] = `sizes`; D is a multiple of 4, at most 256.
+        past: index of the input [B, H, P, D] whose rows precede the new ones; -1: none.
+        weight: index of the weight [D] of the norm; -1: no norm.
+        angles: strides of the cosine and sine tables over [B, H, N, columns]; None: no rotation.
     """
 
     x: int
@@ -44,10 +44,14 @@ class Part:
 
 @op("PreparedHeads", opsets=range(1, 2), domain="pyruntime")
 class PreparedHeads(CacheOp):
-    """parts: one for each output. tables: the inputs that are cosines and sines, of what turns.
+    """Split heads, with norm, rotary embedding and cache append where a part has them.
 
-    turning: components that turn, the first of D. width: columns of the tables: `turning`, or half of it, one a pair.
-    interleaved: pairs are (2j, 2j + 1), not (j, j + turning / 2).
+    Attributes:
+        parts: one for each output.
+        tables: indices of the inputs with cosines and sines.
+        turning: number of leading components of a head to rotate.
+        width: columns of the tables: `turning`, or half of it with one column per pair.
+        interleaved: pairs are (2j, 2j + 1) instead of (j, j + turning / 2).
     """
 
     parts: tuple[Part, ...]
@@ -75,7 +79,7 @@ class PreparedHeads(CacheOp):
         return rows if past < 0 else np.concatenate((inputs[past], rows), axis=2)
 
     def _fresh(self, part: Part, inputs: tuple[Array, ...]) -> Array:
-        """The new rows of a part."""
+        """Compute the new rows of a part."""
         x = inputs[part.x]
         rows = part.view.array(x, part.sizes).astype(np.float32)
         if part.weight >= 0:
@@ -110,7 +114,7 @@ class PreparedHeads(CacheOp):
         return self._dispatches(target, inputs, False)
 
     def _first(self, index: int, inputs: tuple[TensorType, ...]) -> Any:
-        """The number of rows before the new ones."""
+        """Return the number of rows before the new ones."""
         past = self.parts[index].past
         return inputs[past].shape[2] if past >= 0 else 0
 
@@ -141,7 +145,7 @@ class PreparedHeads(CacheOp):
 
 @op("PreparedHeadsInPlace", opsets=range(1, 2), domain="pyruntime")
 class _AppendsInPlace(PreparedHeads):
-    """past_p: memory [B, H, C, D] whose first past_rows[p] rows are keys; y_p is that memory with the new rows."""
+    """PreparedHeads with y_p in the memory of past_p [B, H, C, D], of which `past_rows[p]` rows are valid."""
 
     past_rows: tuple[Any, ...] = ()
 

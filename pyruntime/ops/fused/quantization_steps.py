@@ -1,10 +1,9 @@
-"""Quantize and Dequantize: QuantizeLinear and DequantizeLinear as elementwise functions that chains can contain.
+"""Quantize and Dequantize: QuantizeLinear and DequantizeLinear as elementwise operators that can be fused.
 
     Quantize      y = saturate(round(x / scale) + zero)
     Dequantize    y = (x - zero) scale
 
-Scales and zero points broadcast over x by NumPy's rules.
-Source: QuantizeLinear and DequantizeLinear, which `passes/quantization/` rewrite to these operators.
+Scales and zero points broadcast to x by NumPy's rules. Passes of `passes/quantization/` create these operators.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pyruntime.ops.quantization.parameters import RANGES
 __all__ = ["STORED", "Dequantize", "Quantize"]
 
 STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
-"""What Quantize makes: a value of its range needs no rounding by a store, so that chains may go on with it."""
+"""Result types of Quantize. Its values are in range, so a fused consumer needs no rounding by a store."""
 
 
 def _names(dtypes: tuple[DType | None, ...]) -> tuple[str, ...]:
@@ -30,13 +29,13 @@ def _names(dtypes: tuple[DType | None, ...]) -> tuple[str, ...]:
 
 @op("Quantize", opsets=range(1, 2), domain="pyruntime")
 class Quantize(Elementwise):
-    """x, scale: float32; zero: of any type, in steps of scale. y: integers of 8 or 16 bits, as `to` says."""
+    """x, scale: float32; zero: any type, in units of scale. y: integers of 8 or 16 bits, with TensorProto code `to`."""
 
     to: int
 
     @property
     def dtype(self) -> DType:
-        """The type of y."""
+        """Element type of y."""
         return DType.from_code(self.to)
 
     def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:
@@ -63,7 +62,7 @@ class Quantize(Elementwise):
 
 @op("Dequantize", opsets=range(1, 2), domain="pyruntime")
 class Dequantize(Elementwise):
-    """x: integers of 8 to 32 bits; scale: float32; zero: of any type, in steps of scale. y: float32."""
+    """x: integers of 8 to 32 bits; scale: float32; zero: any type, in units of scale. y: float32."""
 
     def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:
         given = [t for t in (x, scale, zero) if t is not None]

@@ -1,10 +1,10 @@
-"""PackRows and SpreadRows: reorder quantised weights and their scales for the kernels of packed products.
+"""PackRows and SpreadRows: reorder quantized weights and their scales for the kernels of packed products.
 
-    PackRows      y[n] = the numbers x[n step_n + (c // share) step_c], c < columns, of `bits` bits each, low bits first
+    PackRows      y[n] = x[n step_n + (c // share) step_c] for c < columns, packed as `bits` bits each, low bits first
     SpreadRows    y[n, c] = x[n step_n + (c // share) step_c]
 
-Results that depend on weights alone are computed once, on the GPU where they are large.
-Source: weights of MatMul or Gemm after DequantizeLinear, which `passes/quantization/` rewrite.
+For constant weights the result is computed once, on the GPU where the weights are large. Passes of
+`passes/quantization/` create these operators for weights of MatMul or Gemm that DequantizeLinear produces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["PackRows", "SpreadRows"]
 
 @attributes
 class _Rows(Op):
-    """The mapping from element (n, c) of the result to an element of x: the base of both operators."""
+    """Base of PackRows and SpreadRows: maps element (n, c) of the result to an element of x."""
 
     rows: int
     columns: int
@@ -31,19 +31,19 @@ class _Rows(Op):
     share: int = 1
 
     def source(self) -> Array:
-        """Indices into x, [rows, columns]."""
+        """Return the indices into x, [rows, columns]."""
         n, c = np.arange(self.rows)[:, None], np.arange(self.columns)[None]
         index: Array = n * self.step_n + c // self.share * self.step_c
         return index
 
     def values(self) -> dict[str, int]:
-        """Uniforms of the kernels."""
+        """Return the uniforms of the kernels."""
         return {"columns": self.columns, "step_n": self.step_n, "step_c": self.step_c, "share": self.share}
 
 
 @op("PackRows", opsets=range(1, 2), domain="pyruntime")
 class PackRows(_Rows):
-    """x: integers of `bits` bits; signed ones get 2^(bits - 1) added. y: uint8 [rows, pitch], padded with zeros."""
+    """x: integers of `bits` bits, offset by 2^(bits - 1) if signed. y: uint8 [rows, pitch], zero-padded."""
 
     pitch: int
     bits: int
@@ -61,7 +61,7 @@ class PackRows(_Rows):
     def evaluate_typed(self, types: object, x: Array) -> tuple[Array, ...]:
         offset = (1 << (self.bits - 1)) if x.dtype.kind == "i" else 0
         made = np.zeros((self.rows, self.pitch), np.uint8)
-        # Rows at a time: the indices of a large matrix would take many times its bytes.
+        # In blocks of rows, because the indices need many times the memory of the weights.
         step = max(1, (1 << 20) // max(1, self.columns))
         flat, columns = x.reshape(-1), np.arange(self.columns)[None] // self.share * self.step_c
         for first in range(0, self.rows, step):
@@ -87,7 +87,7 @@ class PackRows(_Rows):
 
 @op("SpreadRows", opsets=range(1, 2), domain="pyruntime")
 class SpreadRows(_Rows):
-    """x: floats; y: [rows, columns] of its type."""
+    """x: floats; y: [rows, columns] of the same type."""
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         return (TensorType(x.dtype, (self.rows, self.columns)),)

@@ -1,9 +1,9 @@
-"""Repeat: a Scan, or a Loop whose trips are known, as dispatches that the GPU repeats. `compiler/loops.py` writes it.
+"""Repeat: a Scan, or a Loop with a known trip count, as dispatches that the GPU repeats.
 
     states, rows.. = body(i, states.., slices.., others..)   for i = 0, 1, ..., times - 1
 
-Inputs are the first states, then tensors that are sliced along axis 0, then values that all iterations read. Outputs
-are the last states, then the rows of all iterations, stacked along a new axis 0.
+Inputs: initial states, tensors that are sliced along axis 0, and values that all iterations read. Outputs: final
+states, and the rows of all iterations stacked along a new axis 0. `compiler/loops.py` creates it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ class Repeat(Op):
     """A loop of `times` iterations.
 
     Attributes:
-        kind: the operator of the model. body: has inputs and outputs in the order above.
-        times: an int or a Dim. states: how many there are. sliced: how many inputs are.
-        backward: for each sliced input and each output of rows, whether the last one comes first.
-        dispatches: what the body was lowered to; None: it was not yet.
-        refusal: why the device cannot run the body.
+        kind: operator type in the model.
+        body: graph with inputs and outputs in the order above.
+        times: an int or a Dim.
+        states: number of states.
+        sliced: number of sliced inputs.
+        backward: whether to slice or stack in reverse order, for each sliced input and then each stacked output.
+        dispatches: the lowered body; None: not lowered.
+        refusal: reason why the body cannot run on the device.
     """
 
     pure = False
-    """Two nodes never have one body."""
+    """False, so that no two nodes are merged: each has a separate body."""
 
     kind: str
     body: Any
@@ -47,7 +50,7 @@ class Repeat(Op):
 
     @property
     def title(self) -> str:
-        """The operator of the model."""
+        """Operator type in the model."""
         return self.kind
 
     def infer(self, *inputs: TensorType) -> tuple[ValueType, ...]:
@@ -78,7 +81,7 @@ class Repeat(Op):
         return (*states, *map(self._stacked, range(len(rows)), rows))
 
     def _stacked(self, number: int, rows: list[Array]) -> Array:
-        """Output `number` of those that have rows."""
+        """Stack the rows of stacked output `number`."""
         kind = self.body.tensor(self.body.outputs[self.states + number])
         if not rows:
             return np.empty((0, *kind.shape), kind.dtype.numpy)
@@ -91,7 +94,7 @@ class Repeat(Op):
 
 
 def _statics(body: TypedGraph) -> list[str]:
-    """What the body reads that is known before a run."""
+    """Return the names of the values with known contents that the body reads."""
     read = {n for node in body.nodes for n in node.inputs if n} | {*body.outputs}
     return [n for n in read if n in body.static]
 
@@ -101,6 +104,6 @@ def _known(body: TypedGraph, names: Sequence[str], values: Sequence[Any]) -> dic
 
 
 def _untyped(body: TypedGraph) -> Graph:
-    """The body for the interpreter, which gets what is static as inputs."""
+    """Return the body for the interpreter, with known values as inputs."""
     nodes = [n for n in body.nodes if any(o and o not in body.static for o in n.outputs)]
     return Graph("", [ValueInfo(n) for n in body.inputs], [ValueInfo(n) for n in body.outputs], nodes)

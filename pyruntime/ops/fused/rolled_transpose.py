@@ -1,9 +1,9 @@
-"""RolledTranspose: a roll, a transposition and another roll in one kernel, as shifted-window attention has them.
+"""RolledTranspose: a roll, a transpose and another roll in one kernel, as in shifted-window attention.
 
     y = roll(reshape(transpose(reshape(roll(x, before), middle), perm), shape), after)
 
-roll(x, n)[i] = x[(i + n) mod size] in each dimension.
-Source: Liu et al., 2021 (Swin); rolls and Transpose, which `passes/layout/fuse_roll.py` fuses.
+roll(x, n)[i] = x[(i + n) mod size] in each dimension. `passes/layout/fuse_roll.py` creates it. Source: Liu et al., 2021
+(Swin).
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ __all__ = ["RolledTranspose"]
 
 @op("RolledTranspose", opsets=range(1, 2), domain="pyruntime")
 class RolledTranspose(Op):
-    """before: a number for each dimension of x, 0 <= n < size; after: for each of `shape`; middle has x's elements."""
+    """Roll, reshape, transpose, reshape and roll.
+
+    Attributes:
+        before: shift for each dimension of x, 0 <= n < size.
+        middle, perm: shape and permutation of the transpose.
+        shape: shape of y.
+        after: shift for each dimension of `shape`.
+    """
 
     before: tuple[int, ...]
     middle: tuple[int, ...]
@@ -58,7 +65,7 @@ class RolledTranspose(Op):
 def _remapped(
     name: str, shape: tuple[int, ...], steps: tuple[int, ...], values: dict[str, int], shifts: tuple[int, ...] = ()
 ) -> list[str]:
-    """WGSL that takes `at` apart over `shape` and puts it together by `steps`."""
+    """Return WGSL that splits index `at` into coordinates in `shape`, shifts them, and recombines them with `steps`."""
     lines = ["{", "  var rest = at;", "  at = 0u;"]
     for d in range(len(shape) - 1, -1, -1):
         size, step = f"{name}_size{d}", f"{name}_step{d}"
@@ -72,5 +79,5 @@ def _remapped(
 
 
 def _rolled(name: str, shape: tuple[int, ...], shifts: tuple[int, ...], values: dict[str, int]) -> list[str]:
-    """WGSL that takes `at` to where a roll has it from; nothing where there is none."""
+    """Return WGSL that maps index `at` to its source in a roll; empty where nothing is shifted."""
     return _remapped(name, shape, contiguous(shape), values, shifts) if any(shifts) else []

@@ -1,9 +1,9 @@
-"""FusedRotary: rotary embedding of strided heads, by tables of cosines and sines that broadcast over them.
+"""FusedRotary: rotary embedding of strided heads, with broadcast tables of cosines and sines.
 
-    y[c] = x[c] · cos[j] - x[across] · sin[j]  for the first of a pair,  + for the second
+    y[c] = x[c] · cos[j] - x[partner] · sin[j] for the first component of a pair, + for the second
 
-Computed in float32 and rounded once.
-Source: Su et al., 2021; elementwise operators, which `passes/fusion/fuse_rotary.py` fuses.
+Computed in float32 and rounded once. `passes/fusion/fuse_rotary.py` creates it from elementwise operators. Source: Su
+et al., 2021.
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ _PAIRS = "let one = (c & 1u) == 0u;\n  let j = c / 2u;\n  let other = c ^ 1u;"
 
 @op("FusedRotary", opsets=range(1, 2), domain="pyruntime")
 class FusedRotary(Op):
-    """x: a tensor of which `view` is [B, H, S, D] = `sizes`; cos and sin, of one shape, broadcast to [B, H, S, width].
+    """x: a tensor with view `view` [B, H, S, D] = `sizes`; cos and sin, of one shape, broadcast to [B, H, S, width].
 
-    turning: components that turn, the first of D. width: `turning`, or half of it: one number a pair.
-    interleaved: pairs are (2j, 2j + 1), not (j, j + turning / 2). y: `y_shape`, the view's elements in order.
+    Attributes:
+        turning: number of leading components of a head to rotate.
+        width: `turning`, or half of it with one angle per pair.
+        y_shape: shape of y, which has the elements of the view in row-major order.
+        interleaved: pairs are (2j, 2j + 1) instead of (j, j + turning / 2).
     """
 
     sizes: tuple[int, int, int, int]

@@ -1,7 +1,7 @@
-"""Rows of a table that is bound in parts: `passes/layout/split_large_weights.py` writes these operators.
+"""Gather from a table that is split across buffers, as `passes/layout/split_large_weights.py` creates it.
 
-PartIndex   where in a part each index points, or the part's length where it points into another part
-PartRows    the rows of a part that such indices name, and what was there before elsewhere
+PartIndex   index within one part of the table, or the part's length for rows of other parts
+PartRows    rows of one part, selected by such indices; elsewhere the rows gathered so far
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ __all__ = ["PartIndex", "PartRows"]
 
 @op("PartIndex", opsets=range(1, 2), domain="pyruntime")
 class PartIndex(Op):
-    """indices: int32 or int64 of any shape, into a table of `rows` rows, negative ones from its end; y: int32, as they.
+    """indices: int32 or int64, any shape; negative ones count from the end. y: int32 of the same shape.
 
     Attributes:
-        start, length: the rows of the table that the part has.
+        rows: rows of the table.
+        start, length: first row and number of rows of the part.
     """
 
     rows: int
@@ -49,9 +50,10 @@ class PartIndex(Op):
 
 @op("PartRows", opsets=range(1, 2), domain="pyruntime")
 class PartRows(Op):
-    """x: [length, ...], a part of a table; indices: int32 of any shape, as PartIndex makes them; before: like y.
+    """x: [length, ...], a part of a table; indices: int32 from PartIndex; before: like y.
 
-    y = x[indices], of shape indices.shape + x.shape[1:]; where an index is `length`, before, or 0 without it.
+    y = x[indices], of shape indices.shape + x.shape[1:]. Where an index equals `length`, y is `before`, or 0 without
+    it.
     """
 
     def infer(self, x: TensorType, indices: TensorType, before: TensorType | None = None) -> tuple[TensorType, ...]:

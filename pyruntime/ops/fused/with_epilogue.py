@@ -1,10 +1,9 @@
-"""WithEpilogue: an operator, and an elementwise chain that its kernel applies to each result before it stores it.
+"""WithEpilogue: an operator and an elementwise chain that its kernel applies to each result before storing it.
 
     y = chain(base(x_0, ..., x_n), z_1, ..., z_m)
 
-The chain is a bias, an activation, a residual or the like. A second dispatch applies it where the operator's kernel has
-no place for an epilogue.
-Source: Conv, Gemm, MatMul and others with elementwise consumers, which `passes/fusion/fuse_epilogue.py` fuses.
+The chain is a bias, activation, residual or similar. Where the operator's kernel does not support epilogues, a second
+dispatch applies it. `passes/fusion/fuse_epilogue.py` creates it from Conv, Gemm, MatMul and others.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Adapt = Callable[[tuple[Dispatch, ...]], tuple[Dispatch, ...] | None]
 
 @op("WithEpilogue", opsets=range(1, 2), domain="pyruntime")
 class WithEpilogue(Op):
-    """The first `count` inputs are those of `base`; the chain's input 0 is its result, the others follow."""
+    """The first `count` inputs are those of `base`. Its result is input 0 of the chain, whose other inputs follow."""
 
     base: Op
     count: int
@@ -35,7 +34,7 @@ class WithEpilogue(Op):
 
     @property
     def title(self) -> str:
-        """The operator and its chain, such as 'Conv + Relu'."""
+        """Names of the operator and the chain, such as 'Conv + Relu'."""
         return f"{self.base.title} + {self.chain.title}"
 
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
@@ -48,9 +47,9 @@ class WithEpilogue(Op):
         return self.chain.evaluate_typed((kind, *types[self.count :]), result, *inputs[self.count :])
 
     def lower(self, target: Target, *inputs: TensorType) -> tuple[Dispatch, ...]:
-        whole = self.attached(target, inputs)
-        if whole is not None:
-            return whole
+        fused = self.attached(target, inputs)
+        if fused is not None:
+            return fused
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
         y = out(0, chain.result)
@@ -65,31 +64,33 @@ class WithEpilogue(Op):
     def attached(
         self, target: Target, inputs: tuple[TensorType, ...], adapt: Adapt | None = None
     ) -> tuple[Dispatch, ...] | None:
-        """The operator's dispatches, the last of which applies the chain; None where it cannot.
+        """Return the operator's dispatches with the chain in the last one, or None if that is not possible.
 
         Args:
-            adapt: other dispatches for the operator's own, or None where there are no such.
+            adapt: replaces the operator's dispatches by others, or returns None.
         """
         result: Any = self.base.infer(*inputs[: self.count])[0]
         chain, operands = self._chain(inputs, result)
-        ahead = for_node(target, long_epilogue=is_long(chain.helpers))
-        dispatches = self.base.lower(ahead, *inputs[: self.count])
+        hinted = for_node(target, long_epilogue=is_long(chain.helpers))
+        dispatches = self.base.lower(hinted, *inputs[: self.count])
         adapted = adapt(dispatches) if adapt is not None and dispatches else dispatches
-        tail = self._tail(chain, operands, result) if adapted else None
-        attached = attach_elementwise(adapted[-1], tail) if adapted and tail is not None else None
+        epilogue = self._epilogue(chain, operands, result) if adapted else None
+        attached = attach_elementwise(adapted[-1], epilogue) if adapted and epilogue is not None else None
         if not adapted or attached is None or in_parts(target, attached).bound > target.limits.storage_buffers:
             return None
         return (*adapted[:-1], attached)
 
     def _chain(self, inputs: tuple[TensorType, ...], result: TensorType) -> tuple[Pointwise, dict[str, Operand]]:
-        """The chain's WGSL, and its operands but the result."""
+        """Return the chain's WGSL, and its operands except the result of `base`."""
         others = inputs[self.count :]
         chain = self.chain.pointwise((result, *others))
         if chain is None:
             raise Unsupported("a step of the chain has no WGSL for these types")
         return chain, {f"in{i}": inp(self.count + i - 1, others[i - 1]) for i in chain.inputs if i}
 
-    def _tail(self, chain: Pointwise, operands: dict[str, Operand], result: TensorType) -> ElementwiseEpilogue | None:
+    def _epilogue(
+        self, chain: Pointwise, operands: dict[str, Operand], result: TensorType
+    ) -> ElementwiseEpilogue | None:
         placed = {}
         for name, operand in operands.items():
             access = classify(operand.type, result)

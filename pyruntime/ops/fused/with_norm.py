@@ -1,10 +1,9 @@
-"""WithNorm: a matrix product with its epilogue, and the normalisation of its rows.
+"""WithNorm: a matrix product with an epilogue, followed by normalization of its rows.
 
     p = base(x_0, ..., x_n), y = norm(p, scale[, bias])
 
-Row r of y may be written as row `places[r]`. A split-K product normalises in the kernel that reduces its partial sums;
-other products are followed by a kernel that normalises.
-Source: MatMul or Gemm and a normalisation, which `passes/fusion/fuse_product_norm.py` fuses.
+Row r of y may be stored as row `places[r]`. A split-K product normalizes in the kernel that reduces its partial sums;
+for other products a separate kernel follows. `passes/fusion/fuse_product_norm.py` creates it.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ __all__ = ["WithNorm"]
 
 @op("WithNorm", opsets=range(1, 2), domain="pyruntime")
 class WithNorm(Op):
-    """The first `count` inputs are those of `base`, then scale and bias. Outputs: y, and p where it is wanted.
+    """The first `count` inputs are those of `base`; scale and bias follow. Outputs: y, and optionally p.
 
-    norm: LayerNormalization or RMSNormalization over the last dimension.
-    moves: the last input is `places`, uint32 [rows], a permutation.
+    Attributes:
+        norm: LayerNormalization or RMSNormalization over the last dimension.
+        moves: the last input is `places`, uint32 [rows], a permutation.
     """
 
     base: WithEpilogue
@@ -40,7 +40,7 @@ class WithNorm(Op):
 
     @property
     def title(self) -> str:
-        """The operators it fuses, such as 'MatMul + Add + LayerNormalization'."""
+        """Names of the fused operators, such as 'MatMul + Add + LayerNormalization'."""
         return f"{self.base.title} + {self.norm.title}"
 
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
@@ -49,7 +49,7 @@ class WithNorm(Op):
         return normal, product
 
     def _weights(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Scale, and bias where there is one."""
+        """Return scale, and bias where there is one."""
         return inputs[self.count : len(inputs) - self.moves]
 
     def evaluate_typed(self, types: tuple[ValueType | None, ...], *inputs: Array) -> tuple[Array, ...]:
@@ -68,12 +68,12 @@ class WithNorm(Op):
         shift = bias if len(weights) > 1 else None
         places = inp(len(inputs) - 1, inputs[-1]) if self.moves else None
         norm = Norm(form.epsilon, self.norm.op_type == "RMSNormalization", scale, shift, places=places)
-        ahead = for_node(target, norm_follows=True)
-        joined = self.base.attached(ahead, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
-        if joined is not None:
-            # What a tail reads at a row may not be overwritten by another one that is written there.
-            return (*joined[:-1], replace(joined[-1], inplace=())) if self.moves else joined
+        hinted = for_node(target, norm_follows=True)
+        fused = self.base.attached(hinted, given, partial(sum_and_normalize, target, y=y, p=p, norm=norm))
+        if fused is not None:
+            # The epilogue reads rows of its operands that a permuted store would already have overwritten.
+            return (*fused[:-1], replace(fused[-1], inplace=())) if self.moves else fused
         p = p or scratch(product.dtype, *product.shape)
         rows = rows_of(product.shape, product.rank - 1, flatten=True)
-        made = (d.with_operand(Role.OUTPUT, 0, p) for d in self.base.lower(ahead, *given))
+        made = (d.with_operand(Role.OUTPUT, 0, p) for d in self.base.lower(hinted, *given))
         return (*made, normalize_rows(target, y, p, rows, norm))

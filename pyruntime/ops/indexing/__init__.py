@@ -1,1 +1,1 @@
-"""Operators that read or write elements at positions that are themselves data."""
+"""Operators that read or write elements at data-dependent positions."""

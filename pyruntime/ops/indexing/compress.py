@@ -1,4 +1,4 @@
-"""Compress: the slices of x along an axis for which a condition holds. Source: ONNX operator Compress."""
+"""Compress: select slices along an axis by a bool mask. Source: ONNX operator Compress."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Compress", opsets=range(9, LATEST + 1))
 class Compress(Op):
-    """x: rank 1 or more, flattened where there is no axis; condition: n bools; y: the slices of x where it holds.
+    """x: rank 1 or more, flattened without `axis`; condition: n bools; y: the slices of x where the condition is true.
 
-    Slices from n on are dropped.
-
-    ONNX has conditions of rank 1; onnxruntime flattens others, and paddle2onnx writes masked_select with them.
+    Slices from n on are dropped. ONNX requires a condition of rank 1, but onnxruntime flattens others, which
+    paddle2onnx writes for masked_select.
     """
 
     data_dependent = True

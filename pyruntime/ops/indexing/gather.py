@@ -16,9 +16,9 @@ from pyruntime.ops.indexing.indices import check_indices, check_reachable, from_
 
 @op("Gather", opsets=range(1, LATEST + 1))
 class Gather(Op):
-    """x: any shape of rank 1 or more; indices: int32 or int64, any shape, in [-s, s-1] for s elements.
+    """x: rank 1 or more; indices: int32 or int64, any shape, in [-s, s - 1] for an axis of s elements.
 
-    y.shape = x.shape with the axis replaced by indices.shape.
+    y.shape is x.shape with the axis replaced by indices.shape.
     """
 
     axis: int = 0

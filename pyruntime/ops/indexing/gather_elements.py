@@ -1,4 +1,4 @@
-"""GatherElements: y[c] = x[c with the axis's coordinate replaced by indices[c]]. Source: ONNX operator."""
+"""GatherElements: y[c] = x[c with the axis's coordinate replaced by indices[c]]. Source: ONNX."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from pyruntime.ops.indexing.indices import check_indices, check_reachable, slot_
 
 @op("GatherND", opsets=range(12, LATEST + 1), earlier={range(11, 12): "batch_dims"})
 class GatherND(Op):
-    """x: rank 1 or more; indices: int64 [batches..., picks..., k]; y: [batches..., picks..., rest of x's shape].
+    """x: rank 1 or more; indices: int64 [batches..., picks..., k]; y: [batches..., picks..., rest of x].
 
-    batch_dims: leading dimensions that data and indices have in common.
+    batch_dims: number of leading dimensions that x and indices share.
     """
 
     batch_dims: int = 0

@@ -1,4 +1,4 @@
-"""NonZero: the coordinates of the elements that are not zero, [rank, count], in row-major order. Source: ONNX."""
+"""NonZero: coordinates of the nonzero elements, [rank, count], in row-major order. Source: ONNX operator NonZero."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("NonZero", opsets=range(9, LATEST + 1))
 class NonZero(Op):
-    """x: any shape; y: int64. A scalar counts as [1], as onnxruntime has it."""
+    """x: any shape; y: int64. A scalar is treated as [1], as in onnxruntime."""
 
     data_dependent = True
 

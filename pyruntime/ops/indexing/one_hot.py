@@ -16,14 +16,14 @@ from pyruntime.ops.indexing.indices import index_value
 class OneHot(Op):
     """indices: any real type and shape; depth: one number; values: [off, on], of y's type.
 
-    The new dimension, of size depth, is axis `axis` of the output. Negative indices count from depth; those outside
-    [-depth, depth - 1] mark nothing. Indices and depth that are not integers are truncated.
+    The new dimension, of size depth, is axis `axis` of the output. Negative indices count from depth; for indices
+    outside [-depth, depth - 1] all elements are off. Non-integral indices and depth are truncated.
     """
 
     axis: int = -1
 
     def depth(self, value: Array) -> int:
-        """The size of the new dimension. Raises InvalidGraph where it is not one number of at least 0."""
+        """Return the size of the new dimension. Raises InvalidGraph unless it is one non-negative number."""
         if value.size != 1 or not np.isfinite(value).all() or value.reshape(()) < 0:
             self.fail("a depth of one number, at least 0", value.tolist())
         return int(value.reshape(()))

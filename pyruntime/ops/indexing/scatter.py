@@ -1,7 +1,7 @@
-"""ScatterElements, ScatterND, Scatter: data with elements replaced by updates, or reduced with them. Source: ONNX.
+"""ScatterElements, ScatterND, Scatter: replace elements of a tensor by updates, or reduce them. Source: ONNX.
 
-Several updates may name one place. They apply in the order of the updates tensor, as onnxruntime's CPU does, on the
-host and on the GPU: with no reduction the last one wins; sums and products are folded from the first to the last.
+Several updates may have the same index. They apply in the order of the updates tensor, as in onnxruntime's CPU
+provider, on the host and the GPU: without reduction the last one wins, and sums and products fold from first to last.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pyruntime.ops.indexing.indices import (
 )
 
 FEW = 8
-"""Updates up to which every element looks at all of them: one dispatch and no scratch memory."""
+"""Up to this many updates, every output element checks all of them: one dispatch without scratch memory."""
 
 _UFUNC = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 _COMBINE = {
@@ -60,11 +60,11 @@ _INTEGER = {"add": "a + b", "mul": "a * b", "max": "max(a, b)", "min": "min(a, b
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where updates go, for kernels.
+    """Target positions of updates, for kernels.
 
-    Data is `slots` slices of `inner` elements; update u of `count` goes to slice `slot_of(u)`, the WGSL function whose
-    body is `code`. Updates u, u + step, ..., `run` in number, may name the same slice; a block of run * step
-    consecutive ones shares no slice with another block.
+    The data is `slots` slices of `inner` elements. Update u of `count` goes to slice `slot_of(u)`, a WGSL function with
+    body `code`. Only updates u, u + step, ... (`run` of them) may share a slice, so blocks of run * step consecutive
+    updates have disjoint slices.
     """
 
     name: str
@@ -79,34 +79,34 @@ class _Places:
     def for_each(
         self, target: Target, name: str, indices: Operand, writes: dict[str, Operand], statements: str
     ) -> Dispatch:
-        """Run `statements` for every update number `i`."""
+        """Return a dispatch that runs `statements` for every update index `i`."""
         name, read = f"{name}_{self.name}", {"indices": indices}
         return for_each(target, name, self.count, read, writes, statements, self.values, self.function)
 
     @property
     def function(self) -> str:
-        """`slot_of` in WGSL; it reads the binding `indices`."""
+        """The WGSL function `slot_of`, which reads the binding `indices`."""
         return f"fn slot_of(u: u32) -> u32 {{\n  {self.code}\n}}"
 
 
 class _Scatter(Op):
-    """Scatter operators: their checks, and which elements updates replace."""
+    """Base of scatter operators: checks and dispatches."""
 
     reduction: str = "none"
 
     def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
-        """No updates change nothing."""
+        """Return 0 (the data) if there are no updates."""
         return 0 if updates.size == 0 else None
 
     def check(self, data: TensorType, indices: TensorType, updates: TensorType) -> None:
-        """Raise InvalidGraph where the types do not go together, or the reduction is not known."""
+        """Raise InvalidGraph if the types do not match or the reduction is unknown."""
         if self.reduction != "none" and self.reduction not in _UFUNC:
             self.fail("reduction none, add, mul, max or min", self.reduction)
         self.same_dtype(data, updates)
         check_indices(self, indices)
 
     def apply(self, data: Array, where: Array, updates: Array) -> Array:
-        """`data` [slots, ...] with `updates` [count, ...] applied at the slots `where`, in their order."""
+        """Apply `updates` [count, ...] in order to slots `where` of `data` [slots, ...]."""
         if self.reduction == "none":
             result = data.copy()
             result[where] = updates
@@ -119,7 +119,7 @@ class _Scatter(Op):
     def dispatches(
         self, target: Target, data: TensorType, indices: TensorType, updates: TensorType, places: _Places
     ) -> tuple[Dispatch, ...]:
-        """Find out for every slice which updates it gets, then make every element of the output on its own."""
+        """Return dispatches that find the updates of each slice, then compute each output element."""
         if not data.size:
             return ()
         reduction = self.reduction
@@ -137,7 +137,7 @@ class _Scatter(Op):
 def _look_at_all(
     target: Target, reduction: str, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
 ) -> Dispatch:
-    """y's slice s = the last of its updates, or x's folded with all of them, found by going through every update."""
+    """Return one dispatch in which every output element loops over all updates."""
     replaces = reduction == "none"
     unit = Unit.widest(y.type.dtype, places.inner) if replaces else Unit(1, y.type.dtype.bits)
     load = f"{unit.load}_updates(u * params.inner + i - slot * params.inner)"
@@ -160,7 +160,10 @@ def _look_at_all(
 def _replace(
     target: Target, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
 ) -> tuple[Dispatch, ...]:
-    """y's slice s = the last of its updates, or x's; `marks[s]` is that update's number, from 1."""
+    """Return dispatches that find the last update of each slice, then copy it or x.
+
+    `marks[s]` is 1 + the index of the last update of slice s, 0 if there is none.
+    """
     marks = scratch(DType.UINT32, places.slots)
     mark = "atomicMax(&marks[slot_of(i)], i + 1u);"
     unit = Unit.widest(y.type.dtype, places.inner)
@@ -179,9 +182,10 @@ def _replace(
 def _reduce(
     target: Target, reduction: str, y: Operand, tensors: dict[str, Operand], indices: Operand, places: _Places
 ) -> tuple[Dispatch, ...]:
-    """y's slice s = x's folded with its updates in ascending order, which are listed slice by slice in `order`.
+    """Return dispatches that list the updates of each slice in ascending order, then fold them into x.
 
-    `cells[2s]` is their number and `cells[2s + 1]` the end of their list, once they are placed.
+    `order` holds these lists. `cells[2s]` is the number of updates of slice s, and `cells[2s + 1]` the end of its list
+    after placement.
     """
     cells = scratch(DType.UINT32, 2 * places.slots + 1)
     homes, order = (scratch(DType.UINT32, places.count) for _ in range(2))
@@ -198,7 +202,7 @@ def _reduce(
         for_each(target, "reserve_lists", places.slots, {}, {"cells": cells}, reserve),
         for_each(target, "place_updates", places.count, {"homes": homes}, listed, place),
     ]
-    if y.type.dtype.is_float:  # the order decides how sums round and which zero and NaN a maximum is
+    if y.type.dtype.is_float:  # order affects rounding of sums, and which zero or NaN a maximum returns
         made.append(_sort(target, cells, homes, order, places))
     element = """let slot = i / params.inner;
   var total = load_x(i);
@@ -216,10 +220,10 @@ def _reduce(
 
 
 def _sort(target: Target, cells: Operand, homes: Operand, order: Operand, places: _Places) -> Dispatch:
-    """Bring each slice's list of updates into ascending order: the order of atomic operations is not defined.
+    """Sort each slice's list of updates, since the order of atomic operations is undefined.
 
-    A Shell sort; where a slice has so many of the updates that could be its own that looking at each of these is less
-    work, the list is written anew.
+    Uses Shell sort. Where a slice has a large part of its possible updates, scanning these and rewriting the list is
+    cheaper.
     """
     statements = """let count = load_cells(2u * i);
   if (count < 2u) { return; }
@@ -259,7 +263,7 @@ def _sort(target: Target, cells: Operand, homes: Operand, order: Operand, places
 
 
 def _combine(reduction: str, dtype: DType) -> str:
-    """The WGSL function that folds an update into an element."""
+    """Return the WGSL function that folds an update into an element."""
     expr = _COMBINE.get(dtype.compute, _INTEGER)[reduction]
     expr = expr.format(less="i64_lt" if dtype.is_signed else "u64_lt")
     kind = dtype.compute
@@ -269,13 +273,13 @@ def _combine(reduction: str, dtype: DType) -> str:
 class _ScatterElements(_Scatter):
     """y[c with the axis's coordinate replaced by indices[c]] = updates[c].
 
-    data: rank 1 or more; indices: int32 or int64; updates: indices' shape.
+    data: rank 1 or more; indices: int32 or int64; updates: same shape as indices.
     """
 
     axis: int
 
     def along(self, rank: int) -> int:
-        """The axis, counted from the front."""
+        """Return the axis as a non-negative index."""
         return self.axis_of(self.axis, rank)
 
     def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType, ...]:
@@ -321,7 +325,7 @@ class _ScatterElements(_Scatter):
 
 @op("ScatterElements", opsets=range(16, LATEST + 1), earlier={range(11, 16): "reduction"})
 class ScatterElements(_ScatterElements):
-    """With a reduction."""
+    """ScatterElements with an optional reduction."""
 
     axis: int = 0
     reduction: str = "none"
@@ -329,16 +333,16 @@ class ScatterElements(_ScatterElements):
 
 @op("Scatter", opsets=range(9, 11))
 class Scatter(_ScatterElements):
-    """ScatterElements' first name."""
+    """Former name of ScatterElements."""
 
     axis: int = 0
 
 
 @op("ScatterND", opsets=range(16, LATEST + 1), earlier={range(11, 16): "reduction"})
 class ScatterND(_Scatter):
-    """y[indices[i]] = updates[i], a slice where the index tuples are shorter than data's rank.
+    """y[indices[i]] = updates[i], which are slices where k < r.
 
-    data: rank r; indices: int64 [..., k], k <= r; updates: [..., data's dimensions from k on].
+    data: rank r; indices: int64 [..., k], k <= r; updates: indices.shape[:-1] + data.shape[k:].
     """
 
     reduction: str = "none"

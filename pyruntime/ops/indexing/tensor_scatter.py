@@ -1,6 +1,6 @@
-"""TensorScatter: a cache with a run of its sequence axis overwritten. Source: ONNX operator TensorScatter.
+"""TensorScatter: write an update into a cache along its sequence axis. Source: ONNX operator TensorScatter.
 
-present[b, ..., w[b] + t, ...] = update[b, ..., t, ...], taken modulo the axis in circular mode; the rest is past's.
+present[b, ..., w[b] + t, ...] = update[b, ..., t, ...], modulo the axis length in circular mode; elsewhere past.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pyruntime.ops.movement.append_rows import divides_into_words
 
 @op("TensorScatter", opsets=range(24, LATEST + 1))
 class TensorScatter(CacheOp):
-    """past: [B, ..., S, ...]; update: the same with s <= S along the axis; write_indices w: int64 [B], or zeros."""
+    """past: [B, ..., S, ...]; update: same shape with s <= S on the axis; write_indices w: int64 [B], default zeros."""
 
     axis: int = -2
     mode: str = "linear"
 
     def along(self, rank: int) -> int:
-        """The sequence axis, counted from the front; it is not the batch axis."""
+        """Return the sequence axis as a non-negative index. Raises InvalidGraph for the batch axis."""
         axis = self.axis_of(self.axis, rank)
         if axis == 0:
             self.fail("an axis other than the batch axis", self.axis)
@@ -68,11 +68,11 @@ class TensorScatter(CacheOp):
         return (np.moveaxis(present, 1, axis),)
 
     def alias(self, past: TensorType, update: TensorType, write: TensorType | None = None) -> int | None:
-        """An empty update changes nothing."""
+        """Return 0 (past) for an empty update."""
         return 0 if update.size == 0 else None
 
     def rewrites(self, past: TensorType, update: TensorType, write: TensorType | None = None) -> dict[int, Rewritten]:
-        """Not in circular mode, which replaces valid rows once the cache is full."""
+        """Return {} in circular mode, which overwrites valid rows once the cache is full."""
         axis = self.along(past.rank)
         if self.mode != "linear" or write is None or not update.size or not divides_into_words(past, axis):
             return {}
@@ -115,7 +115,7 @@ class TensorScatter(CacheOp):
 
 @op("TensorScatter", opsets=range(1, 2), domain="pyruntime")
 class _RewritesInPlace(TensorScatter):
-    """TensorScatter that writes the update into the memory of past, in place."""
+    """TensorScatter that writes the update into the memory of past."""
 
     @property
     def overwrites(self) -> dict[int, int]:

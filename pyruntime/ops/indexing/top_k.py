@@ -1,7 +1,6 @@
-"""TopK: the k greatest or least elements along an axis, with their indices. Source: ONNX operator TopK.
+"""TopK: the k largest or smallest elements along an axis, and their indices. Source: ONNX operator TopK.
 
-Of equal elements the one with the lower index comes first. NaN counts as greater than everything. Results are sorted
-whether or not `sorted` asks for it.
+Ties are ordered by index. NaN is larger than everything. Results are sorted even if `sorted` is 0.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _PLACE = """
 
 @op("TopK", opsets=range(11, LATEST + 1), earlier={range(10, 11): "largest sorted"})
 class TopK(Op):
-    """k is an input; `largest` says which end."""
+    """k: one int64, an input. `largest` selects the largest or the smallest elements."""
 
     axis: int = -1
     largest: int = 1
     sorted: int = 1
 
     def count(self, k: TensorType) -> int:
-        """How many elements are asked for."""
+        """Return the value of k."""
         if k.size != 1:
             self.fail("one k", k)
         return k.ints()[0]
@@ -71,7 +70,7 @@ class TopK(Op):
         uniforms = {"inner": max(1, rows.inner), "k": count, "length": rows.length, "width": width}
         source = Source("index", order)
         if self.wants(0):
-            # Elements are only moved: all types of a width share the kernel.
+            # Elements are only copied, so all types of the same width share a kernel.
             bits = bits_type(x.dtype)
             y = Operand(out(0, values).role, 0, TensorType(bits, values.shape))
             data = Source("x", Operand(inp(0, x).role, 0, TensorType(bits, x.shape)))
@@ -85,7 +84,7 @@ class TopK(Op):
 
 @op("TopK", opsets=range(1, 10))
 class TopK1(ByAttribute):
-    """k is an attribute; the greatest elements."""
+    """k is an attribute; returns the largest elements."""
 
     later, moved = TopK, ("k",)
 

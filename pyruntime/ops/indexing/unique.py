@@ -1,4 +1,4 @@
-"""Unique: the different elements, or slices along an axis, of a tensor. Source: ONNX operator Unique."""
+"""Unique: the distinct elements, or slices along an axis, of a tensor. Source: ONNX operator Unique."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Unique", opsets=range(11, LATEST + 1))
 class Unique(Op):
-    """y: the unique slices, in lexicographic order or in that of their first occurrence; without axis x is flattened.
+    """y: the n distinct slices, in lexicographic order or in order of first occurrence; without axis, x is flattened.
 
-    Optional outputs, int64: indices [n] of first occurrences in x; inverse [slices of x], the place in y of each;
-    counts [n]. NaNs are one element.
+    Optional outputs, int64: indices [n] of first occurrences in x; inverse [slices of x], the index in y of each slice;
+    counts [n]. All NaNs are equal.
     """
 
     data_dependent = True
@@ -41,12 +41,12 @@ class Unique(Op):
 
 
 def ranks(x: Array) -> Array:
-    """Integers that are ordered and equal as x's elements are, NaNs last and equal to each other."""
+    """Return integers with the order and equality of x's elements; NaNs are last and equal."""
     return np.unique(x, return_inverse=True)[1].reshape(x.shape)
 
 
 def unique_rows(rows: Array) -> tuple[Array, Array, Array]:
-    """First occurrence, inverse and count of the different rows of an integer matrix, in lexicographic order."""
+    """Return first occurrence, inverse and count of the distinct rows of an integer matrix, in lexicographic order."""
     count = rows.shape[0]
     order = np.lexsort((np.arange(count), *rows.T[::-1]))
     ordered = rows[order]

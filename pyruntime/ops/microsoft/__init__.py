@@ -1,1 +1,1 @@
-"""Operators of onnxruntime's domain com.microsoft: one operator, or one inseparable family, per file."""
+"""Operators of onnxruntime's domain com.microsoft, one operator or family per module."""

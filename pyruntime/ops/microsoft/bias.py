@@ -23,10 +23,10 @@ class BiasAdd(Decomposed):
 
 @op("BiasSoftmax", opsets=range(1, 2), domain="com.microsoft")
 class BiasSoftmax(Decomposed):
-    """The softmax is over all elements of the dimensions from `axis` on.
+    """Softmax over all elements of the dimensions from `axis` on.
 
-    bias: of the dimensions before `axis`, either the first are those of data and the others 1 (is_inner_broadcast), or
-    the last are and the others 1 or missing.
+    bias broadcasts over some dimensions before `axis`: trailing ones of them with is_inner_broadcast, else leading
+    ones, which may be missing.
     """
 
     axis: int = 1

@@ -1,4 +1,4 @@
-"""CropAndResize: boxes of images, each resized to one size, corners aligned. Source: com.microsoft.CropAndResize."""
+"""CropAndResize: crop boxes of images and resize them, with aligned corners. Source: com.microsoft.CropAndResize."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _MODES = ("bilinear", "nearest")
 
 @op("CropAndResize", opsets=range(1, 2), domain="com.microsoft")
 class CropAndResize(Op):
-    """x: [N, C, H, W], rois: [R, 4] as y1, x1, y2, x2 in parts of H - 1 and W - 1, batch_indices: int32 [R].
+    """x: [N, C, H, W]; rois: [R, 4] as y1, x1, y2, x2, relative to H - 1 and W - 1; batch_indices: int32 [R].
 
-    crop_size: int32 [2], h and w. Row i of a crop is at y1 · (H - 1) + i · (y2 - y1) · (H - 1) / (h - 1), for h = 1 at
-    the middle (y1 + y2) / 2 · (H - 1); columns likewise. A point outside the image gives `extrapolation_value`; others
-    the four pixels around them, weighted, or the nearest pixel, of two the later. y: [R, C, h, w].
+    crop_size: int32 [2], h and w. y: [R, C, h, w]. Row i of a crop samples at y1 · (H - 1) + i · (y2 - y1) · (H - 1) /
+    (h - 1); if h = 1, at the center (y1 + y2) / 2 · (H - 1). Columns likewise. Points outside the image give
+    `extrapolation_value`; others are interpolated bilinearly, or take the nearest pixel (ties: the later one).
 
-    Points are computed in float32. The GPU's may be off by its last bits: there a point counts as inside that is
-    outside by less than four of them.
+    Points are computed in float32. The GPU's last bits may differ, so there a point less than four ulps outside the
+    image counts as inside.
     """
 
     extrapolation_value: float = 0.0
@@ -32,7 +32,7 @@ class CropAndResize(Op):
 
     @property
     def nearest(self) -> bool:
-        """True where no pixels are mixed."""
+        """Whether the mode is nearest-neighbor."""
         return self.mode.lower() == "nearest"
 
     def infer(
@@ -69,7 +69,7 @@ class CropAndResize(Op):
         return (y.astype(x.dtype),)
 
     def _crop(self, image: Array, rows: Array, columns: Array) -> Array:
-        """[C, rows, columns] of an image [C, H, W], at points inside."""
+        """Sample an image [C, H, W] at points inside it; returns [C, rows, columns]."""
         if self.nearest:
             i, j = (np.floor(p + np.float32(0.5)).astype(np.int64) for p in (rows, columns))
             return np.asarray(image[:, i[:, None], j])
@@ -133,7 +133,7 @@ class CropAndResize(Op):
 
 _POINT = """fn crop_point(first: f32, last: f32, i: u32, count: u32, extent: f32) -> f32 {
   if (count == 1u) { return 0.5 * (first + last) * extent; }
-  // A quotient that float32 holds comes out exactly: WGSL's division need not give it.
+  // Correct the quotient: WGSL division may be inexact where the result is representable.
   let whole = (last - first) * extent;
   let steps = f32(count - 1u);
   var step = whole / steps;
@@ -143,7 +143,7 @@ _POINT = """fn crop_point(first: f32, last: f32, i: u32, count: u32, extent: f32
 
 
 def _points(first: Array, last: Array, count: int, extent: int) -> Array:
-    """[R, count] places of a crop's rows or columns, float32."""
+    """Return the sampling positions of the rows or columns of each crop, float32 [R, count]."""
     size = np.float32(extent - 1)
     if count == 1:
         return np.asarray(np.float32(0.5) * (first + last) * size)[:, None]

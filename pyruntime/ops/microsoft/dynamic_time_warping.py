@@ -1,7 +1,7 @@
-"""DynamicTimeWarping: the path of least cost through a matrix. Source: com.microsoft.DynamicTimeWarping.
+"""DynamicTimeWarping: the minimum-cost path through a matrix. Source: com.microsoft.DynamicTimeWarping.
 
-sum[i, j] = x[i, j] + least of sum[i - 1, j - 1], sum[i - 1, j], sum[i, j - 1], in float32. The path comes from
-(i - 1, j - 1) where that is less than both others, from (i - 1, j) where that is, else from (i, j - 1): at ties, too.
+sum[i, j] = x[i, j] + min(sum[i - 1, j - 1], sum[i - 1, j], sum[i, j - 1]), in float32. The predecessor is (i - 1, j -
+1) or else (i - 1, j) where its sum is less than both others, and (i, j - 1) otherwise, also for ties.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ _DIAGONAL, _UP, _LEFT = 0, 1, 2
 class DynamicTimeWarping(Op):
     """x: float32 [M, N] or [1, M, N]; y: int32 [2, steps], the rows and columns from (0, 0) to (M - 1, N - 1).
 
-    The path ends at the first row or column it meets on its way back, which infinite costs may make another one than
-    the first. No steps where x is empty.
+    Backtracking stops at row 0 or column 0. With infinite costs that may be before (0, 0). y is empty for empty x.
     """
 
     data_dependent = True
@@ -42,7 +41,7 @@ class DynamicTimeWarping(Op):
 
 
 def _directions(x: Array) -> Array:
-    """Where the path comes from at each element, [M + 1, N + 1]: row and column 0 stand before the first ones."""
+    """Return the predecessor of each element, [M + 1, N + 1]; row and column 0 are before the first ones."""
     rows, columns = x.shape
     sums = np.full((rows + 1, columns + 1), np.inf, np.float32)
     sums[0, 0], sums[1:, 1:] = 0, x

@@ -1,10 +1,10 @@
-"""What gates of recurrent layers need. Source: com.microsoft operators of these names.
+"""Gates of recurrent layers. Source: com.microsoft operators of these names.
 
     GatedAdd             output = x + y · gate
     GatedRMSNorm         y = x / sqrt(mean(x²) + epsilon) · scale · activation(gate)
     LinearAttentionGate  decay = decay_scale · ln(1 + e^(a + dt_bias)), beta = 1 / (1 + e^(-b))
 
-All but GatedAdd is computed in float32 and rounded once.
+GatedRMSNorm and LinearAttentionGate are computed in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ACTIVATIONS = {"silu": "Swish", "swish": "Swish", "sigmoid": "Sigmoid"}
 class GatedAdd(Decomposed):
     """x, y: [.., C], gate: [.., 1], floats of one type.
 
-    With gate_weight [K, 1] the gate is sigmoid(gate @ gate_weight), gate: [.., K]; both are computed in float32, and
-    the product, the sigmoid and all that follows are rounded.
+    With gate_weight [K, 1], the gate is sigmoid(gate @ gate_weight) for gate: [.., K], computed in float32; the product
+    and the sigmoid are each rounded to the input type.
     """
 
     def expand(
@@ -47,7 +47,7 @@ class GatedAdd(Decomposed):
 
 @op("GatedRMSNorm", opsets=range(1, 2), domain="com.microsoft")
 class GatedRMSNorm(Decomposed):
-    """x, gate: [.., H · C], scale: [C], floats of one type; the mean is over each C elements."""
+    """x, gate: [.., H · C], scale: [C], floats of one type. The mean is over blocks of C elements."""
 
     activation: str = "silu"
     epsilon: float = 1e-5
@@ -79,7 +79,7 @@ class LinearAttentionGate(Decomposed):
         if dt_bias.shape != a.shape[-1:] or decay_scale.shape != a.shape[-1:]:
             self.fail(f"dt_bias and decay_scale {list(a.shape[-1:])}", f"{dt_bias} and {decay_scale}")
         if b is None and self.wants(1):
-            self.fail("an input b where beta is wanted", "none")
+            self.fail("an input b for the output beta", "none")
         sharp = body("Softplus", body("Add", body.cast(a, DType.FLOAT), dt_bias))
         decay = body.cast(body("Mul", decay_scale, sharp), a.dtype)
         return decay, None if b is None else body("Sigmoid", b)

@@ -1,4 +1,4 @@
-"""Gelu and its kin. Source: com.microsoft operators of these names.
+"""Gelu variants. Source: com.microsoft operators of these names.
 
 Gelu           y = x/2 (1 + erf(x / sqrt 2))
 BiasGelu       Gelu(a + b)
@@ -17,7 +17,7 @@ from pyruntime.ops.registry import op_class
 
 
 def _check_bias(node: Op, x: TensorType, bias: TensorType | None) -> None:
-    """Raises InvalidGraph unless `bias` is a vector as long as the last axis of x."""
+    """Raise InvalidGraph unless `bias` is a vector as long as the last axis of x."""
     if bias is not None and (not x.rank or bias.shape != x.shape[-1:]):
         node.fail(f"a bias [{x.shape[-1] if x.rank else '?'}]", f"{bias} for {x}")
 
@@ -73,7 +73,7 @@ class BiasSplitGelu(Decomposed):
 
 @op("ScaledSiLU", opsets=range(1, 2), domain="com.microsoft")
 class ScaledSiLU(Decomposed):
-    """x: floats of any shape; scale: one float, of its own type; each product and the sigmoid rounded to x's type."""
+    """x: floats of any shape; scale: one float of any type. Each product and the sigmoid are rounded to x's type."""
 
     alpha: float = 1.0
 

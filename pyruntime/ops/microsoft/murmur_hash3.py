@@ -1,4 +1,4 @@
-"""MurmurHash3: 32 bits of every element, as FeatureHasher takes them. Source: com.microsoft.MurmurHash3."""
+"""MurmurHash3: 32-bit hash of each element, as used for feature hashing. Source: com.microsoft.MurmurHash3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = (DType.INT32, DType.UINT32, DType.INT64, DType.UINT64, DType.FLOAT, DTy
 
 
 def murmur_hash3(data: bytes, seed: int) -> int:
-    """MurmurHash3_x86_32 (Austin Appleby, public domain) of `data`, 0 to 2³² - 1."""
+    """Return MurmurHash3_x86_32 (Austin Appleby, public domain) of `data`, 0 to 2³² - 1."""
     mask, state = 0xFFFFFFFF, seed & 0xFFFFFFFF
     whole = len(data) // 4 * 4
     for at in range(0, len(data), 4):
@@ -27,7 +27,7 @@ def murmur_hash3(data: bytes, seed: int) -> int:
 
 @op("MurmurHash3", opsets=range(1, 2), domain="com.microsoft")
 class MurmurHash3(Op):
-    """x: strings (their UTF-8), or numbers of 4 or 8 bytes; y: uint32, or int32 where `positive` is 0, its shape."""
+    """x: strings (hashed as UTF-8) or numbers of 4 or 8 bytes; y: uint32, or int32 if `positive` is 0, of x's shape."""
 
     positive: int = 1
     seed: int = 0

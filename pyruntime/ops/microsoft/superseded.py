@@ -1,6 +1,6 @@
-"""Operators that onnxruntime had before ONNX did: as ONNX has them now. Source: com.microsoft operators of these names.
+"""Operators of com.microsoft that ONNX adopted later; they expand to ONNX's operators.
 
-GridSample, Trilu and Gelu are what torch.onnx writes with onnxruntime's contrib symbolics registered.
+torch.onnx writes GridSample, Trilu and Gelu with onnxruntime's contrib symbolics registered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyruntime.ops.registry import newest, op_class
 
 @op("Trilu", opsets=range(1, 2), domain="com.microsoft")
 class Trilu(Decomposed):
-    """x: [.., M, N]; k: int64 scalar, the diagonal where the kept triangle begins."""
+    """x: [.., M, N]; k: int64 scalar, the diagonal that bounds the triangle."""
 
     upper: int = 1
 
@@ -41,7 +41,7 @@ class GridSample(Decomposed):
 
 @op("GatherND", opsets=range(1, 2), domain="com.microsoft")
 class GatherND(Decomposed):
-    """data of any type, indices: int32 or int64 [.., n]."""
+    """data: any type; indices: int32 or int64 [.., n]."""
 
     def expand(self, body: Expansion, data: TensorType, indices: TensorType) -> tuple[TensorType | None, ...]:
         return (body("GatherND", data, body.cast(indices, DType.INT64)),)
@@ -49,7 +49,7 @@ class GatherND(Decomposed):
 
 @op("ExpandDims", opsets=range(1, 2), domain="com.microsoft")
 class ExpandDims(Decomposed):
-    """x of any type; axis: int32 scalar, known while planning."""
+    """x: any type; axis: int32 scalar, whose value planning needs."""
 
     def expand(self, body: Expansion, x: TensorType, axis: TensorType) -> tuple[TensorType | None, ...]:
         if axis.size != 1:
@@ -59,9 +59,9 @@ class ExpandDims(Decomposed):
 
 @op("Pad", opsets=range(1, 2), domain="com.microsoft")
 class Pad(Decomposed):
-    """pads: int64 [2 · rank] or [1, 2 · rank], known while planning; value: one element.
+    """pads: int64 [2 · rank] or [1, 2 · rank], whose value planning needs; value: one element.
 
-    mode: constant, reflect, edge.
+    mode: constant, reflect or edge.
     """
 
     mode: str = "constant"
@@ -78,7 +78,7 @@ class Pad(Decomposed):
 
 @op("Range", opsets=range(1, 2), domain="com.microsoft")
 class Range(Decomposed):
-    """start, limit, delta (1): one element each, known while planning."""
+    """start, limit, delta (default 1): one element each, whose values planning needs."""
 
     def expand(
         self, body: Expansion, start: TensorType, limit: TensorType, delta: TensorType | None = None
@@ -90,13 +90,13 @@ class Range(Decomposed):
         numbers = [x.value().reshape(()) for x in given]
         numbers += [np.ones((), dtype.numpy)] * (3 - len(numbers))
         if numbers[2] == 0:
-            self.fail("a delta that is not 0", "0")
+            self.fail("a nonzero delta", "0")
         return (body.constant(newest("Range").evaluate(*numbers)[0], dtype),)
 
 
 @op("Unique", opsets=range(1, 2), domain="com.microsoft")
 class Unique(Decomposed):
-    """x: [n]. Outputs: its elements in the order they occur first, where x's are among them, how often they occur."""
+    """x: [n]. Outputs: distinct elements in order of first occurrence, index in them of each x, and counts."""
 
     def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
         if x.rank != 1:

@@ -1,26 +1,20 @@
-"""Tokenizer: texts cut into words or characters. Source: com.microsoft.Tokenizer, as sklearn-onnx writes it."""
+"""Tokenizer: split strings into words or characters. Source: com.microsoft.Tokenizer, as sklearn-onnx writes it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, ValueType, of_element
 from pyruntime.ops.base import Op, op
-from pyruntime.ops.text.re2 import Pattern
+from pyruntime.ops.text.re2 import Pattern, compiled
 
 _START, _END = "\x02", "\x03"
 
 
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> Pattern:
-    return Pattern(pattern)
-
-
 def _matches(pattern: Pattern, text: str) -> Iterator[tuple[int, int, int]]:
-    """(where the search began, where the match begins, where it ends), from left to right; never without progress."""
+    """Yield (search start, match start, match end) of non-overlapping matches, from left to right."""
     start = 0
     while start <= len(text):
         found = pattern.search(text, start)
@@ -33,12 +27,12 @@ def _matches(pattern: Pattern, text: str) -> Iterator[tuple[int, int, int]]:
 
 @op("Tokenizer", opsets=range(1, 2), domain="com.microsoft")
 class Tokenizer(Op):
-    """x: strings [C] or [N, C]; y: strings of that shape and one dimension more, the tokens, then `pad_value`.
+    """x: strings [C] or [N, C]; y: strings with a further dimension for the tokens, padded with `pad_value`.
 
-    `tokenexp` (RE2 syntax): every match is a token, the longest of those that begin at a place; ".": every character.
-    `separators` (RE2 syntax): what is between matches, of one after the other; a single empty one: every character.
-    Tokens of fewer than `mincharnum` characters are left out. `mark`: "\\x02" stands before a row's tokens and "\\x03"
-    after them. The new dimension is 0 where there is no token at all.
+    `tokenexp` (RE2 syntax): each match is a token, the longest one at its position; ".": each character. `separators`
+    (RE2 syntax): split by each separator in turn; a single empty one: each character. Tokens of fewer than `mincharnum`
+    characters are dropped. `mark`: put "\\x02" before and "\\x03" after the tokens of a row. Without any tokens the new
+    dimension is 0.
     """
 
     data_dependent = True
@@ -76,11 +70,11 @@ class Tokenizer(Op):
         if self._characters:
             return list(text)
         if self.tokenexp:
-            found = _matches(_compiled(self.tokenexp), text)
+            found = _matches(compiled(self.tokenexp), text)
             return [text[begin:end] for _, begin, end in found if end - begin >= self.mincharnum]
         parts = [text]
         for separator in self.separators or ():
-            parts = [piece for part in parts for piece in self._between(_compiled(separator), part)]
+            parts = [piece for part in parts for piece in self._between(compiled(separator), part)]
         return parts
 
     def _between(self, separator: Pattern, text: str) -> list[str]:

@@ -12,14 +12,14 @@ from pyruntime.ops.base import Op, Unsupported, op
 
 @op("UnfoldTensor", opsets=range(1, 2), domain="com.microsoft")
 class UnfoldTensor(Op):
-    """x: any type, d elements along `dim`; y: (d - size) // step + 1 windows there, and a last dimension of `size`."""
+    """x: any type, d elements along `dim`; y: (d - size) // step + 1 windows along it, and a last axis of `size`."""
 
     dim: int = -1
     size: int
     step: int = 1
 
     def axis(self, x: TensorType) -> int:
-        """The dimension that is cut into windows, from the front. Raises InvalidGraph."""
+        """Return the unfolded dimension as a non-negative index. Raises InvalidGraph."""
         if not x.rank:
             self.fail("an input of rank 1 or more", x)
         axis = self.axis_of(self.dim, x.rank)

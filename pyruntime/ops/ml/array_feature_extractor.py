@@ -1,4 +1,4 @@
-"""ArrayFeatureExtractor: columns of x. Source: ONNX operator ai.onnx.ml.ArrayFeatureExtractor."""
+"""ArrayFeatureExtractor: select columns of x. Source: ONNX operator ai.onnx.ml.ArrayFeatureExtractor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyruntime.ops.ml.shared import ALL
 
 @op("ArrayFeatureExtractor", domain="ai.onnx.ml", opsets=ALL)
 class ArrayFeatureExtractor(Op):
-    """z[..., k] = x[..., y[k]]; x of rank 1 is one row. y: int64, its shape does not matter.
+    """z[..., k] = x[..., y[k]]; x of rank 1 is one row. y: int64 of any shape, flattened.
 
     Raises:
-        RuntimeException: an index outside [0, size of x's last axis).
+        RuntimeException: an index is outside [0, size of x's last axis).
     """
 
     def infer(self, x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
@@ -39,7 +39,7 @@ class ArrayFeatureExtractor(Op):
             raise Unsupported("indices that are not constant are checked on the host")
         index = y.value().reshape(-1)
         if x.dtype.compute == "" or ((index < 0) | (index >= x.shape[-1])).any():
-            raise Unsupported("strings and indices outside are for the host")
+            raise Unsupported("strings and indices out of range are handled on the host")
         (z,) = self.infer(x, y)
         bits = bits_type(x.dtype)
         columns = constant(Constant.from_array(index.astype(np.uint32)))

@@ -10,7 +10,7 @@ from pyruntime.ops.ml.shared import ALL, numbers
 
 @op("Binarizer", domain="ai.onnx.ml", opsets=ALL)
 class Binarizer(Op):
-    """Elementwise, any shape; NaN gives 0."""
+    """Elementwise; NaN gives 0."""
 
     threshold: float = 0.0
 

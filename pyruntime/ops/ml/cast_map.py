@@ -1,4 +1,4 @@
-"""CastMap: a map's values in the order of its keys. Source: ONNX operator ai.onnx.ml.CastMap."""
+"""CastMap: convert a map to a tensor. Source: ONNX operator ai.onnx.ml.CastMap."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TYPES = {"TO_FLOAT": DType.FLOAT, "TO_STRING": DType.STRING, "TO_INT64": DType.
 
 @op("CastMap", domain="ai.onnx.ml", opsets=ALL)
 class CastMap(Op):
-    """x: a map of int64 keys. DENSE: y [1, len(x)], by rising key; SPARSE: y [1, max_map], y[0, key] = value, else 0.
+    """x: map with int64 keys. y: DENSE: [1, len(x)], in ascending key order; SPARSE: [1, max_map], y[0, key] = value.
 
     Raises:
-        RuntimeException: SPARSE and a key outside [0, max_map), or a string that is no number.
+        RuntimeException: with SPARSE, a key is outside [0, max_map), or a string is not a number.
     """
 
     data_dependent = True

@@ -1,4 +1,4 @@
-"""CategoryMapper: strings to integers or back. Source: ONNX operator ai.onnx.ml.CategoryMapper."""
+"""CategoryMapper: map strings to integers or vice versa. Source: ONNX operator ai.onnx.ml.CategoryMapper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyruntime.ops.ml.shared import ALL
 
 @op("CategoryMapper", domain="ai.onnx.ml", opsets=ALL)
 class CategoryMapper(Op):
-    """y = cats_int64s[i] where x = cats_strings[i], or the other way round for integers; else the default."""
+    """y = cats_int64s[i] where x = cats_strings[i], or vice versa for integers; else the default."""
 
     cats_int64s: tuple[int, ...] | None = None
     cats_strings: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""DictVectorizer: a map's values in the order of a vocabulary. Source: ONNX operator ai.onnx.ml.DictVectorizer."""
+"""DictVectorizer: convert a map to a tensor ordered by a vocabulary. Source: ONNX, ai.onnx.ml.DictVectorizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyruntime.ops.ml.shared import ALL
 
 @op("DictVectorizer", domain="ai.onnx.ml", opsets=ALL)
 class DictVectorizer(Op):
-    """y[0, i] = x[vocabulary[i]], zero (or an empty string) where x has no such key. y: [1, vocabulary]."""
+    """y[0, i] = x[vocabulary[i]], or 0 (for strings: "") where x has no such key. y: [1, vocabulary]."""
 
     int64_vocabulary: tuple[int, ...] | None = None
     string_vocabulary: tuple[str, ...] | None = None

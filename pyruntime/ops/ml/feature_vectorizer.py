@@ -1,4 +1,4 @@
-"""FeatureVectorizer: inputs side by side. Source: ONNX operator ai.onnx.ml.FeatureVectorizer."""
+"""FeatureVectorizer: concatenate inputs along columns. Source: ONNX operator ai.onnx.ml.FeatureVectorizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyruntime.ops.ml.shared import ALL, matrix
 class FeatureVectorizer(Op):
     """y = [x_0, x_1, ...], float32 [N, sum of widths].
 
-    x_i: [N, C_i], or [C_i] as one row; cut or zero-padded to `inputdimensions[i]` columns.
+    x_i: [N, C_i], or [C_i] as one row; truncated or zero-padded to `inputdimensions[i]` columns.
     """
 
     inputdimensions: tuple[int, ...] | None = None

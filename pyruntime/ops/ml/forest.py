@@ -1,8 +1,8 @@
-"""Decision forests: what the tree operators share. Source: ONNX operators ai.onnx.ml.TreeEnsemble*."""
+"""Decision forests: representation and evaluation for all tree operators. Source: ONNX ai.onnx.ml.TreeEnsemble*."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +13,10 @@ from pyruntime.ir import Array, Constant, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, params_of, template
 from pyruntime.ops.base import Unsupported
 
-__all__ = ["AGGREGATES", "LEAF", "MEMBER", "MODES", "Forest", "by_owner", "indexed", "lowered"]
+__all__ = ["AGGREGATES", "LEAF", "MEMBER", "MODES", "Forest", "by_owner", "indexed", "integers", "lowered"]
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF")
-"""Comparisons of a node, by TreeEnsemble's code; a leaf compares nothing."""
+"""Comparisons of a node, indexed by TreeEnsemble's code; a leaf compares nothing."""
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
@@ -27,19 +27,18 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees over nodes 0 .. n - 1; a leaf casts votes.
+    """Trees over nodes 0 .. n - 1; leaves have weighted votes for targets.
 
     Attributes:
-        feature, mode, split: per node; an inner node compares x[feature] with split as MODES says.
-        follow: two per node, the node that follows where the comparison does not hold, and where it does.
-        nan_is_yes: per node, where a missing value (NaN) goes.
+        feature, mode, split: per node; an inner node compares x[feature] with split as MODES[mode] says.
+        follow: [n, 2], the next node if the comparison is false, and if it is true.
+        nan_is_yes: per node, whether NaN (a missing value) counts as true.
         roots: one node per tree.
-        first_member, members: the set of node i, where its mode is BRANCH_MEMBER, are the members first_member[i] ..
-            first_member[i + 1] - 1.
-        first_vote: votes of node i are first_vote[i] .. first_vote[i + 1] - 1.
+        first_member, members: for a BRANCH_MEMBER node i, the set members[first_member[i] : first_member[i + 1]].
+        first_vote: node i has votes first_vote[i] .. first_vote[i + 1] - 1.
         vote_target, vote_weight: per vote.
 
-    Integers have 32 bits, `mode` 8.
+    All integers are 32-bit, except for `mode` (8-bit).
     """
 
     feature: Array
@@ -55,7 +54,10 @@ class Forest:
     vote_weight: Array
 
     def problem(self, features: int, targets: int) -> str | None:
-        """What is wrong with the forest for x of `features` columns, or None. Trees must not have cycles."""
+        """Return why the forest is invalid for x of `features` columns, or None.
+
+        Checks the ranges of indices, and that there are no cycles.
+        """
         nodes = len(self.mode)
         for name, (least, greatest), most in (
             ("feature", self._feature_range, features),
@@ -81,22 +83,22 @@ class Forest:
 
     @cached_property
     def voted_range(self) -> tuple[int, int]:
-        """The least and the greatest target that a leaf votes for; (0, -1) where no leaf votes."""
+        """Smallest and largest target with votes; (0, -1) if there are no votes."""
         return _range(self.vote_target)
 
     @cached_property
     def has_negative_votes(self) -> bool:
-        """Whether a vote is less than 0."""
+        """Whether any vote has a negative weight."""
         return bool((self.vote_weight < 0).any())
 
     @cached_property
     def depth(self) -> int | None:
-        """The longest way from a root to a leaf, in nodes; None where there is a cycle, or a child that is no node."""
+        """Number of nodes on the longest path from a root to a leaf; None if there is a cycle or an invalid child."""
         is_inner = self.mode != LEAF
         if self._child_range[0] < 0 or self._child_range[1] >= len(is_inner):
             return None
         parents = np.bincount(self.follow[self._inner].reshape(-1), minlength=len(is_inner))
-        is_plain = parents.max(initial=0) <= 1  # no node follows two
+        is_plain = parents.max(initial=0) <= 1  # no node has two parents
         here, left, depth = np.flatnonzero(parents == 0), len(is_inner), 0
         while here.size:
             left -= here.size
@@ -112,12 +114,12 @@ class Forest:
 
     @cached_property
     def _only_mode(self) -> int | None:
-        """Return the comparison that all inner nodes share; None where they differ, or test for membership."""
+        """Comparison that all inner nodes share; None if they differ or test for membership."""
         modes = np.flatnonzero(np.bincount(self.mode, minlength=len(MODES))[:LEAF])
         return int(modes[0]) if len(modes) == 1 and modes[0] != MEMBER else None
 
     def leaves(self, x: Array) -> Array:
-        """The leaf that every row of x reaches in every tree, [trees, N]."""
+        """Return the leaf that each row of x reaches in each tree, [trees, N]."""
         rows, trees = len(x), len(self.roots)
         reached = np.repeat(self.roots, rows)
         values, follow = np.ascontiguousarray(x).reshape(-1), self.follow.reshape(-1)
@@ -153,7 +155,7 @@ class Forest:
 
     @cached_property
     def _member_keys(self) -> tuple[Array, Array]:
-        """The different members of all sets, and node · their number + number of each member, ascending."""
+        """Sorted distinct members of all sets, and sorted keys: node * number of distinct members + index of member."""
         distinct, number = np.unique(self.members, return_inverse=True)
         owner = np.repeat(np.arange(len(self.mode)), np.diff(self.first_member))
         return distinct, np.sort(owner.astype(np.int64) * len(distinct) + number)
@@ -168,7 +170,7 @@ class Forest:
         return np.asarray(found & (distinct[number] == value))
 
     def aggregate(self, x: Array, targets: int, how: str) -> Array:
-        """What the votes of the leaves come to, float64 [N, targets]; targets without votes are 0.
+        """Aggregate the votes of the reached leaves, float64 [N, targets]; targets without votes are 0.
 
         AVERAGE divides the sum by the number of trees.
         """
@@ -204,10 +206,10 @@ def _range(values: Array) -> tuple[int, int]:
 
 
 def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str) -> Dispatch:
-    """The kernel that computes `aggregate` into y, a float tensor [N, targets], from input 0.
+    """Return the dispatch that writes `aggregate` of input 0 to y, a float tensor [N, targets].
 
     Raises:
-        Unsupported: thresholds that are no float32, or no float input.
+        Unsupported: thresholds are not exact in float32, or the input is not a float tensor.
     """
     if x.dtype.compute != "f32":
         raise Unsupported(f"{x.dtype.onnx_name} is compared on the host")
@@ -244,14 +246,19 @@ def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str)
 
 
 def by_owner(nodes: int, owner: Array) -> tuple[Array, Array]:
-    """Things that nodes own, in any order: (where those of each node begin, the order that has them so)."""
+    """Group elements by the node that owns them; returns where each node's group starts, and the element order."""
     first = np.zeros(nodes + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=nodes), out=first[1:])
     return first, np.argsort(owner, kind="stable") if (np.diff(owner) < 0).any() else np.arange(len(owner))
 
 
+def integers(values: Sequence[int] | None) -> Array:
+    """Return an integer list as an array, int32 [0] for an empty or absent list."""
+    return np.asarray(values if values else np.zeros(0, np.int32))
+
+
 def indexed(lists: Mapping[str, Array], what: str) -> int:
-    """The one length of parallel lists. Raises InvalidGraph where they differ."""
+    """Return the common length of parallel lists. Raises InvalidGraph if lengths differ."""
     lengths = {name: len(values) for name, values in lists.items()}
     if len(set(lengths.values())) != 1:
         raise errors.InvalidGraph(f"expected lists of one length for {what}, got {lengths}")

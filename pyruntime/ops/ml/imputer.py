@@ -1,4 +1,4 @@
-"""Imputer: y = a replacement where x is the missing value. Source: ONNX operator ai.onnx.ml.Imputer."""
+"""Imputer: replace missing values. Source: ONNX operator ai.onnx.ml.Imputer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyruntime.ops.ml.shared import ALL, numbers
 
 @op("Imputer", domain="ai.onnx.ml", opsets=ALL)
 class Imputer(Op):
-    """x: [N, F] or [F]; the replacements are F numbers; where there are more or fewer, the first is for all.
+    """x: [N, F] or [F]; replacements: F numbers. With any other number of them, the first replaces all missing values.
 
-    A missing value of NaN stands for every NaN. An x of another rank counts as rows of as many numbers as its second
-    dimension has, as in onnxruntime.
+    If the missing value is NaN, all NaNs are replaced. x of another rank is treated as rows of x.shape[1] elements, as
+    in onnxruntime.
     """
 
     imputed_value_floats: tuple[float, ...] | None = None
@@ -36,7 +36,7 @@ class Imputer(Op):
         return (TensorType(x.dtype, x.shape),)
 
     def _values(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """The replacements, as they are broadcast to x."""
+        """Return the replacements in a shape that broadcasts to x."""
         listed = self.imputed_value_floats if np.dtype(dtype).kind == "f" else self.imputed_value_int64s
         values = np.array(listed, dtype)
         if len(values) != shape[min(1, len(shape) - 1)]:

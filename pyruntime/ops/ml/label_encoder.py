@@ -1,4 +1,4 @@
-"""LabelEncoder: a dictionary applied to every element. Source: ONNX operator ai.onnx.ml.LabelEncoder."""
+"""LabelEncoder: map elements by a dictionary. Source: ONNX operator ai.onnx.ml.LabelEncoder."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pyruntime.ops.ml.shared import ALL
     earlier={range(2, 4): "keys_tensor values_tensor default_tensor"},
 )
 class LabelEncoder(Op):
-    """y = values[i] where x = keys[i], else the default; of equal keys the last counts, and NaN equals NaN.
+    """y = values[i] where x = keys[i], else the default. Of equal keys the last one counts; NaN equals NaN.
 
-    `keys_*` and `values_*`: one of each; x has the keys' type, y the values'.
+    One `keys_*` and one `values_*` attribute is given; x has the type of the keys, y that of the values.
     """
 
     keys_floats: Floats | None = None
@@ -38,7 +38,7 @@ class LabelEncoder(Op):
     default_tensor: Constant | None = None
 
     def _given(self, what: str) -> tuple[DType, Array]:
-        """The keys or the values. Raises InvalidGraph where not exactly one list of them is given."""
+        """Return type and data of the keys or the values. Raises InvalidGraph unless exactly one attribute is given."""
         found: list[tuple[DType, Array]] = []
         for suffix, dtype in (("floats", DType.FLOAT), ("int64s", DType.INT64), ("strings", DType.STRING)):
             listed = getattr(self, f"{what}_{suffix}")
@@ -65,13 +65,13 @@ class LabelEncoder(Op):
 
     @cached_property
     def _table(self) -> tuple[Array, Array, DType, Array, DType]:
-        """(different keys, position of each, key type, values with the default last, value type)."""
+        """(distinct keys, index of each, key type, values followed by the default, value type)."""
         (key_type, keys), (value_type, values) = self._given("keys"), self._given("values")
         if len(keys) != len(values):
             self.fail(f"{len(keys)} values, one for each key", len(values))
         outputs = np.empty(len(values) + 1, values.dtype)
         outputs[:-1], outputs[-1] = values, self._default(value_type)
-        # Of equal keys the last counts; NaN is one key, sorted after all others.
+        # Of equal keys the last counts. NaN is one key and sorts last.
         different, first = np.unique(keys[::-1], return_index=True)
         return different, len(keys) - 1 - first, key_type, outputs, value_type
 
@@ -92,7 +92,7 @@ class LabelEncoder(Op):
 
 @op("LabelEncoder", domain="ai.onnx.ml", opsets=range(1, 2))
 class LabelEncoderClasses(Op):
-    """Strings to their positions in `classes_strings`, or positions to strings."""
+    """Maps strings to their index in `classes_strings`, or indices to strings."""
 
     classes_strings: tuple[str, ...] | None = None
     default_int64: int = -1

@@ -21,7 +21,7 @@ from pyruntime.ops.ml.shared import (
 
 
 def _scores(x: Array, coefficients: Sequence[float], count: int, intercepts: Sequence[float] | None) -> Array:
-    """`count` scores of every row; coefficients beyond those they need are left out, as in onnxruntime."""
+    """Return `count` scores for each row. Surplus coefficients are ignored, as in onnxruntime."""
     rows = as_float(x)
     weights = np.asarray(coefficients, rows.dtype)[: count * rows.shape[1]].reshape(count, -1)
     scores = rows @ weights.T
@@ -30,12 +30,12 @@ def _scores(x: Array, coefficients: Sequence[float], count: int, intercepts: Seq
 
 @op("LinearClassifier", domain="ai.onnx.ml", opsets=ALL)
 class LinearClassifier(Op):
-    """x: [N, F]; y: the label of the greatest score, [N]; z: float32 scores after `post_transform`, [N, E].
+    """x: [N, F]; y: label of the largest score, [N]; z: float32 scores after `post_transform`, [N, E].
 
-    There are as many scores as intercepts; without those, as coefficients are for. A single score s of two labels (0
-    and 1 where none are named) stands for the second, which is chosen where s > 0. z is (1 - s, s) then, with LOGISTIC
-    the logistic function of (-s, s), with PROBIT the quantiles of (1 - s, s). Where no labels are named it is s,
-    [N, 1], which PROBIT alone changes. `multi_class` has no effect.
+    The number of scores is that of the intercepts, or follows from the coefficients. A single score s of two labels
+    (default 0 and 1) belongs to the second, which is selected where s > 0; z is then (1 - s, s), with LOGISTIC the
+    sigmoid of (-s, s), with PROBIT the quantiles of (1 - s, s). Without label attributes z is s, [N, 1], and only
+    PROBIT applies. `multi_class` has no effect.
     """
 
     coefficients: Floats
@@ -51,11 +51,11 @@ class LinearClassifier(Op):
 
     def _labels(self, features: int) -> tuple[Labels, int]:
         count = len(self.intercepts or ())
-        if not count or (count == 1 and self._named > 2):  # one intercept for all classes
+        if not count or (count == 1 and self._named > 2):  # a single intercept applies to all classes
             count = len(self.coefficients) // features if features else 0
         if not count or len(self.coefficients) < count * features:
             self.fail(f"{max(count, 1)} times {features} coefficients or more", len(self.coefficients))
-        last = None if count == 1 else count  # labels beyond the scores are never chosen
+        last = None if count == 1 else count  # surplus labels have no score
         integers, strings = (self.classlabels_ints or ())[:last], (self.classlabels_strings or ())[:last]
         return class_labels(self, integers, strings, count), count
 
@@ -81,7 +81,7 @@ class LinearClassifier(Op):
 class LinearRegressor(Op):
     """x: [N, F]; coefficients: `targets` rows of F; y: float32 [N, targets] after `post_transform`.
 
-    Intercepts count where there are as many as targets. A single target is transformed by PROBIT alone.
+    Intercepts are used only if there is one per target. For a single target only PROBIT applies.
     """
 
     coefficients: Floats | None = None

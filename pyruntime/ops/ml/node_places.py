@@ -1,4 +1,4 @@
-"""Where elements of parallel lists are, by two numbers that name each: the node of a tree id and a node id."""
+"""Look up elements of parallel lists by a pair of integers, such as a node by tree id and node id."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyruntime.ir import Array
 __all__ = ["Places"]
 
 _SPREAD = 8
-"""Entries of a table, for each element that is in it, up to which a table is made."""
+"""Largest ratio of table size to number of elements for which a lookup table is used."""
 
 
 class _Ranks:
-    """Integers by rank: the distance from the least; where they spread widely, the place among the different ones."""
+    """Ranks of integers: the difference to the minimum; for widely spread values, the index in the sorted values."""
 
     def __init__(self, values: Array) -> None:
         self._least = int(values.min(initial=0))
@@ -24,7 +24,7 @@ class _Ranks:
             self.size = len(self._distinct)
 
     def of(self, values: Array) -> Array:
-        """The ranks, int64; -1 for what has none."""
+        """Return the ranks, int64; -1 for unknown values."""
         if self._distinct is None:
             rank = values.astype(np.int64)
             inside = (rank >= self._least) & (rank < self._least + self.size)
@@ -34,7 +34,7 @@ class _Ranks:
 
 
 class Places:
-    """The place of every pair (first[i], second[i]); of equal pairs the first counts."""
+    """Index of each pair (first[i], second[i]); of equal pairs the first one counts."""
 
     def __init__(self, first: Array, second: Array) -> None:
         self._first, self._second = _Ranks(first), _Ranks(second)
@@ -52,7 +52,7 @@ class Places:
         return np.where((high < 0) | (low < 0), -1, high * self._second.size + low)
 
     def of(self, first: Array, second: Array) -> Array:
-        """The places of pairs, -1 for those that are not there."""
+        """Return the indices of pairs; -1 for unknown ones."""
         keys = self._keys(first, second)
         if self._table is not None:
             return np.where(keys < 0, -1, self._table[keys]) if self._table.size else keys

@@ -1,4 +1,4 @@
-"""Normalizer: rows divided by their norm. Source: ONNX operator ai.onnx.ml.Normalizer."""
+"""Normalizer: divide rows by their norm. Source: ONNX operator ai.onnx.ml.Normalizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS = {
 
 @op("Normalizer", domain="ai.onnx.ml", opsets=ALL)
 class Normalizer(Op):
-    """MAX: x / max(x); L1: x / Σ|x|; L2: x / √Σx²; rows whose divisor is zero stay. x: [N, C] or [C]; y: float32."""
+    """MAX: x / max(x); L1: x / Σ|x|; L2: x / √Σx². Rows with divisor 0 are unchanged. x: [N, C] or [C]; y: float32."""
 
     norm: str = "MAX"
 
@@ -42,7 +42,7 @@ class Normalizer(Op):
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         if x.dtype.is_wide:
-            raise Unsupported(f"{x.dtype.onnx_name} is normalised on the host")
+            raise Unsupported(f"{x.dtype.onnx_name} is normalized on the host")
         columns = x.shape[-1]
         start, step, end = _STEPS[self.norm]
         element = (

@@ -1,4 +1,4 @@
-"""OneHotEncoder: a 1 at the place of each category. Source: ONNX operator ai.onnx.ml.OneHotEncoder."""
+"""OneHotEncoder: one-hot encoding of categories. Source: ONNX operator ai.onnx.ml.OneHotEncoder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pyruntime.ops.ml.shared import ALL, numbers
 
 @op("OneHotEncoder", domain="ai.onnx.ml", opsets=ALL)
 class OneHotEncoder(Op):
-    """y[..., k] = 1 where x[...] is category k, else 0: float32, one dimension more than x.
+    """y[..., k] = 1 where x[...] is category k, else 0; float32, with one dimension more than x.
 
-    Numbers are truncated to integers and looked up in cats_int64s, strings in cats_strings. Of equal categories the
-    last counts.
+    Numbers are truncated and looked up in cats_int64s, strings in cats_strings. Of equal categories the last one
+    counts.
 
     Raises:
-        RuntimeException: an unknown category, unless `zeros` is 1 (then its row is zero).
+        RuntimeException: an unknown category; with `zeros` 1 it gives zeros instead.
     """
 
     cats_int64s: tuple[int, ...] | None = None

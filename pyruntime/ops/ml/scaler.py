@@ -12,7 +12,7 @@ from pyruntime.ops.ml.shared import ALL, numbers
 
 @op("Scaler", domain="ai.onnx.ml", opsets=ALL)
 class Scaler(Op):
-    """x: [N, F] or [F]; offset and scale: F numbers, or one for all (x then of any shape). y: float32."""
+    """x: [N, F] or [F]; offset and scale: F numbers, or a single one (for x of any shape). y: float32."""
 
     offset: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None

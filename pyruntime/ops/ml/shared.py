@@ -1,6 +1,6 @@
-"""Number types, class labels and post-transforms of the operators of ai.onnx.ml.
+"""Number types, class labels and post-transforms shared by the operators of ai.onnx.ml.
 
-Source: ONNX operators ai.onnx.ml, attributes `classlabels_*` and `post_transform`.
+Source: ONNX operators of ai.onnx.ml, attributes `classlabels_*` and `post_transform`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 ALL = range(1, LATEST_ML + 1)
-"""Every opset of the domain."""
+"""All opsets of the domain."""
 
 NUMBERS = (DType.FLOAT, DType.DOUBLE, DType.INT64, DType.INT32)
 
@@ -35,13 +35,13 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def numbers(op: Op, x: TensorType) -> None:
-    """Refuse tensors that are not float, double, int64 or int32."""
+    """Raise InvalidGraph unless x is float, double, int64 or int32."""
     if x.dtype not in NUMBERS:
         op.fail(" or ".join(d.type_string for d in NUMBERS), x)
 
 
 def matrix(op: Op, x: TensorType) -> tuple[int, int]:
-    """(N, F) of numbers [N, F]; [F] is one row."""
+    """Return (N, F) of a number tensor [N, F] or [F] (one row). Raises InvalidGraph for others."""
     numbers(op, x)
     if x.rank not in (1, 2):
         op.fail("a tensor [N, F] or [F]", x)
@@ -49,12 +49,12 @@ def matrix(op: Op, x: TensorType) -> tuple[int, int]:
 
 
 def as_float(x: Array) -> Array:
-    """float64 where x is float64, else float32; at least two dimensions."""
+    """Return x with at least two dimensions, converted to float32 unless it is float64."""
     return np.atleast_2d(x if x.dtype == np.float64 else x.astype(np.float32))
 
 
 class Labels:
-    """Class labels: strings or integers."""
+    """Class labels, strings or integers."""
 
     def __init__(self, values: Sequence[int] | Sequence[str], dtype: DType) -> None:
         self.values = np.array(values, object if dtype is DType.STRING else np.int64)
@@ -64,15 +64,15 @@ class Labels:
         return len(self.values)
 
     def __getitem__(self, index: Array) -> Array:
-        """The labels of class numbers."""
+        """Return the labels of class indices."""
         return np.asarray(self.values[index])
 
 
 def class_labels(op: Op, integers: Sequence[int] | None, strings: Sequence[str] | None, classes: int) -> Labels:
-    """The labels of a classifier of `classes` scores; 0, 1, ... where it names none.
+    """Return the labels of a classifier with `classes` scores; default 0, 1, ...
 
     Raises:
-        InvalidGraph: both kinds are given, or another number of labels than fits (two for a single score).
+        InvalidGraph: both kinds are given, or their number does not match (a single score may have two labels).
     """
     if integers and strings:
         op.fail("integer or string labels", "both")
@@ -83,9 +83,9 @@ def class_labels(op: Op, integers: Sequence[int] | None, strings: Sequence[str] 
 
 
 def transformed(scores: Array, kind: str) -> Array:
-    """Apply the attribute `post_transform` to scores [N, E]; softmax is over E.
+    """Apply `post_transform` to scores [N, E]; softmax is over E.
 
-    SOFTMAX_ZERO leaves scores within 1e-7 of zero out of the softmax; a row of nothing but zeros becomes 0.5.
+    SOFTMAX_ZERO excludes scores within 1e-7 of zero from the softmax; a row of zeros becomes 0.5.
     """
     if kind == "LOGISTIC":
         small = np.exp(-np.abs(scores))
@@ -103,14 +103,14 @@ def transformed(scores: Array, kind: str) -> Array:
 
 
 def transformed_alone(scores: Array, kind: str) -> Array:
-    """Apply `post_transform`; to one score a row ([N, 1]) only PROBIT is applied, as onnxruntime does."""
+    """Apply `post_transform`. As in onnxruntime, only PROBIT applies to a single score per row ([N, 1])."""
     return scores if scores.shape[1] == 1 and kind != "PROBIT" else transformed(scores, kind)
 
 
 def _probit(p: Array) -> Array:
-    """The quantile of the standard normal distribution, float32: -inf at 0, inf at 1, NaN outside.
+    """Return quantiles of the standard normal distribution, float32: -inf at 0, inf at 1, NaN outside [0, 1].
 
-    Winitzki's approximation of the inverse error function, as ONNX's reference and onnxruntime have it.
+    Uses Winitzki's approximation of the inverse error function, as ONNX's reference and onnxruntime do.
     """
     number = np.float32
     x = 2 * p.astype(number) - 1
@@ -122,10 +122,10 @@ def _probit(p: Array) -> Array:
 
 
 def binary_scores(score: Array, kind: str, probability: bool) -> Array:
-    """Scores [N, 2] of two classes from the second one's [N, 1].
+    """Return the transformed scores [N, 2] of two classes, given the second one's score [N, 1].
 
-    They are (1 - s, s) where `probability`, else (-s, s); LOGISTIC and the softmaxes are applied to (-s, s), PROBIT
-    to (1 - s, s), whichever it is.
+    The untransformed scores are (1 - s, s) with `probability`, else (-s, s). In any case, LOGISTIC and the softmaxes
+    apply to (-s, s), and PROBIT to (1 - s, s).
     """
     if kind in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
         return transformed(np.concatenate([-score, score], axis=1), kind)
@@ -134,6 +134,6 @@ def binary_scores(score: Array, kind: str, probability: bool) -> Array:
 
 
 def check_transform(op: Op, kind: str) -> None:
-    """Refuse unknown post-transforms."""
+    """Raise InvalidGraph for an unknown post-transform."""
     if kind not in TRANSFORMS:
         op.fail(f"post_transform in {', '.join(TRANSFORMS)}", kind)

@@ -1,7 +1,7 @@
 """SVMClassifier, SVMRegressor: support vector machines. Source: ONNX operators ai.onnx.ml.SVMClassifier, SVMRegressor.
 
-Kernels of x and a support vector v, with (γ, c, d) = kernel_params:
-LINEAR x·v, POLY (γ x·v + c)^d, RBF exp(-γ |x - v|²), SIGMOID tanh(γ x·v + c).
+Kernels of x and a support vector v, with (γ, c, d) = kernel_params: LINEAR x·v, POLY (γ x·v + c)^d, RBF exp(-γ |x -
+v|²), SIGMOID tanh(γ x·v + c).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 @attributes
 class _SVM(Op):
-    """Shared by both. Without support vectors the coefficients are those of a linear function."""
+    """Base of SVMClassifier and SVMRegressor. Without support vectors, the coefficients define a linear function."""
 
     coefficients: Floats | None = None
     kernel_params: tuple[float, ...] | None = None
@@ -48,11 +48,11 @@ class _SVM(Op):
             self.fail("coefficients and rho", "none")
 
     def _kernel(self, x: Array, vectors: int) -> Array:
-        """The kernel of every row of x and every support vector, [N, vectors]."""
+        """Return the kernel of each row of x and each support vector, [N, vectors]."""
         v = np.asarray(self.support_vectors, x.dtype)[: vectors * x.shape[1]].reshape(vectors, -1)
         gamma, offset, degree = (x.dtype.type(p) for p in self.kernel_params or (0, 0, 0))
         if self.kernel_type == "RBF":
-            # The square of the difference, not its expansion, which cancels.
+            # Expanding the square would lose digits by cancellation.
             distance = np.empty((len(x), vectors), x.dtype)
             for n, row in enumerate(x):
                 distance[n] = np.square(v - row).sum(axis=1)
@@ -65,7 +65,7 @@ class _SVM(Op):
 
 @op("SVMRegressor", domain="ai.onnx.ml", opsets=ALL)
 class SVMRegressor(_SVM):
-    """y = Σ_j c_j·k(x, v_j) + rho; for a one-class machine 1 where that is positive, else -1.
+    """y = Σ_j c_j·k(x, v_j) + rho; with `one_class`, 1 if that is positive, else -1.
 
     x: [N, F]; y: float32 [N, 1]. `post_transform` has no effect, as in onnxruntime.
     """
@@ -92,13 +92,12 @@ class SVMRegressor(_SVM):
 
 @op("SVMClassifier", domain="ai.onnx.ml", opsets=ALL)
 class SVMClassifier(_SVM):
-    """One decision for every pair of classes i < j: s_ij = Σ_v c_v·k(x, v) + rho_ij over the vectors of both.
+    """One decision for each pair of classes i < j: s_ij = Σ_v c_v·k(x, v) + rho_ij over the vectors of both classes.
 
-    s > 0 is a vote for i, else for j; y is the label with most votes (the first of equals). z: float32, the decisions
-    after `post_transform`, [N, E(E-1)/2], for two classes (-s, s), where that is a softmax (1 - s, s); with prob_a and
-    prob_b class probabilities [N, E].
-    Without support vectors: one linear function a class, y its greatest. x: [N, F].
-    Source of the layout of coefficients and of the probabilities: LIBSVM (Chang and Lin, 2011).
+    s > 0 is a vote for i, else for j; y is the label with the most votes (ties: the first). z, float32, has the
+    decisions after `post_transform`, [N, E(E-1)/2]; for two classes (-s, s), or (1 - s, s) with a softmax; with prob_a
+    and prob_b the class probabilities [N, E]. Without support vectors there is a linear function per class, and y is
+    the largest. x: [N, F]. Source of the coefficient layout and the probabilities: LIBSVM (Chang and Lin, 2011).
     """
 
     classlabels_ints: tuple[int, ...] | None = None
@@ -150,7 +149,10 @@ class SVMClassifier(_SVM):
         return chosen, scores.astype(np.float32)
 
     def _decisions(self, x: Array, classes: int) -> Array:
-        """s_ij for i < j in lexical order, [N, pairs]. Class i's vectors meet class j's in row j - 1 or j."""
+        """Return s_ij for i < j in lexicographic order, [N, pairs].
+
+        The coefficients of class i's vectors against class j are in row j - 1 if i < j, else in row j.
+        """
         counts = self.vectors_per_class or ()
         kernel = self._kernel(x, sum(counts))
         weights = np.asarray(self.coefficients, x.dtype)[: (classes - 1) * sum(counts)].reshape(classes - 1, -1)
@@ -163,7 +165,7 @@ class SVMClassifier(_SVM):
         return np.asarray(np.stack(columns, axis=1) + np.array(self.rho, x.dtype)[: len(columns)])
 
     def _probabilities(self, decisions: Array, classes: int) -> Array:
-        """Class probabilities from Platt's sigmoids 1 / (1 + exp(a·s + b)) of the pairs."""
+        """Return class probabilities, given Platt's sigmoids 1 / (1 + exp(a·s + b)) of the pairs."""
         a, b = np.array(self.prob_a, decisions.dtype), np.array(self.prob_b, decisions.dtype)
         of_pairs = np.clip(transformed(-(decisions * a + b), "LOGISTIC"), 1e-7, 1 - 1e-7)
         pairwise = np.zeros((len(decisions), classes, classes), decisions.dtype)
@@ -174,7 +176,7 @@ class SVMClassifier(_SVM):
 
 
 def _votes(decisions: Array, classes: int) -> Array:
-    """How many pairs each class wins, [N, classes]."""
+    """Return the number of pairs that each class wins, [N, classes]."""
     i, j = np.triu_indices(classes, 1)
     votes = np.zeros((len(decisions), classes), np.int64)
     np.add.at(votes.T, i, (decisions > 0).T)
@@ -183,10 +185,10 @@ def _votes(decisions: Array, classes: int) -> Array:
 
 
 def coupled(pairwise: Array) -> Array:
-    """Class probabilities p [N, k] from pairwise ones r [N, k, k]: the p that minimise Σ_ij (r_ji·p_i - r_ij·p_j)².
+    """Return class probabilities p [N, k] for pairwise ones r [N, k, k], minimizing Σ_ij (r_ji·p_i - r_ij·p_j)².
 
-    Found by LIBSVM's iteration, which stops at |Qp - pᵀQp| < 0.005 / k.
-    Source: Wu, Lin, Weng, Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004.
+    Uses LIBSVM's iteration, which stops at |Qp - pᵀQp| < 0.005 / k. Source: Wu, Lin, Weng, Probability Estimates for
+    Multi-class Classification by Pairwise Coupling, 2004.
     """
     rows, k, _ = pairwise.shape
     q = -np.swapaxes(pairwise, 1, 2) * pairwise

@@ -1,8 +1,7 @@
-"""TreeEnsemble: regression by decision forests. Source: ONNX operator ai.onnx.ml.TreeEnsemble."""
+"""TreeEnsemble: regression with decision forests. Source: ONNX operator ai.onnx.ml.TreeEnsemble."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,16 +9,16 @@ import numpy as np
 from pyruntime.ir import Array, Constant, DType, Ints, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops.base import Op, Unsupported, op
-from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MEMBER, Forest, indexed, lowered
+from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MEMBER, Forest, indexed, integers, lowered
 from pyruntime.ops.ml.shared import ALL, TRANSFORMS, transformed_alone
 
 
 @op("TreeEnsemble", domain="ai.onnx.ml", opsets=range(5, ALL.stop))
 class TreeEnsemble(Op):
-    """y[n, t]: the weights of the leaves x[n] reaches that belong to target t, aggregated over the trees.
+    """y[n, t]: aggregate over the trees of the weights of the leaves that x[n] reaches and that belong to target t.
 
-    x: float, double or float16 [N, F]; y: the same type, [N, n_targets]. An inner node's children are nodes or, where
-    `nodes_trueleafs` (`nodes_falseleafs`) is 1, leaves. A single target is transformed by PROBIT alone.
+    x: float, double or float16 [N, F]; y: the same type, [N, n_targets]. A child of an inner node is a leaf if
+    `nodes_trueleafs` (`nodes_falseleafs`) is 1, else a node. For a single target only PROBIT applies.
     """
 
     leaf_targetids: Ints
@@ -44,25 +43,25 @@ class TreeEnsemble(Op):
         return self.n_targets if self.n_targets is not None else max(self._forest.voted_range[1], 0) + 1
 
     def __post_init__(self) -> None:
-        _ = self._forest.depth  # made when a model is loaded, not in its first run
+        _ = self._forest.depth  # build the forest while loading, not in the first run
 
     @cached_property
     def _forest(self) -> Forest:
-        """Inner nodes first, then the leaves."""
+        """The forest, with inner nodes before leaves."""
         lists = {
             "nodes_modes": self.nodes_modes.numpy().reshape(-1).astype(np.int8),
             "nodes_splits": self.nodes_splits.numpy().reshape(-1),
-            "nodes_featureids": _ints(self.nodes_featureids),
-            "nodes_truenodeids": _ints(self.nodes_truenodeids),
-            "nodes_falsenodeids": _ints(self.nodes_falsenodeids),
-            "nodes_trueleafs": _ints(self.nodes_trueleafs),
-            "nodes_falseleafs": _ints(self.nodes_falseleafs),
+            "nodes_featureids": integers(self.nodes_featureids),
+            "nodes_truenodeids": integers(self.nodes_truenodeids),
+            "nodes_falsenodeids": integers(self.nodes_falsenodeids),
+            "nodes_trueleafs": integers(self.nodes_trueleafs),
+            "nodes_falseleafs": integers(self.nodes_falseleafs),
         }
         if self.nodes_missing_value_tracks_true:
-            lists["nodes_missing_value_tracks_true"] = _ints(self.nodes_missing_value_tracks_true)
+            lists["nodes_missing_value_tracks_true"] = integers(self.nodes_missing_value_tracks_true)
         inner = indexed(lists, "nodes")
         weights = self.leaf_weights.numpy().reshape(-1)
-        targets = _ints(self.leaf_targetids)
+        targets = integers(self.leaf_targetids)
         leaves = indexed({"leaf_weights": weights, "leaf_targetids": targets}, "leaves")
         tracks = lists.get("nodes_missing_value_tracks_true", np.zeros(inner, np.int8)) != 0
         if inner and not 0 <= lists["nodes_modes"].min() <= lists["nodes_modes"].max() < LEAF:
@@ -77,7 +76,7 @@ class TreeEnsemble(Op):
             split=_and(lists["nodes_splits"], leaves, 0),
             follow=follow,
             nan_is_yes=_and(tracks, leaves, False),
-            roots=_ints(self.tree_roots).astype(np.int32, copy=False),
+            roots=integers(self.tree_roots).astype(np.int32, copy=False),
             first_member=first_member,
             members=members,
             first_vote=np.maximum(np.arange(inner + leaves + 1, dtype=np.int32) - inner, 0),
@@ -86,7 +85,7 @@ class TreeEnsemble(Op):
         )
 
     def _members(self, modes: Array, leaves: int) -> tuple[Array, Array]:
-        """The sets of the BRANCH_MEMBER nodes: `membership_values` in order of the nodes, a NaN after each."""
+        """Return the sets of the BRANCH_MEMBER nodes: `membership_values` in node order, each set terminated by NaN."""
         nodes = np.flatnonzero(modes == MEMBER)
         first = np.zeros(len(modes) + leaves + 1, np.int32)
         if self.membership_values is None and not len(nodes):
@@ -110,7 +109,7 @@ class TreeEnsemble(Op):
             )
         problem = self._forest.problem(x.shape[1], self._targets)
         if problem:
-            self.fail("a forest", problem)
+            self.fail("a valid forest", problem)
         return (x.with_shape(x.shape[0], self._targets),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -122,10 +121,6 @@ class TreeEnsemble(Op):
             raise Unsupported("post_transform runs on the host")
         (y,) = self.infer(x)
         return (lowered(self._forest, target, x, out(0, y), AGGREGATES[self.aggregate_function]),)
-
-
-def _ints(values: Sequence[int]) -> Array:
-    return np.asarray(values if values else np.zeros(0, np.int32))
 
 
 def _and(values: Array, more: int, fill: float) -> Array:

@@ -1,11 +1,10 @@
-"""TreeEnsembleClassifier, TreeEnsembleRegressor: forests as parallel lists of nodes and votes.
+"""TreeEnsembleClassifier, TreeEnsembleRegressor: forests given as parallel lists of nodes and votes.
 
 Source: ONNX operators ai.onnx.ml.TreeEnsembleClassifier, TreeEnsembleRegressor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -14,7 +13,7 @@ import numpy as np
 from pyruntime.ir import Array, Constant, DType, Floats, Ints, Strings, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops.base import Op, Unsupported, attributes, op
-from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MODES, Forest, by_owner, indexed, lowered
+from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MODES, Forest, by_owner, indexed, integers, lowered
 from pyruntime.ops.ml.node_places import Places
 from pyruntime.ops.ml.shared import (
     ALL,
@@ -31,21 +30,19 @@ from pyruntime.ops.ml.shared import (
 _TENSORS = " ".join(
     f"{name}_as_tensor" for name in ("base_values", "class_weights", "nodes_hitrates", "nodes_values", "target_weights")
 )
-"""Attributes of double precision, which opsets 1 and 2 lack."""
+"""Double-precision attributes, which opsets 1 and 2 lack."""
 
 
 @attributes
 class _Trees(Op):
-    """What TreeEnsembleClassifier and TreeEnsembleRegressor share.
+    """Base of TreeEnsembleClassifier and TreeEnsembleRegressor.
 
-    The node with the first place among those of a tree id is the tree's root.
-
-    Where a row has a single score, the first vote of a leaf counts alone, as in onnxruntime: sklearn-onnx writes paths
-    through a tree as the leaf's number, once for every class.
+    The first node with a tree id is that tree's root. If there is a single score per row, only the first vote of a leaf
+    counts, as in onnxruntime: sklearn-onnx writes paths through a tree as leaf numbers, once for each class.
     """
 
     votes: ClassVar[str] = ""
-    """What the attributes of votes begin with."""
+    """Prefix of the attributes of votes."""
 
     base_values: tuple[float, ...] | None = None
     nodes_falsenodeids: Ints | None = None
@@ -60,34 +57,34 @@ class _Trees(Op):
     post_transform: str = "NONE"
 
     def __post_init__(self) -> None:
-        _ = self._forest.depth  # made when a model is loaded, not in its first run
+        _ = self._forest.depth  # build the forest while loading, not in the first run
 
     @cached_property
     def _forest(self) -> Forest:
         return self._built()
 
     def _numbers(self, name: str) -> Array:
-        """Attribute `name`, or `name`_as_tensor where that is given (double precision)."""
+        """Return attribute `name`, or `name`_as_tensor (double precision) where that is given."""
         tensor: Constant | None = getattr(self, f"{name}_as_tensor")
         if tensor is not None:
             return tensor.numpy().reshape(-1)
         return np.asarray(getattr(self, name) or (), np.float32)
 
     def _built(self) -> Forest:
-        """The forest; `<votes>_treeids`, `_nodeids`, `_ids` and `_weights` are its votes."""
-        tree, identity = _ints(self.nodes_treeids), _ints(self.nodes_nodeids)
+        """Build the forest, with the votes in `<votes>_treeids`, `_nodeids`, `_ids` and `_weights`."""
+        tree, identity = integers(self.nodes_treeids), integers(self.nodes_nodeids)
         modes = Strings.of(self.nodes_modes or ())
         lists = {
             "nodes_treeids": tree,
             "nodes_nodeids": identity,
-            "nodes_featureids": _ints(self.nodes_featureids),
+            "nodes_featureids": integers(self.nodes_featureids),
             "nodes_modes": modes.codes.array,
             "nodes_values": self._numbers("nodes_values"),
-            "nodes_truenodeids": _ints(self.nodes_truenodeids),
-            "nodes_falsenodeids": _ints(self.nodes_falsenodeids),
+            "nodes_truenodeids": integers(self.nodes_truenodeids),
+            "nodes_falsenodeids": integers(self.nodes_falsenodeids),
         }
         if self.nodes_missing_value_tracks_true:
-            lists["nodes_missing_value_tracks_true"] = _ints(self.nodes_missing_value_tracks_true)
+            lists["nodes_missing_value_tracks_true"] = integers(self.nodes_missing_value_tracks_true)
         nodes = indexed(lists, "nodes")
         allowed = [m for m in MODES if m != "BRANCH_MEMBER"]
         if not set(modes.distinct) <= set(allowed):
@@ -116,8 +113,8 @@ class _Trees(Op):
         )
 
     def _votes(self, places: Places, nodes: int) -> tuple[Array, Array, Array]:
-        """Where each node's votes begin, and the votes' targets and weights."""
-        parts = {part: _ints(getattr(self, f"{self.votes}_{part}")) for part in ("treeids", "nodeids", "ids")}
+        """Return the start of each node's votes, and the targets and weights of the votes."""
+        parts = {part: integers(getattr(self, f"{self.votes}_{part}")) for part in ("treeids", "nodeids", "ids")}
         targets, weights = parts["ids"], self._numbers(f"{self.votes}_weights")
         indexed({f"{self.votes}_{name}": values for name, values in {**parts, "weights": weights}.items()}, "votes")
         owners = places.of(parts["treeids"], parts["nodeids"])
@@ -132,22 +129,18 @@ class _Trees(Op):
         return begins, targets[order], weights[order]
 
     def _scores(self, voted: Array) -> int:
-        """Return the number of scores of a row. `voted`: the scores that leaves vote for."""
+        """Return the number of scores per row. `voted`: targets of the votes."""
         raise NotImplementedError
 
     def _check(self, forest: Forest, features: int, targets: int) -> None:
         check_transform(self, self.post_transform)
         problem = forest.problem(features, targets)
         if problem:
-            self.fail("a forest", problem)
-
-
-def _ints(values: Sequence[int] | None) -> Array:
-    return np.asarray(values if values else np.zeros(0, np.int32))
+            self.fail("a valid forest", problem)
 
 
 def _roots(tree: Array) -> Array:
-    """The first node of every tree."""
+    """Return the first node of each tree."""
     changes = np.diff(tree)
     if (changes < 0).any():
         return np.sort(np.unique(tree, return_index=True)[1])
@@ -158,11 +151,11 @@ def _roots(tree: Array) -> Array:
 class TreeEnsembleClassifier(_Trees):
     """Scores: base values plus the votes for each class. x: [N, F]; y: labels [N]; z: float32 scores [N, E].
 
-    Two classes of which one alone has votes (class number 0, as exporters write it): its sum s belongs to the second.
-    Where no weight is negative s is a probability: the second is chosen above 1/2 and the scores are (1 - s, s);
-    else it is chosen above 0 and they are (-s, s). LOGISTIC and the softmaxes are applied to (-s, s). Votes for class
-    number 1 alone give (0, s), chosen alike. A single class: label 1 where s > 0, else 0; PROBIT alone
-    transforms s.
+    With two classes of which only class 0 has votes (as exporters write them), the sum s belongs to class 1. If no
+    weight is negative, s is a probability: class 1 is selected above 1/2, and the scores are (1 - s, s). Otherwise it
+    is selected above 0, and the scores are (-s, s). LOGISTIC and the softmaxes apply to (-s, s). If only class 1 has
+    votes, the scores are (0, s) and the selection is the same. A single class: label 1 where s > 0, else 0; only PROBIT
+    applies to s.
     """
 
     votes = "class"
@@ -218,7 +211,7 @@ class TreeEnsembleClassifier(_Trees):
 class TreeEnsembleRegressor(_Trees):
     """y = post_transform(base values + aggregated votes), float32 [N, n_targets]; x: [N, F].
 
-    A single target is transformed by PROBIT alone.
+    For a single target only PROBIT applies.
     """
 
     votes = "target"

@@ -1,4 +1,4 @@
-"""ZipMap: every row as a map from class labels to scores. Source: ONNX operator ai.onnx.ml.ZipMap."""
+"""ZipMap: convert rows to maps from class labels to scores. Source: ONNX operator ai.onnx.ml.ZipMap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyruntime.ops.ml.shared import ALL
 
 @op("ZipMap", domain="ai.onnx.ml", opsets=ALL)
 class ZipMap(Op):
-    """z[n] = {label[e]: x[n, e]}. x: float32 [N, E], or [E] as one row; as many labels as columns."""
+    """z[n] = {label[e]: x[n, e]}. x: float32 [N, E], or [E] as one row; one label per column."""
 
     classlabels_int64s: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None

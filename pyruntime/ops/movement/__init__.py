@@ -1,1 +1,1 @@
-"""Operators that move elements without computing with them."""
+"""Operators that copy or rearrange elements."""

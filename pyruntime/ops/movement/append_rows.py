@@ -1,8 +1,8 @@
-"""AppendRows and FirstRows: append rows to a tensor in place, in memory with capacity for more.
+"""AppendRows and FirstRows: append rows to a tensor in place, in memory with unused capacity.
 
 The memory is a tensor [..., C, ...] whose first rows along the axis are valid. Concat(past, new) becomes AppendRows,
-which writes the new rows and nothing else, and FirstRows of its output.
-Source: Concat of a resident cache, which `passes/decoding/grow_in_place.py` rewrites to these operators.
+which stores only the new rows, and FirstRows of its output. `passes/decoding/grow_in_place.py` creates them from the
+Concat of a resident cache.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["AppendRows", "AppendsToCaches", "FirstRows", "divides_into_words"]
 
 
 def divides_into_words(kind: TensorType, axis: int) -> bool:
-    """True where a row along `axis` is whole 32-bit words, so that a write to it changes no other row."""
+    """Whether a row along `axis` is whole 32-bit words, so that a store to it does not touch other rows."""
     return Unit.widest(kind.dtype, math.prod(kind.shape[axis + 1 :])).is_words
 
 
 @attributes
 class AppendsToCaches(CacheOp):
-    """Mixin of attentions that append to past_key and past_value [B, H, C, D], with capacity C, in place.
+    """Mixin of attentions that append in place to past_key and past_value [B, H, C, D], with capacity C.
 
     Attributes:
-        past_rows: the number of rows before the new ones.
+        past_rows: number of valid rows before appending.
     """
 
     past_rows: Any
@@ -46,7 +46,7 @@ class AppendsToCaches(CacheOp):
         return dict(enumerate(self._caches(), 1))
 
     def _valid(self, inputs: Sequence[Any]) -> list[Any]:
-        """Input types, those of the caches with the valid rows instead of the capacity."""
+        """Return the input types, with caches of `past_rows` rows instead of their capacity."""
         made = list(inputs)
         for i in self._caches():
             batch, heads, _, size = made[i].shape
@@ -54,7 +54,7 @@ class AppendsToCaches(CacheOp):
         return made
 
     def sizes(self, *inputs: Any) -> Any:
-        """The sizes of the attention over the valid rows."""
+        """Return the sizes of the attention over the valid rows."""
         return super().sizes(*self._valid(inputs))  # type: ignore[misc]
 
     def infer(self, *inputs: Any) -> tuple[Any, ...]:
@@ -64,7 +64,7 @@ class AppendsToCaches(CacheOp):
 
 @op("AppendRows", opsets=range(1, 2), domain="pyruntime")
 class AppendRows(CacheOp):
-    """memory: [..., C, ...], new: [..., n, ...]; the output is `memory` itself with the new rows [first, first + n)."""
+    """memory: [..., C, ...], new: [..., n, ...]; the output is `memory` with `new` in rows [first, first + n)."""
 
     axis: int
     first: Any
@@ -115,7 +115,7 @@ class FirstRows(Op):
         return (memory[(slice(None),) * self.axis + (slice(int(self.rows)),)],)
 
     def alias(self, memory: TensorType) -> int | None:
-        """0 where the rows are contiguous: no axis precedes theirs."""
+        """Return 0 where the rows are contiguous: all axes before theirs have size 1."""
         return 0 if math.prod(memory.shape[: self.axis]) == 1 else None
 
     def lower(self, target: Target, memory: TensorType) -> tuple[Dispatch, ...]:

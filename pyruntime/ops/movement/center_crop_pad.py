@@ -1,6 +1,6 @@
-"""CenterCropPad: the middle of x where it is too long, zeros around it where it is too short. Source: ONNX operator.
+"""CenterCropPad: crop or zero-pad x to a size, around its center. Source: ONNX operator CenterCropPad.
 
-Of an odd number of surplus elements the end loses one more; of an odd number of missing ones it gains one more.
+An odd difference crops, or pads, one more element at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 
 @op("CenterCropPad", opsets=range(18, LATEST + 1))
 class CenterCropPad(Decomposed):
-    """x: any shape; shape: int32 or int64 [number of axes], the sizes wanted."""
+    """x: any shape; shape: int32 or int64 [number of axes], the target sizes."""
 
     axes: tuple[int, ...] | None = None
 
@@ -20,7 +20,7 @@ class CenterCropPad(Decomposed):
         wanted = shape.ints()
         axes = [self.axis_of(axis, x.rank) for axis in (range(x.rank) if self.axes is None else self.axes)]
         if len(axes) != len(wanted) or len(set(axes)) != len(axes) or any(size < 0 for size in wanted):
-            self.fail("a size of at least 0 for each of the axes, which differ", f"{list(wanted)} for {axes}")
+            self.fail("a size of at least 0 for each of distinct axes", f"{list(wanted)} for {axes}")
         more = [size - x.shape[axis] for axis, size in zip(axes, wanted, strict=True)]
         begins = [n // 2 if n >= 0 else -(-n // 2) for n in more]
         ends = [n - begin for n, begin in zip(more, begins, strict=True)]

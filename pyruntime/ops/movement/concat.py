@@ -1,7 +1,7 @@
-"""Concat: tensors one after another along an axis. Source: ONNX operator Concat.
+"""Concat: concatenate tensors along an axis. Source: ONNX operator Concat.
 
-Seen from the axis on, every input is a matrix [outer, length of its own], and so is the output: row by row, the inputs'
-rows in turn.
+Flattened at the axis, each input is a matrix [outer, width], and a row of the output is the concatenation of the
+inputs' rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyruntime.ops.movement.append_rows import AppendRows, divides_into_words
 
 
 def select(unit: Unit, count: int) -> str:
-    """WGSL statements that return unit `col` of row `row` of the `count` inputs x0, x1, ... side by side."""
+    """Return WGSL that loads unit `col` of row `row` of the concatenation of `count` inputs x0, x1, ..."""
     lines = ["let row = i / params.width;", "let col = i - row * params.width;"]
     for k in range(count):
         start = f"params.ends_{(k - 1) // 4}[{(k - 1) % 4}]" if k else "0u"
@@ -31,10 +31,10 @@ def select(unit: Unit, count: int) -> str:
 
 
 def join(target: Target, y: Operand, inputs: Sequence[Operand], outer: int) -> list[Dispatch]:
-    """Dispatches that write the rows of `inputs`, [outer, any length] each, side by side into y.
+    """Return dispatches that concatenate the rows of `inputs`, [outer, any width] each, into y.
 
-    More inputs than the device binds are taken in chunks: each goes into its columns of y, or, where elements of
-    different chunks would share a word, through scratch memory.
+    If there are more inputs than the device can bind, chunks of them are written to their columns of y, or to scratch
+    memory first if elements of different chunks would share a 32-bit word.
     """
     widths = [o.type.size // outer for o in inputs]
     unit = Unit.widest(y.type.dtype, *widths)
@@ -57,7 +57,7 @@ def join(target: Target, y: Operand, inputs: Sequence[Operand], outer: int) -> l
 def _join_chunk(
     target: Target, unit: Unit, y: Operand, inputs: Sequence[Operand], widths: Sequence[int], offset: int, total: int
 ) -> Dispatch:
-    """Write the columns [offset, offset + sum(widths)) of y's `total`; lengths in elements."""
+    """Return the dispatch that writes columns [offset, offset + sum(widths)) of y's `total`; in elements."""
     ends = [end // unit.width for end in accumulate(widths)]
     words = -(-len(ends) // 4)
     values: dict[str, int | list[int]] = {f"ends_{k}": ends[4 * k : 4 * k + 4] for k in range(words)}
@@ -82,12 +82,12 @@ def _join_chunk(
 
 
 class _Concat(CacheOp):
-    """Concat of any version."""
+    """Base of all Concat versions."""
 
     axis: int | None
 
     def along(self, rank: int) -> int:
-        """The axis, counted from the front."""
+        """Return the axis as a non-negative index."""
         return self.axis_of(1 if self.axis is None else self.axis, rank)
 
     def infer(self, *inputs: TensorType) -> tuple[TensorType, ...]:
@@ -108,7 +108,7 @@ class _Concat(CacheOp):
         return (np.concatenate(inputs, axis=self.along(inputs[0].ndim)),)
 
     def alias(self, *inputs: TensorType) -> int | None:
-        """Where one input alone has elements, the output is that input."""
+        """Return the only input with elements, if the others are empty."""
         full = [k for k, x in enumerate(inputs) if x.size]
         return full[0] if len(full) == 1 else None
 
@@ -129,13 +129,13 @@ class _Concat(CacheOp):
 
 @op("Concat", opsets=range(4, LATEST + 1))
 class Concat(_Concat):
-    """inputs: equal shapes but for the axis. Any dtype."""
+    """inputs: equal shapes except for the axis, of any type."""
 
     axis: int
 
 
 @op("Concat", opsets=range(1, 4))
 class ConcatChannels(_Concat):
-    """inputs: equal shapes but for the axis; default: the second."""
+    """inputs: equal shapes except for the axis, by default axis 1."""
 
     axis: int | None = None

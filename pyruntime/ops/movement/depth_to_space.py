@@ -1,7 +1,7 @@
-"""DepthToSpace and SpaceToDepth: blocks of channels become blocks of pixels, and back.
+"""DepthToSpace and SpaceToDepth: rearrange blocks of channels to blocks of pixels, and vice versa.
 
-Channels are (block row, block column, depth) in mode DCR and (depth, block row, block column) in CRD.
-Source: ONNX operators DepthToSpace (1, 11, 13), SpaceToDepth (1, 13, 28).
+Channels are (block row, block column, depth) in mode DCR and (depth, block row, block column) in CRD. Source: ONNX
+operators DepthToSpace (1, 11, 13), SpaceToDepth (1, 13, 28).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Shape = tuple[int, ...]
 
 
 class _Rearranged(Op):
-    """x: [N, C, H, W] of any type, split into six axes, permuted, and merged to four."""
+    """Base of DepthToSpace and SpaceToDepth: reshape x [N, C, H, W] to six axes, transpose, and reshape to four."""
 
     blocksize: int
     mode: str
 
     def split(self, n: int, c: int, h: int, w: int) -> tuple[Shape, Shape, Shape]:
-        """x's shape in six axes, their order in y, and y's shape. Raises InvalidGraph where blocks do not fit."""
+        """Return x's six-axis shape, the permutation, and y's shape. Raises InvalidGraph for indivisible sizes."""
         raise NotImplementedError
 
     def plan(self, shape: Shape) -> tuple[Shape, Shape, Shape]:
-        """`split` of a shape that may be malformed."""
+        """Check the shape and attributes, then return `split`."""
         if len(shape) != 4 or self.blocksize < 1 or self.mode not in ("DCR", "CRD"):
             self.fail("x [N, C, H, W], a blocksize of at least 1, mode DCR or CRD", f"{list(shape)}, {self}")
         return self.split(*shape)
@@ -40,7 +40,7 @@ class _Rearranged(Op):
         return (np.transpose(x.reshape(parts), order).reshape(shape),)
 
     def alias(self, x: TensorType) -> int | None:
-        """Blocks of one pixel move nothing."""
+        """Return 0 for blocks of one pixel."""
         return 0 if self.blocksize == 1 else None
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:

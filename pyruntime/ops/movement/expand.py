@@ -1,4 +1,4 @@
-"""Expand: y = x broadcast to a shape. Source: ONNX operator Expand."""
+"""Expand: broadcast x to a shape. Source: ONNX operator Expand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Expand", opsets=range(8, LATEST + 1))
 class Expand(Op):
-    """x: any shape; shape: int64 [n]. Broadcast both ways: y.shape = broadcast(x.shape, shape)."""
+    """x: any shape; shape: int64 [n]. Broadcasting is bidirectional: y.shape = broadcast(x.shape, shape)."""
 
     def expanded(self, x: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The output's shape. Raises InvalidGraph where the two do not broadcast."""
+        """Return the output shape. Raises InvalidGraph if the shapes do not broadcast."""
         if any(d < 0 for d in shape):
             self.fail("dimensions of at least 0", list(shape))
         try:
@@ -32,7 +32,7 @@ class Expand(Op):
         return (np.broadcast_to(x, self.expanded(x.shape, tuple(shape.tolist()))),)
 
     def alias(self, x: TensorType, shape: TensorType) -> int | None:
-        """Input 0 where the result has its elements alone: only dimensions of size 1 are added, in front."""
+        """Return 0 where only leading dimensions of size 1 are added."""
         return 0 if self.infer(x, shape)[0].size == x.size else None
 
     def lower(self, target: Target, x: TensorType, shape: TensorType) -> tuple[Dispatch, ...]:

@@ -1,4 +1,4 @@
-"""Flatten: y = x as a matrix, [product of the dimensions before axis, product of the rest]. Source: ONNX operator."""
+"""Flatten: reshape x to a matrix [product of dimensions before axis, product of the rest]. Source: ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Flatten(Op):
     axis: int = 1
 
     def matrix(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """The output's shape. Raises InvalidGraph where the axis is outside [-r, r]."""
+        """Return the output shape. Raises InvalidGraph if the axis is outside [-r, r]."""
         rank = len(shape)
         if not -rank <= self.axis <= rank:
             self.fail(f"an axis in [{-rank}, {rank}]", self.axis)

@@ -1,4 +1,4 @@
-"""Identity and BitCast: outputs that are their input's bytes. Source: the ONNX operators of these names."""
+"""Identity and BitCast: operators that do not change bytes. Source: ONNX operators of these names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Identity", opsets=range(1, LATEST + 1))
 class Identity(Op):
-    """y = x, of any kind: tensor, sequence, optional."""
+    """y = x: a tensor, sequence or optional."""
 
     def infer(self, x: ValueType) -> tuple[ValueType, ...]:
         return (TensorType(x.dtype, x.shape) if isinstance(x, TensorType) else x,)
@@ -25,7 +25,7 @@ class Identity(Op):
 
 @op("BitCast", opsets=range(26, LATEST + 1))
 class BitCast(Op):
-    """y has the bits of x, read as a type of the same width; any dtype but string."""
+    """Reinterprets the bits of x as a type of the same width; all types except string."""
 
     to: int
 

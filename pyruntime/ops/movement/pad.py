@@ -1,8 +1,7 @@
-"""Pad: x with elements added to, or taken from, both ends of its dimensions. Source: ONNX operator Pad.
+"""Pad: add elements at, or remove them from, both ends of dimensions. Source: ONNX operator Pad.
 
-A negative pad takes elements away first. What is added is a constant, the border element (edge), the mirror image
-without the border itself (reflect), or the elements of the other end (wrap); the last three repeat where a pad is
-longer than the tensor.
+Negative pads remove elements first. Added elements are a constant, the border element (edge), the mirror image without
+the border (reflect), or the elements of the other end (wrap). The last three repeat where a pad exceeds the tensor.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MODES = ("constant", "reflect", "edge", "wrap")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One dimension of `dim` elements: `kept` of them, from `skip` on, become elements `before` and on of `size`."""
+    """Padding of a dimension from `dim` to `size` elements: `kept` elements from `skip` on are stored at `before`."""
 
     dim: int
     size: int
@@ -35,21 +34,21 @@ class Side:
 
     @staticmethod
     def of(dim: int, begin: int, end: int) -> Side:
-        """`dim` elements with `begin` and `end` added, or taken away where negative."""
+        """Return the padding that adds `begin` and `end` elements to `dim`, or removes them where negative."""
         kept = max(0, dim + min(0, begin) + min(0, end))
         return Side(dim, dim + begin + end, max(0, begin), kept, max(0, -begin))
 
     @property
     def is_whole(self) -> bool:
-        """True where nothing is added or taken."""
+        """Whether nothing is added or removed."""
         return self.size == self.kept == self.dim
 
     def times(self, inner: int) -> Side:
-        """The same dimension merged with one of `inner` elements that stays whole."""
+        """Return this padding for the dimension merged with a following unpadded one of `inner` elements."""
         return Side(*(n * inner for n in (self.dim, self.size, self.before, self.kept, self.skip)))
 
     def sources(self, mode: str) -> Array:
-        """The input element every output element is, for modes other than constant."""
+        """Return the input index of each output element, for modes other than constant."""
         at, n = np.arange(self.size) - self.before, self.kept
         if mode == "edge":
             at = np.clip(at, 0, n - 1)
@@ -61,9 +60,10 @@ class Side:
 
 
 def sides_of(op: Op, shape: tuple[int, ...], pads: Sequence[int], axes: Sequence[int] | None, mode: str) -> list[Side]:
-    """The sides of a pad; of an axis that is named twice, the last. Raises InvalidGraph.
+    """Return the padding of each axis. If an axis is named twice, the last pads count.
 
-    It is raised where pads and axes do not fit, or there is nothing to repeat.
+    Raises:
+        InvalidGraph: pads and axes do not match, or there are no elements to repeat.
     """
     if mode not in MODES:
         op.fail(f"a mode of {', '.join(MODES)}", mode)
@@ -80,7 +80,7 @@ def sides_of(op: Op, shape: tuple[int, ...], pads: Sequence[int], axes: Sequence
 
 
 def pad_array(x: Array, sides: Sequence[Side], mode: str, value: Array | None) -> Array:
-    """The padded array; without a value zero, or the empty string."""
+    """Return the padded array. The default value is zero, or the empty string."""
     if mode != "constant":
         return x[np.ix_(*(side.sources(mode) for side in sides))] if sides else x
     empty: Array = (
@@ -94,14 +94,14 @@ def pad_array(x: Array, sides: Sequence[Side], mode: str, value: Array | None) -
 
 
 def merged(sides: Sequence[Side], mode: str) -> list[Side]:
-    """Fewer sides that pad alike: one that stays whole joins the one before it."""
-    joined: list[Side] = []
+    """Merge unpadded sides into the previous side where that gives the same result."""
+    made: list[Side] = []
     for side in sides:
-        if joined and side.is_whole and (joined[-1].is_whole or mode in ("constant", "wrap")):
-            joined[-1] = joined[-1].times(side.dim)
+        if made and side.is_whole and (made[-1].is_whole or mode in ("constant", "wrap")):
+            made[-1] = made[-1].times(side.dim)
         else:
-            joined.append(side)
-    return joined or [Side.of(1, 0, 0)]
+            made.append(side)
+    return made or [Side.of(1, 0, 0)]
 
 
 _PLACE = {
@@ -115,7 +115,7 @@ _PLACE = {
 def pad_copy(
     target: Target, y: Operand, x: Operand, sides: Sequence[Side], mode: str, value: Operand | bytes
 ) -> Dispatch:
-    """The dispatch that writes y; `value` is a tensor of one element, or 16 bytes full of it."""
+    """Return the dispatch that writes y. `value` is a tensor of one element, or 16 bytes of the repeated element."""
     dtype, sides = x.type.dtype, merged(sides, mode)
     last = sides[-1]
     runs = (last.dim, last.size, last.before, last.kept, last.skip)
@@ -149,12 +149,12 @@ def pad_copy(
 
 
 class _Pad(Op):
-    """Pad by inputs or by attributes."""
+    """Base of all Pad versions."""
 
     mode: str
 
     def made(self, x: TensorType, sides: Sequence[Side]) -> TensorType:
-        """The output type."""
+        """Return the output type."""
         return x.with_shape(*(side.size for side in sides))
 
 
@@ -167,7 +167,7 @@ class Pad(_Pad):
     mode: str = "constant"
 
     def sides(self, x: TensorType, pads: TensorType, axes: TensorType | None) -> list[Side]:
-        """How each axis of x is padded or cut."""
+        """Return the padding of each axis of x."""
         return sides_of(self, x.shape, pads.ints(), None if axes is None else axes.ints(), self.mode)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
@@ -195,17 +195,17 @@ class Pad(_Pad):
 
 @attributes
 class _PadByAttribute(_Pad):
-    """Pads and value are attributes."""
+    """Pad with pads and value as attributes."""
 
     mode: str = "constant"
     value: float = 0.0
 
     def pads_attribute(self) -> tuple[int, ...]:
-        """Begins, then ends."""
+        """Return the pads, begins before ends."""
         raise NotImplementedError
 
     def sides(self, x: TensorType) -> list[Side]:
-        """How each axis of x is padded or cut."""
+        """Return the padding of each axis of x."""
         return sides_of(self, x.shape, self.pads_attribute(), None, self.mode)
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:

@@ -1,4 +1,4 @@
-"""Reshape: y = x with another shape over the same elements. Source: ONNX operator Reshape."""
+"""Reshape: change the shape of a tensor. Source: ONNX operator Reshape."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyruntime.ops.by_attribute import ByAttribute
 
 
 def resolve(op: Op, shape: tuple[int, ...], wanted: Sequence[int], allowzero: bool) -> tuple[int, ...]:
-    """`wanted` with 0 read as "the input's dimension" (unless `allowzero`) and -1 as "what remains".
+    """Replace 0 in `wanted` by the input's dimension (unless `allowzero`) and -1 by what remains.
 
     Raises:
-        InvalidGraph: the elements do not fit, or a dimension is not determined.
+        InvalidGraph: the number of elements does not match, or a dimension is undetermined.
     """
     size, dims = math.prod(shape), list(wanted)
     for d, dim in enumerate(dims):
@@ -27,7 +27,7 @@ def resolve(op: Op, shape: tuple[int, ...], wanted: Sequence[int], allowzero: bo
     if -1 in dims:
         rest = math.prod(d for d in dims if d != -1)
         if rest == 0 or size % rest:
-            op.fail(f"a shape that {size} elements fill", f"{list(wanted)} for {list(shape)}")
+            op.fail(f"a shape of {size} elements", f"{list(wanted)} for {list(shape)}")
         dims[dims.index(-1)] = size // rest
     if math.prod(dims) != size:
         op.fail(f"a shape of {size} elements", f"{list(wanted)} for {list(shape)}")
@@ -54,7 +54,7 @@ class Reshape(Op):
 
 @op("Reshape", opsets=range(1, 5))
 class ReshapeByAttribute(ByAttribute):
-    """x: any shape; the shape is an attribute."""
+    """x: any shape; the target shape is an attribute."""
 
     later, moved = Reshape, ("shape",)
 

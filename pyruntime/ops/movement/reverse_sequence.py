@@ -1,4 +1,4 @@
-"""ReverseSequence: y[t, b] = x[lens[b] - 1 - t, b] for t < lens[b], else x[t, b]. Source: ONNX operator."""
+"""ReverseSequence: y[t, b] = x[lens[b] - 1 - t, b] for t < lens[b], else x[t, b]. Source: ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("ReverseSequence", opsets=range(10, LATEST + 1))
 class ReverseSequence(Op):
-    """x: rank 2 or more; time and batch are its first two axes in either order; lens: int64 [batch]."""
+    """x: rank 2 or more; its first two axes are time and batch in either order; lens: int64 [batch]."""
 
     batch_axis: int = 1
     time_axis: int = 0

@@ -1,4 +1,4 @@
-"""Slice: y[c] = x[start + c * step] along the axes named. Source: ONNX operator Slice."""
+"""Slice: y[c] = x[start + c * step] along given axes. Source: ONNX operator Slice."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyruntime.ops.by_attribute import ByAttribute
 ENDLESS = (2**31 - 1, 2**63 - 1)
 
 Cut = tuple[int, int, int]
-"""(first index, elements taken, step) along one dimension."""
+"""(first index, number of elements, step) along one dimension."""
 
 
 def cut(dim: int, start: int, end: int, step: int) -> Cut:
-    """What `start:end:step` takes of `dim` elements.
+    """Resolve the slice `start:end:step` of a dimension of `dim` elements.
 
-    ONNX's clamping differs from Python's for step < 0. An end of INT_MAX is the last element in the direction of the
-    step, also backward, where the specification's clamping would take nothing: onnxruntime's reading.
+    For step < 0, ONNX's clamping differs from Python's. An end of INT_MAX means the last element in the direction of
+    the step, as in onnxruntime, also for negative steps, where the specification's clamping would give an empty slice.
     """
     if end in ENDLESS:
         end = dim if step > 0 else -dim - 1
@@ -39,10 +39,10 @@ def cuts(
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> list[Cut]:
-    """What is taken along every dimension; negative numbers count from the end, all are clamped to the dimension.
+    """Resolve the slices of all dimensions; negative indices count from the end and are clamped.
 
     Raises:
-        InvalidGraph: lengths differ, an axis repeats or does not exist, a step is 0.
+        InvalidGraph: lengths differ, an axis repeats or does not exist, or a step is 0.
     """
     axes = range(len(starts)) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
@@ -52,9 +52,9 @@ def cuts(
     for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
         axis = op.axis_of(given, len(shape))
         if axis in taken or axis >= len(shape):
-            op.fail("axes that exist and differ", list(axes))
+            op.fail("distinct axes of the input", list(axes))
         if step == 0:
-            op.fail("steps other than 0", list(steps))
+            op.fail("nonzero steps", list(steps))
         taken[axis] = cut(shape[axis], start, end, step)
     return [taken.get(axis, (0, dim, 1)) for axis, dim in enumerate(shape)]
 
@@ -64,14 +64,14 @@ class Slice(Op):
     """x: any shape; starts, ends, axes, steps: int32 or int64 [n]."""
 
     def cuts(self, x: TensorType, where: Sequence[TensorType | None]) -> list[Cut]:
-        """What is taken along every dimension."""
+        """Return the slices of all dimensions, given the types of starts, ends, axes and steps."""
         for t in where:
             if t is not None and (t.rank > 1 or t.dtype not in (DType.INT32, DType.INT64)):
                 self.fail("starts, ends, axes and steps of rank 1 in int32 or int64", t)
         return self.numbers(x.shape, [None if t is None else t.ints() for t in where])
 
     def numbers(self, shape: tuple[int, ...], given: Sequence[Sequence[int] | None]) -> list[Cut]:
-        """`cuts` of starts, ends, axes and steps as numbers."""
+        """Return the slices of all dimensions, given the values of starts, ends, axes and steps."""
         starts, ends, axes, steps = (*given, None, None, None, None)[:4]
         if starts is None or ends is None:
             self.fail("starts and ends", "none")
@@ -108,7 +108,7 @@ class Slice(Op):
 
 @op("Slice", opsets=range(1, 10))
 class SliceByAttribute(ByAttribute):
-    """x: any shape; starts, ends and axes are attributes, every step is 1."""
+    """x: any shape; starts, ends and axes are attributes; all steps are 1."""
 
     later, moved = Slice, ("starts", "ends", "axes")
 

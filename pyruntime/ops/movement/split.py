@@ -1,6 +1,6 @@
-"""Split: one tensor into several along an axis. Source: ONNX operator Split.
+"""Split: split a tensor along an axis. Source: ONNX operator Split.
 
-Seen from the axis on, input and outputs are matrices [outer, own length], as Concat has them the other way round.
+Flattened at the axis, input and outputs are matrices [outer, width], as in Concat.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyruntime.ops.by_attribute import ByAttribute
 def _distribute(
     target: Target, unit: Unit, x: Operand, outputs: Sequence[Operand], columns: Sequence[tuple[int, int]], row: int
 ) -> Dispatch:
-    """Write the columns [start, end) of x's `row` to each of `outputs`; counted in elements."""
+    """Return the dispatch that writes columns [start, end) of x's `row` to each output; in elements."""
     first, width = columns[0][0], columns[-1][1] - columns[0][0]
     bounds = [(bound - first) // unit.width for pair in columns for bound in pair]
     lines = ["let row = i / params.width;", "let col = i - row * params.width;"]
@@ -42,20 +42,20 @@ def _distribute(
 
 
 class _Split(Op):
-    """x: any shape of rank 1 or more; split: int64 [number of outputs]. The versions that have this input."""
+    """x: rank 1 or more; split: int64 [number of outputs], an input of some versions."""
 
     axis: int | None
 
     def along(self, rank: int) -> int:
-        """The axis, counted from the front."""
+        """Return the axis as a non-negative index."""
         return self.axis_of(self.axis or 0, rank)
 
     def sizes(self, dim: int, given: Sequence[int] | None) -> list[int]:
-        """The outputs' lengths along the axis; equal ones where the list is absent or empty. Raises InvalidGraph."""
+        """Return the sizes of the outputs along the axis, equal ones by default. Raises InvalidGraph."""
         count = len(self.present)
         if not given:
             if dim % count:
-                self.fail(f"an axis that {count} outputs share evenly", dim)
+                self.fail(f"an axis that is divisible by {count} outputs", dim)
             return [dim // count] * count
         if len(given) != count or sum(given) != dim or any(size < 0 for size in given):
             self.fail(f"{count} sizes of at least 0 with the sum {dim}", list(given))
@@ -75,13 +75,13 @@ class _Split(Op):
         return tuple(x[(*before, slice(a, b))] for a, b in pairwise([0, *accumulate(sizes)]))
 
     def alias(self, x: TensorType, split: TensorType | None = None) -> int | None:
-        """0 where the first output is the whole input and no other one is wanted."""
+        """Return 0 where the first output is the whole input and no other output is used."""
         parts = self.infer(x, split)
         others = any(self.wants(k) for k in range(1, len(parts)))
         return 0 if parts[0].size == x.size and not others else None
 
     def lower(self, target: Target, x: TensorType, split: TensorType | None = None) -> tuple[Dispatch, ...]:
-        """One dispatch for as many outputs as the device binds; one each where outputs start within a word."""
+        """Return one dispatch per group of outputs that the device can bind; one per output without word alignment."""
         parts = self.infer(x, split)
         outer = math.prod(x.shape[: self.along(x.rank)])
         widths = [y.size // max(outer, 1) for y in parts]
@@ -104,7 +104,7 @@ class _Split(Op):
 
 @op("Split", opsets=range(18, LATEST + 1), earlier={range(13, 18): "num_outputs"})
 class Split(_Split):
-    """Sizes from the input, or `num_outputs` of ceil(dim / num_outputs), the last one smaller."""
+    """Sizes are an input, or `num_outputs` of ceil(dim / num_outputs), the last one smaller."""
 
     axis: int = 0
     num_outputs: int | None = None
@@ -125,7 +125,7 @@ class Split(_Split):
 
 @op("Split", opsets=range(2, 13))
 class SplitByAttribute(ByAttribute):
-    """x: any shape of rank 1 or more; sizes from the attribute, or equal ones."""
+    """x: rank 1 or more; sizes are an attribute, by default equal."""
 
     later, moved = Split, ("split",)
 
@@ -135,7 +135,7 @@ class SplitByAttribute(ByAttribute):
 
 @op("Split", opsets=range(1, 2))
 class SplitByEither(_Split):
-    """Sizes from the attribute, else from the input, else equal ones."""
+    """Sizes are the attribute, or else the input; by default equal."""
 
     axis: int | None = None
     split: tuple[int, ...] | None = None

@@ -1,4 +1,4 @@
-"""Squeeze and Unsqueeze: y = x without, or with more, dimensions of size 1. Source: ONNX operators."""
+"""Squeeze and Unsqueeze: remove or insert dimensions of size 1. Source: ONNX operators Squeeze, Unsqueeze."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyruntime.ops.by_attribute import ByAttribute
 
 
 def squeezed(op: Op, shape: tuple[int, ...], axes: Sequence[int] | None) -> tuple[int, ...]:
-    """`shape` without `axes` (none given: without every 1). Raises InvalidGraph where one is not of size 1."""
+    """Return `shape` without `axes` (default: all of size 1). Raises InvalidGraph if a size is not 1."""
     if not axes:
         return tuple(d for d in shape if d != 1)
     gone = {op.axis_of(axis, len(shape)) for axis in axes}
@@ -21,18 +21,18 @@ def squeezed(op: Op, shape: tuple[int, ...], axes: Sequence[int] | None) -> tupl
 
 
 def unsqueezed(op: Op, shape: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
-    """`shape` with a 1 at each of `axes`, which count in the output. Raises InvalidGraph where two are the same."""
+    """Return `shape` with a 1 at each of `axes`, which index the output shape. Raises InvalidGraph for duplicates."""
     rank = len(shape) + len(axes)
     new = {op.axis_of(axis, rank) for axis in axes}
     if len(new) != len(axes):
-        op.fail("axes that differ", list(axes))
+        op.fail("distinct axes", list(axes))
     old = iter(shape)
     return tuple(1 if axis in new else next(old) for axis in range(rank))
 
 
 @op("Squeeze", opsets=range(13, LATEST + 1))
 class Squeeze(Op):
-    """x: any shape; axes: int64 [n], absent or empty: every dimension of size 1."""
+    """x: any shape; axes: int64 [n]; absent or empty: all dimensions of size 1."""
 
     def infer(self, x: TensorType, axes: TensorType | None = None) -> tuple[TensorType, ...]:
         return (x.with_shape(*squeezed(self, x.shape, axes.ints() if axes else None)),)
@@ -46,7 +46,7 @@ class Squeeze(Op):
 
 @op("Squeeze", opsets=range(1, 13))
 class SqueezeByAttribute(ByAttribute):
-    """x: any shape; the axes are an attribute, absent or empty: every dimension of size 1."""
+    """x: any shape; axes: an attribute; absent or empty: all dimensions of size 1."""
 
     later, moved = Squeeze, ("axes",)
 
@@ -69,7 +69,7 @@ class Unsqueeze(Op):
 
 @op("Unsqueeze", opsets=range(1, 13))
 class UnsqueezeByAttribute(ByAttribute):
-    """x: any shape; the axes are an attribute, positions in the output's shape."""
+    """x: any shape; axes: an attribute, positions in the output's shape."""
 
     later, moved = Unsqueeze, ("axes",)
 

@@ -13,14 +13,14 @@ from pyruntime.ops.base import LATEST, Op, op
 
 
 def tiled(op: Op, x: TensorType, repeats: Sequence[int]) -> TensorType:
-    """The output type: y.shape[d] = x.shape[d] * repeats[d]. Raises InvalidGraph."""
+    """Return the output type: y.shape[d] = x.shape[d] * repeats[d]. Raises InvalidGraph."""
     if len(repeats) != x.rank or any(r < 0 for r in repeats):
         op.fail(f"{x.rank} repeats of at least 0", list(repeats))
     return x.with_shape(*(d * r for d, r in zip(x.shape, repeats, strict=True)))
 
 
 def tile_copy(op: Op, target: Target, x: TensorType, repeats: Sequence[int]) -> tuple[Dispatch, ...]:
-    """Each dimension d becomes (repeats[d], x.shape[d]), the first of stride 0."""
+    """Return the dispatch of a strided copy: dimension d becomes (repeats[d], x.shape[d]), the former with stride 0."""
     y = tiled(op, x, repeats)
     pairs = zip(x.shape, repeats, contiguous(x.shape), strict=True)
     split = [part for dim, times, stride in pairs for part in ((times, 0), (dim, stride))]
@@ -47,10 +47,10 @@ class Tile(Op):
 
 @op("Tile", opsets=range(1, 6))
 class TileAxis(Op):
-    """x: any shape; tiles, axis: one number each, in x's type."""
+    """x: any shape; tiles, axis: one element each, in x's type."""
 
     def repeats(self, rank: int, tiles: int, axis: int) -> list[int]:
-        """Repeats of every dimension."""
+        """Return the repeats of all dimensions."""
         axis = self.axis_of(axis, rank)
         return [tiles if d == axis else 1 for d in range(rank)]
 

@@ -15,12 +15,13 @@ from pyruntime.ops.base import LATEST, Op, op
 TILE = 32
 TILED_THREADS = 256
 WORTH_TILING = 16
-"""Least extent of both dimensions: below it the strided reads of neighbouring invocations share their cache lines."""
+"""Smallest extent of both dimensions for tiling. Below it, strided reads of neighboring invocations share cache lines.
+"""
 
 
 @lru_cache(maxsize=512)
 def _permutation(perm: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | None:
-    """`perm` with axes from the front, or the reversal; None where it is no permutation of them."""
+    """Return `perm` with non-negative axes, by default the reversal; None if it is not a permutation."""
     if perm is None:
         return tuple(range(rank))[::-1]
     axes = tuple(p % rank for p in perm if -rank <= p < rank)
@@ -29,12 +30,12 @@ def _permutation(perm: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | N
 
 @op("Transpose", opsets=range(1, LATEST + 1))
 class Transpose(Op):
-    """y.shape[d] = x.shape[perm[d]]; default: dimensions reversed. Any dtype."""
+    """y.shape[d] = x.shape[perm[d]]; default: reversed dimensions. Any type."""
 
     perm: tuple[int, ...] | None = None
 
     def permutation(self, rank: int) -> tuple[int, ...]:
-        """`perm`, or the reversal. Raises InvalidGraph where it is no permutation of the axes."""
+        """Return `perm`, by default the reversal. Raises InvalidGraph if it is not a permutation of the axes."""
         found = _permutation(self.perm, rank)
         if found is None:
             self.fail(f"perm to be a permutation of {list(range(rank))}", list(self.perm or ()))
@@ -47,7 +48,7 @@ class Transpose(Op):
         return (np.transpose(x, self.permutation(x.ndim)),)
 
     def alias(self, x: TensorType) -> int | None:
-        """Moving axes of size 1 moves no bytes."""
+        """Return 0 where only axes of size 1 move."""
         order = [p for p in self.permutation(x.rank) if x.shape[p] != 1]
         return 0 if order == sorted(order) or not x.size else None
 
@@ -55,14 +56,14 @@ class Transpose(Op):
         (y,) = self.infer(x)
         strides = contiguous(x.shape)
         view = [strides[p] for p in self.permutation(x.rank)]
-        # Processors take a second to compile a barrier, and longer to run it than to read apart.
+        # On software adapters, barriers take a second to compile and are slower than strided reads.
         allowed = target.allows("transpose_tiled") and not target.is_processor
         tiled = tiled_transpose(target, out(0, y), inp(0, x), view) if allowed else None
         return (tiled or strided_copy(target, "transpose", out(0, y), inp(0, x), 0, view),)
 
 
 def tiled_transpose(target: Target, y: Operand, x: Operand, strides: list[int]) -> Dispatch | None:
-    """The dispatch that moves two long dimensions past each other in tiles; None where there is no such pair."""
+    """Return the dispatch that swaps two long dimensions in workgroup tiles, or None if there is no such pair."""
     if target.widest(TILED_THREADS) < TILED_THREADS:
         return None
     bits = bits_type(y.type.dtype)

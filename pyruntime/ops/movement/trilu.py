@@ -1,4 +1,4 @@
-"""Trilu: a matrix with one side of a diagonal set to zero. Source: ONNX operator Trilu."""
+"""Trilu: set a matrix to zero on one side of a diagonal. Source: ONNX operator Trilu."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Trilu", opsets=range(14, LATEST + 1))
 class Trilu(Op):
-    """x: [..., N, M]; k: int64 of one element, absent: 0. y[i, j] = x[i, j] where j - i >= k (upper) or <= k."""
+    """x: [..., N, M]; k: one int64, default 0. y[i, j] = x[i, j] where j - i >= k (`upper`) or <= k, else 0."""
 
     upper: int = 1
 

@@ -1,1 +1,1 @@
-"""Normalizations and softmax."""
+"""Normalization operators, softmax and Hardmax."""

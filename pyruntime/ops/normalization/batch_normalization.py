@@ -1,13 +1,10 @@
-"""BatchNormalization: y = (x - mean) / sqrt(var + epsilon) * scale + b, each a number a channel.
+"""BatchNormalization: y = (x - mean) / sqrt(var + epsilon) * scale + b, per channel.
 
-In training the statistics are those of the batch (population variance), and
-running = given * momentum + batch * (1 - momentum). Source: ONNX operator BatchNormalization (7, 9, 14, 15).
+In training mode, the statistics are those of the batch (population variance), and running = input * momentum + batch *
+(1 - momentum). Source: ONNX operator BatchNormalization (7, 9, 14, 15).
 """
 
 from __future__ import annotations
-
-import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,16 +13,17 @@ from pyruntime.kernels import Dispatch, Operand, Target, elementwise, inp, out, 
 from pyruntime.kernels.rows.reduce import reduction
 from pyruntime.ops.base import LATEST, Op, attributes, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
+from pyruntime.ops.operands import reshaped
 from pyruntime.ops.reduction.folds import FOLDS
 
-NORMALISED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
+NORMALIZED = "(x - mean) * (scale / sqrt(variance + epsilon)) + b"
 
 
 @attributes
 class _BatchNormalization(Op):
     """BatchNormalization of any version. x: [N, C, D1 .. Dn]; scale, b, mean, var: [C]; floats.
 
-    `saved` more outputs after the running statistics are the batch's own mean and variance (opsets before 14).
+    Before opset 14, `saved` outputs after the running statistics are the mean and variance of the batch.
     """
 
     saved = 0
@@ -34,24 +32,24 @@ class _BatchNormalization(Op):
 
     @property
     def training(self) -> bool:
-        """Whether mean and variance are those of x (training mode), not the inputs'."""
+        """Whether mean and variance are computed from x (training mode) instead of given."""
         raise NotImplementedError
 
     @property
     def per_activation(self) -> bool:
-        """True where scale and the others have a number for each of [C, D1 .. Dn]."""
+        """Whether scale, b, mean and var have shape [C, D1 .. Dn]."""
         return False
 
     def statistics(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of scale, b, mean and var."""
+        """Return the shape of scale, b, mean and var."""
         return shape[1:] if self.per_activation else shape[1:2]
 
     def column(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The same shape ready to broadcast against x."""
+        """Return the same shape extended to broadcast to x."""
         return shape[1:] if self.per_activation else (shape[1], *(1,) * (len(shape) - 2))
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The axes of x that statistics are over."""
+        """Return the axes of x that the statistics reduce."""
         return (0,) if self.per_activation else (0, *range(2, rank))
 
     def infer(
@@ -94,14 +92,14 @@ class _BatchNormalization(Op):
             steps, statistics = self._measure(target, x)
         operands = {
             "x": inp(0, x),
-            "scale": _seen(inp(1, scale), column),
-            "b": _seen(inp(2, b), column),
-            "mean": _seen(statistics[0], column),
-            "variance": _seen(statistics[1], column),
+            "scale": reshaped(inp(1, scale), *column),
+            "b": reshaped(inp(2, b), *column),
+            "mean": reshaped(statistics[0], *column),
+            "variance": reshaped(statistics[1], *column),
         }
         y = TensorType(x.dtype, x.shape)
         scalars = {"epsilon": self.epsilon}
-        steps += (elementwise(target, "batch_normalization", operands, out(0, y), NORMALISED, scalars),)
+        steps += (elementwise(target, "batch_normalization", operands, out(0, y), NORMALIZED, scalars),)
         if not self.training:
             return steps
         momentum = {"momentum": self.momentum}
@@ -116,14 +114,14 @@ class _BatchNormalization(Op):
         return steps
 
     def _measure(self, target: Target, x: TensorType) -> tuple[tuple[Dispatch, ...], tuple[Operand, Operand]]:
-        """The batch's mean and variance in float32, by two passes over x."""
+        """Return dispatches that compute the batch's mean and variance in float32, in two passes over x."""
         axes, shape = self.axes(x.rank), self.statistics(x.shape)
         mean, var = scratch(DType.FLOAT, *shape), scratch(DType.FLOAT, *shape)
         squares = scratch(DType.FLOAT, *x.shape)
         halves, singles = FOLDS["Mean"](x.dtype), FOLDS["Mean"](DType.FLOAT)
         assert halves is not None and singles is not None
         column = self.column(x.shape)
-        distance = {"x": inp(0, x), "mean": _seen(mean, column)}
+        distance = {"x": inp(0, x), "mean": reshaped(mean, *column)}
         steps = (
             *reduction(target, halves, mean, inp(0, x), axes),
             elementwise(target, "squared_distance", distance, squares, "(x - mean) * (x - mean)"),
@@ -132,15 +130,9 @@ class _BatchNormalization(Op):
         return steps, (mean, var)
 
 
-def _seen(operand: Operand, shape: tuple[int, ...]) -> Operand:
-    """The operand in another shape of as many elements."""
-    assert math.prod(shape) == operand.type.size
-    return replace(operand, type=TensorType(operand.type.dtype, shape))
-
-
 @op("BatchNormalization", opsets=range(14, LATEST + 1))
 class BatchNormalization(_BatchNormalization):
-    """Outputs y, running_mean, running_var; the last two in training only."""
+    """Outputs y and, in training mode, running_mean and running_var."""
 
     training_mode: int = 0
 
@@ -151,7 +143,7 @@ class BatchNormalization(_BatchNormalization):
 
 @op("BatchNormalization", opsets=range(9, 14))
 class BatchNormalization9(_BatchNormalization):
-    """Training is asked for by naming more than one output: mean, var, saved_mean, saved_var."""
+    """Training mode is selected by naming more than one output: mean, var, saved_mean, saved_var."""
 
     saved = 2
 
@@ -162,7 +154,7 @@ class BatchNormalization9(_BatchNormalization):
 
 @op("BatchNormalization", opsets=range(7, 9))
 class BatchNormalization7(BatchNormalization9):
-    """As opset 9; with spatial 0 every activation has statistics of its own."""
+    """BatchNormalization of opset 9 with `spatial`: 0 gives each activation separate statistics."""
 
     spatial: int = 1
 
@@ -173,7 +165,7 @@ class BatchNormalization7(BatchNormalization9):
 
 @op("BatchNormalization", opsets=range(1, 7))
 class BatchNormalization1(BatchNormalization7):
-    """As opset 7, but training is what `is_test` does not rule out."""
+    """BatchNormalization of opset 7, in training mode unless `is_test` is set."""
 
     consumed_inputs: tuple[int, ...] | None = None
     is_test: int = 0

@@ -1,8 +1,8 @@
 """InstanceNormalization and GroupNormalization: y = (x - mean) / sqrt(var + epsilon) * scale + bias.
 
-Mean and population variance are over all positions of a group of channels of one image; an instance is a group of one.
-They are computed in float32 (float64 for float64) whatever stash_type allows. Source: ONNX operators
-InstanceNormalization (6, 22), GroupNormalization (18: scale and bias one a group; 21: one a channel).
+Mean and population variance are over all positions of a group of channels of one image; InstanceNormalization has one
+channel per group. Statistics are computed in float32 (float64 inputs: float64) for any stash_type. Source: ONNX
+operators InstanceNormalization (6, 22), GroupNormalization (18: scale and bias per group; 21: per channel).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _GroupNormalization(Op):
     num_groups: int
 
     def groups(self, channels: int) -> int:
-        """Groups of channels. Raises InvalidGraph where they are not of equal size."""
+        """Return the number of groups. Raises InvalidGraph if the channels do not divide evenly."""
         if self.num_groups < 1 or channels % self.num_groups:
             self.fail(f"{channels} channels in groups of equal size", f"num_groups {self.num_groups}")
         return self.num_groups
@@ -42,7 +42,7 @@ class _GroupNormalization(Op):
         return (TensorType(x.dtype, x.shape),)
 
     def parameters(self, channels: int) -> int:
-        """Elements of scale and of bias."""
+        """Return the number of elements of scale and bias."""
         self.groups(channels)
         return channels
 
@@ -73,7 +73,7 @@ class _GroupNormalization(Op):
 
 @op("InstanceNormalization", opsets=range(6, LATEST + 1))
 class InstanceNormalization(_GroupNormalization):
-    """Every channel of every image on its own."""
+    """Normalizes each channel of each image separately."""
 
     epsilon: float = 1e-5
 

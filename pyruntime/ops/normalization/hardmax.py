@@ -1,4 +1,4 @@
-"""Hardmax: 1 at the first greatest element along an axis, 0 elsewhere. Source: ONNX operator Hardmax."""
+"""Hardmax: 1 at the first maximum along an axis, 0 elsewhere. Source: ONNX operator Hardmax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 
 @attributes
 class _Hardmax(Decomposed):
-    """OneHot of ArgMax, from opset 13 along one axis, before over all dimensions from `axis` on."""
+    """OneHot of ArgMax. From opset 13 on along one axis, before over all dimensions from `axis` on."""
 
     axis: int = -1
 
@@ -29,11 +29,11 @@ class _Hardmax(Decomposed):
 
 @op("Hardmax", opsets=range(13, LATEST + 1))
 class Hardmax(_Hardmax):
-    """Along one axis."""
+    """Hardmax along one axis."""
 
 
 @op("Hardmax", opsets=range(1, 13))
 class HardmaxFlattened(_Hardmax):
-    """Over all dimensions from `axis` on, taken as one."""
+    """Hardmax over all dimensions from `axis` on, flattened."""
 
     axis: int = 1

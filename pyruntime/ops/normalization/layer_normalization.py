@@ -1,10 +1,10 @@
-"""LayerNormalization and RMSNormalization: rows to unit variance, scaled and shifted. Source: ONNX operators.
+"""LayerNormalization and RMSNormalization: normalize rows, then scale and shift them. Source: ONNX operators.
 
     LayerNormalization  y = (x - mean) / sqrt(mean((x - mean)²) + epsilon) · scale + bias
     RMSNormalization    y = x / sqrt(mean(x²) + epsilon) · scale
 
-Means run over the dimensions from `axis` on. All is computed in float32 (float64: in float64) and y rounded once;
-the variance is that of the centred row, so large means cost no digits.
+Means are over the dimensions from `axis` on. Computed in float32 (float64 inputs: float64), y rounded once. The
+variance is that of the centered row, so a large mean does not cost precision.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from pyruntime.ops.operands import optional
 
 @attributes
 class _Norm(Op):
-    """Normalisation over the dimensions from `axis` on."""
+    """Normalization over the dimensions from `axis` on."""
 
     axis: int = -1
     epsilon: float = 1e-5
     stash_type: int = 1
 
     def reduced(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The normalised axes. Raises InvalidGraph where `axis` is out of range."""
+        """Return the normalized axes. Raises InvalidGraph if `axis` is out of range."""
         axis = self.axis_of(self.axis, len(shape))
         return tuple(range(axis, len(shape)))
 
     def check_broadcast(self, x: TensorType, other: TensorType | None) -> None:
-        """Raises InvalidGraph where a scale or bias does not broadcast to x, or one of them is no float."""
+        """Raise InvalidGraph where a scale or bias does not broadcast to x, or an input is not a float tensor."""
         if not x.dtype.is_float or (other is not None and not other.dtype.is_float):
             self.fail("floats", f"{x} and {other}")
         if other is not None and not broadcasts_to(other.shape, x.shape):
             self.fail("scale and bias that broadcast to x", f"{other} for {x}")
 
     def statistics(self, x: Array, centre: bool) -> tuple[Array, Array]:
-        """Mean (0 where not centred) and inverse deviation, in float64."""
+        """Return mean (0 unless `centre`) and inverse standard deviation, in float64."""
         axes = self.reduced(x.shape)
         wide = x.astype(np.float64)
         mean = np.mean(wide, axis=axes, keepdims=True) if centre else np.zeros((1,) * x.ndim)
@@ -47,7 +47,7 @@ class _Norm(Op):
         return mean, 1.0 / np.sqrt(spread + self.epsilon)
 
     def rows_share(self, x: TensorType, other: TensorType | None) -> bool:
-        """True where every row uses the same elements of `other`, in order: the kernel reads it by column."""
+        """Whether all rows use the same elements of `other` in order, so that the kernel can read it by column."""
         if other is None:
             return True
         axes = self.reduced(x.shape)
@@ -58,7 +58,7 @@ class _Norm(Op):
 
 @op("LayerNormalization", opsets=range(1, LATEST + 1))
 class LayerNormalization(_Norm):
-    """Outputs y, mean and inverse deviation; the last two have size 1 along the normalised axes."""
+    """Outputs y, mean and inverse standard deviation; the last two have size 1 along the normalized axes."""
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType | None = None) -> tuple[TensorType, ...]:
         dtype = self.same_dtype(x, scale, bias)

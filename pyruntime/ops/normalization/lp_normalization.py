@@ -1,4 +1,4 @@
-"""LpNormalization: y = x / (sum |x|^p)^(1/p) along an axis, 0 where the norm is 0. Source: ONNX operator."""
+"""LpNormalization: y = x / (sum |x|^p)^(1/p) along an axis, 0 where the norm is 0. Source: ONNX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 
 @op("LpNormalization", opsets=range(1, LATEST + 1))
 class LpNormalization(Decomposed):
-    """p is 1 or 2; norms are summed in float32 (float64: float64) and y is rounded once."""
+    """p: 1 or 2. Norms are summed in float32 (float64 inputs: float64), and y is rounded once."""
 
     axis: int = -1
     p: int = 2

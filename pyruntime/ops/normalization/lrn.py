@@ -1,6 +1,7 @@
 """LRN: y[n, c, i] = x[n, c, i] / (bias + alpha / size * sum of x[n, j, i]^2 over channels j near c)^beta.
 
-Near are c - floor((size - 1) / 2) .. c + ceil((size - 1) / 2), as far as they exist. Source: ONNX operator LRN (1, 13).
+The sum is over the existing channels from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2). Source: ONNX operator
+LRN (1, 13).
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ _USUAL = (0, 2, 3)
 
 @op("MeanVarianceNormalization", opsets=range(9, LATEST + 1))
 class MeanVarianceNormalization(Op):
-    """x: floats of any shape; of the axes there are by default, those that x has."""
+    """x: floats of any shape. Default axes that x does not have are ignored."""
 
     axes: tuple[int, ...] = _USUAL
 
     def over(self, rank: int) -> tuple[int, ...]:
-        """The axes, counted from the front, in order. Raises InvalidGraph."""
+        """Return the axes as sorted non-negative indices. Raises InvalidGraph."""
         axes = [a for a in self.axes if a < rank] if self.axes == _USUAL else self.axes
         return tuple(sorted({self.axis_of(a, rank) for a in axes}))
 
@@ -46,7 +46,7 @@ class MeanVarianceNormalization(Op):
         return ((distance / (deviation + EPSILON)).astype(x.dtype),)
 
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        """Axes that are not the last ones are brought there and back."""
+        """Transpose x so that the reduced axes are last, and back, where needed."""
         refuse_float64(x)
         axes = self.over(x.rank)
         kept = tuple(d for d in range(x.rank) if d not in axes)
@@ -67,7 +67,7 @@ class MeanVarianceNormalization(Op):
 
 @op("MeanVarianceNormalization", opsets=range(1, 9))
 class MeanVarianceNormalization1(Decomposed):
-    """x: [N, C, H, W]; over all axes with `across_channels` 1. Without `normalize_variance` the mean is taken away."""
+    """x: [N, C, H, W]; over all axes with `across_channels` 1. `normalize_variance` 0 only subtracts the mean."""
 
     across_channels: int = 0
     normalize_variance: int = 1

@@ -1,9 +1,9 @@
-"""SkipNorm: the sum of a residual connection and the normalisation of its rows, in one kernel.
+"""SkipNorm: a residual addition and the normalization of its rows, in one kernel.
 
     s = x' + skip + bias, y = norm(s) · scale + shift, over the last dimension
 
-x' is x with its rows, or pieces of them, in the order that `order` gives; row r of y is written as row `places[r]`.
-Source: Add and a normalisation, which `passes/fusion/fuse_skip_norm.py` fuses; SkipLayerNormalization of com.microsoft.
+x' is x with its rows, or pieces of them, permuted by `order`; row r of y is stored as row `places[r]`. Created by
+`passes/fusion/fuse_skip_norm.py` from Add and a normalization, and by SkipLayerNormalization of com.microsoft.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ __all__ = ["SkipNorm"]
 
 @op("SkipNorm", opsets=range(1, 2), domain="pyruntime")
 class SkipNorm(Op):
-    """x: [..., D]; scale, shift, bias: [D]; skip: the last dimensions of s, leading ones left out or 1.
+    """x: [..., D]; scale, shift, bias: [D]; skip: trailing dimensions of s, leading ones absent or 1.
 
-    order: uint32 [n * rows of s], piece i of x' is piece `order[i]` of x, each of D / n elements; s has `shape` then,
-    else that of x. places: uint32 [rows of s], a permutation.
-    Outputs: y of scale's type; the mean (0 with `rms`) and the inverse deviation, float32 [..., 1]; s of x's type.
-    rms: the mean is not taken off. adds: it stands for an addition too.
+    order: uint32 [n * rows of s]; piece i of x' is piece `order[i]` of x, where pieces have D / n elements, and s has
+    shape `shape` instead of x's. places: uint32 [rows of s], a permutation. Outputs: y in scale's type; mean (0 with
+    `rms`) and inverse standard deviation, float32 [..., 1]; s in x's type.
+
+    Attributes:
+        rms: do not subtract the mean.
+        adds: whether the operator replaces an addition.
     """
 
     operands = named("x scale", optional="shift skip bias order places")
@@ -41,12 +44,12 @@ class SkipNorm(Op):
 
     @property
     def title(self) -> str:
-        """The operators it stands for."""
+        """Names of the fused operators."""
         norm = "RMSNormalization" if self.rms else "LayerNormalization"
         return " + ".join((*(["Transpose"] if self.shape else []), *(["Add"] if self.adds else []), norm))
 
     def total(self, x: TensorType) -> tuple[int, ...]:
-        """The shape of s."""
+        """Return the shape of s."""
         return self.shape or x.shape
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
@@ -96,14 +99,14 @@ class SkipNorm(Op):
 
 
 def placed(y: Array, places: Array) -> Array:
-    """y with row r as row `places[r]`."""
+    """Return y with row r moved to row `places[r]`."""
     made = np.empty(y.shape, y.dtype)
     made.reshape(-1, y.shape[-1])[places] = y.reshape(-1, y.shape[-1])
     return made
 
 
 def follows(skip: tuple[int, ...], x: tuple[int, ...]) -> bool:
-    """True where a tensor `skip` is repeated as a whole over a tensor x."""
+    """Whether x is `skip` repeated as a whole, so that kernels can index `skip` modulo its size."""
     while skip and skip[0] == 1 and (len(skip) > len(x) or x[len(x) - len(skip)] != 1):
         skip = skip[1:]
     return 0 < len(skip) <= len(x) and x[len(x) - len(skip) :] == skip

@@ -1,7 +1,6 @@
 """Softmax and LogSoftmax: y = exp(x - max) / sum(exp(x - max)), and its logarithm. Source: ONNX operators.
 
-A row with NaN or +inf, or of -inf alone, is NaN throughout, as the formula has it. Without an element there is nothing
-to write.
+By this formula, rows with NaN or +inf, and rows of -inf, are NaN.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["softmax"]
 
 
 def softmax(x: Array, axis: int, log: bool = False) -> Array:
-    """Softmax or its logarithm along `axis`, in x's type (16-bit floats through float32)."""
+    """Return softmax or its logarithm along `axis`, in x's type (16-bit floats are computed in float32)."""
     if not x.size:
         return x
     wide = x.astype(np.float32) if x.dtype == np.float16 else x
@@ -31,7 +30,7 @@ def softmax(x: Array, axis: int, log: bool = False) -> Array:
 
 @attributes
 class _Softmax(Op):
-    """Shared by both operators and both shape rules: from opset 13 along one axis, before over all from `axis` on."""
+    """Base of Softmax and LogSoftmax: along one axis from opset 13 on, before over all dimensions from `axis` on."""
 
     axis: int = -1
 
@@ -40,7 +39,7 @@ class _Softmax(Op):
         return self.op_type == "LogSoftmax"
 
     def rows(self, shape: tuple[int, ...]) -> Rows:
-        """The rows that are normalised."""
+        """Return the rows to normalize."""
         return rows_of(shape, self.axis_of(self.axis, len(shape)), flatten=self.opsets.stop <= 13)
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
@@ -59,23 +58,23 @@ class _Softmax(Op):
 
 @op("Softmax", opsets=range(13, LATEST + 1))
 class Softmax(_Softmax):
-    """Along one axis."""
+    """Softmax along one axis."""
 
 
 @op("LogSoftmax", opsets=range(13, LATEST + 1))
 class LogSoftmax(_Softmax):
-    """Along one axis."""
+    """Logarithm of softmax along one axis."""
 
 
 @op("Softmax", opsets=range(1, 13))
 class SoftmaxFlattened(_Softmax):
-    """Over all dimensions from `axis` on, taken as one."""
+    """Softmax over all dimensions from `axis` on, flattened."""
 
     axis: int = 1
 
 
 @op("LogSoftmax", opsets=range(1, 13))
 class LogSoftmaxFlattened(_Softmax):
-    """Over all dimensions from `axis` on, taken as one."""
+    """Logarithm of softmax over all dimensions from `axis` on, flattened."""
 
     axis: int = 1

@@ -13,7 +13,7 @@ from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 @op("Det", opsets=range(11, LATEST + 1))
 class Det(Op):
-    """x: floats [..., M, M]; y: [...]. By elimination with partial pivoting; an empty matrix has determinant 1."""
+    """x: floats [..., M, M]; y: [...]. Uses elimination with partial pivoting. An empty matrix has determinant 1."""
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if x.rank < 2 or x.shape[-1] != x.shape[-2] or not x.dtype.is_float:

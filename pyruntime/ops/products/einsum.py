@@ -1,7 +1,7 @@
-"""Einsum: sums of products by Einstein's convention. Source: ONNX operator Einsum; numpy.einsum.
+"""Einsum: sums of products in Einstein notation. Source: ONNX operator Einsum; numpy.einsum.
 
-On the GPU operands are contracted pairwise, the cheapest pair first; a pair that is a matrix product takes its kernels,
-anything else a kernel that makes every result on its own.
+On the GPU, operands are contracted pairwise, the cheapest pair first. A pair that is a matrix product uses its kernels;
+others use a kernel that computes each output element separately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyruntime.ops.base import LATEST, Op, Unsupported, op, refuse_float64
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """A parsed equation: the labels of every term and of the output, ellipses replaced by unused labels."""
+    """A parsed equation: labels of the terms and of the output, with ellipses replaced by unused labels."""
 
     terms: tuple[str, ...]
     output: str
@@ -28,18 +28,18 @@ class Equation:
 
     @property
     def dims(self) -> dict[str, int]:
-        """Label to size."""
+        """Label -> size."""
         return dict(self.sizes)
 
 
 @op("Einsum", opsets=range(12, LATEST + 1))
 class Einsum(Op):
-    """`equation` has letters, commas, at most one `...` a term, and optionally `->` with the output's labels."""
+    """`equation` has letters, commas, at most one `...` per term, and optionally `->` with the output's labels."""
 
     equation: str
 
     def parse(self, *shapes: tuple[int, ...]) -> Equation:
-        """The equation for operands of these shapes. Raises InvalidGraph where it is malformed or does not fit."""
+        """Parse the equation for operands of these shapes. Raises InvalidGraph if it is malformed or does not match."""
         left, arrow, right = self.equation.replace(" ", "").partition("->")
         terms = left.split(",")
         if len(terms) != len(shapes):
@@ -51,7 +51,7 @@ class Einsum(Op):
         free = [c for c in _extra_labels() if c not in left]
         widths = [len(shape) - len(t.replace("...", "")) for t, shape in zip(terms, shapes, strict=True)]
         if any(w < 0 or (w > 0 and "..." not in t) for t, w in zip(terms, widths, strict=True)):
-            self.fail(f"operands whose dimensions '{self.equation}' names", [list(s) for s in shapes])
+            self.fail(f"operands of the ranks in '{self.equation}'", [list(s) for s in shapes])
         broad = "".join(free[: max(widths)])
         full = tuple(t.replace("...", broad[len(broad) - w :]) for t, w in zip(terms, widths, strict=True))
         if arrow:
@@ -65,7 +65,7 @@ class Einsum(Op):
         return Equation(full, output, tuple(sizes.items()))
 
     def _sizes(self, terms: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
-        """Label to size; 1 broadcasts."""
+        """Return label -> size; size 1 broadcasts."""
         sizes: dict[str, int] = {}
         for term, shape in zip(terms, shapes, strict=True):
             for label, dim in zip(term, shape, strict=True):
@@ -104,5 +104,5 @@ class Einsum(Op):
 
 
 def _extra_labels() -> list[str]:
-    """Labels for the dimensions of ellipses; letters first, NumPy takes no others by name."""
+    """Return labels for the dimensions of ellipses, letters first, because NumPy accepts only these as strings."""
     return [*string.ascii_letters, *(chr(0x3B1 + i) for i in range(24))]

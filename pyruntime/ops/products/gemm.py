@@ -69,11 +69,11 @@ class _Gemm(Op):
 
 @op("Gemm", opsets=range(7, LATEST + 1))
 class Gemm(_Gemm):
-    """From opset 7 on: c broadcasts."""
+    """Gemm from opset 7 on, where c broadcasts."""
 
 
 @op("Gemm", opsets=range(1, 7))
 class Gemm1(_Gemm):
-    """Before opset 7: c broadcasts only where `broadcast` is 1."""
+    """Gemm before opset 7, where c broadcasts only if `broadcast` is 1."""
 
     broadcast: int = 0

@@ -1,4 +1,4 @@
-"""MatMul: y = a @ b as numpy.matmul has it. Source: ONNX operator MatMul."""
+"""MatMul: y = a @ b, as in numpy.matmul. Source: ONNX operator MatMul."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 
 def matmul_shape(node: Op, a: TensorType, b: TensorType) -> tuple[int, ...]:
-    """The shape of a @ b. Raises InvalidGraph where they do not fit."""
+    """Return the shape of a @ b. Raises InvalidGraph if the shapes do not match."""
     if not a.rank or not b.rank:
         node.fail("operands of at least one dimension", f"{a} and {b}")
     left, right = as_matrices(a.shape, b.shape)
@@ -26,14 +26,14 @@ def matmul_shape(node: Op, a: TensorType, b: TensorType) -> tuple[int, ...]:
 
 
 def as_matrices(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes with vectors as one row on the left and one column on the right."""
+    """Return the shapes with a vector `a` as one row and a vector `b` as one column."""
     return (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
 
 
 def stacked(target: Target, a: Operand, b: Operand) -> tuple[Product, Operand, Operand, tuple[Dispatch, ...]]:
-    """The product of a and b, what it multiplies, and dispatches that make it.
+    """Return the product of a and b, its operands, and dispatches that prepare these.
 
-    That is a and b, or copies of one batch dimension where they have more than the kernels can step through.
+    The operands are a and b, or broadcast copies with a single batch dimension where the kernels do not support theirs.
     """
     shapes = as_matrices(a.type.shape, b.type.shape)
     product = product_of(*shapes)
@@ -50,7 +50,7 @@ def stacked(target: Target, a: Operand, b: Operand) -> tuple[Product, Operand, O
 
 
 def multiply(a: Array, b: Array) -> Array:
-    """a @ b rounded once: 16-bit floats are summed in float32."""
+    """Return a @ b, rounded once: 16-bit floats are summed in float32."""
     if a.dtype == np.float16:
         a, b = a.astype(np.float32), b.astype(np.float32)
         return np.asarray(np.matmul(a, b)).astype(np.float16)
@@ -59,7 +59,7 @@ def multiply(a: Array, b: Array) -> Array:
 
 @op("MatMul", opsets=range(1, LATEST + 1))
 class MatMul(Op):
-    """a: [..., M, K], b: [..., K, N]; leading dimensions broadcast, a vector is a row on the left, a column right."""
+    """a: [..., M, K], b: [..., K, N]; leading dimensions broadcast. A vector `a` is a row, a vector `b` a column."""
 
     def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
         return (TensorType(self.same_dtype(a, b), matmul_shape(self, a, b)),)

@@ -1,4 +1,4 @@
-"""MatMulInteger and QLinearMatMul: products of 8-bit matrices. Source: ONNX operators."""
+"""MatMulInteger and QLinearMatMul: products of 8-bit matrices. Source: ONNX operators of these names."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pyruntime.kernels import Dispatch, Operand, Target, constant, elementwise, 
 from pyruntime.kernels.products.integer_matmul import BYTES, IntegerMatmul, zero_point
 from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.ops.base import LATEST, Op, broadcasts_to, op
-from pyruntime.ops.operands import bound, named
+from pyruntime.ops.operands import bound, named, reshaped
 from pyruntime.ops.products.matmul import as_matrices, matmul_shape, stacked
 from pyruntime.ops.quantization.requantize import finished
 
 
 def per_row(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """The shape a zero point or scale of the left operand broadcasts with: a vector is one value a row."""
+    """Return the shape in which a left operand's zero point or scale broadcasts: a vector holds one value per row."""
     return (*shape, 1) if len(shape) == 1 and shape != (1,) and rank > 1 else shape
 
 
 def _zero_shape(node: Op, x: TensorType, zero: TensorType | None, left: bool) -> tuple[int, ...]:
-    """The shape `zero` broadcasts to x with. Raises InvalidGraph where it does not."""
+    """Return the shape in which `zero` broadcasts to x. Raises InvalidGraph if it does not."""
     if zero is None:
         return ()
     shape = per_row(zero.shape, x.rank) if left else zero.shape
     if not broadcasts_to(shape, x.shape):
-        node.fail("a zero point for all, or one a row (left) or a column (right)", f"{zero} for {x}")
+        node.fail("a scalar zero point, or one per row (left) or column (right)", f"{zero} for {x}")
     return shape
 
 
 def exact_product(a: Array, b: Array) -> Array:
-    """a @ b of small integers as int32: exact, through the 24 bits of float32 where they hold all sums, or 53."""
+    """Return a @ b of small integers as int32, exact in float32 if its 24 bits suffice, else in float64."""
     largest = int(np.abs(a).max(initial=0)) * int(np.abs(b).sum(axis=max(b.ndim - 2, 0)).max(initial=0))
     wide = np.float32 if largest < 1 << 24 else np.float64
     exact: Array = np.matmul(a.astype(wide), b.astype(wide))
@@ -41,7 +41,7 @@ def exact_product(a: Array, b: Array) -> Array:
 
 
 def shifted(x: Array, zero: Array | None, left: bool) -> Array:
-    """x minus its zero point, as int32 or float32."""
+    """Return x minus its zero point, as int32, or as float32 for float inputs."""
     wide = np.dtype(np.float32) if x.dtype.kind == "f" else np.dtype(np.int32)
     if zero is None:
         return x.astype(wide)
@@ -50,13 +50,8 @@ def shifted(x: Array, zero: Array | None, left: bool) -> Array:
     return result
 
 
-def view(operand: Operand, *shape: int) -> Operand:
-    """The same bytes with another shape."""
-    return Operand(operand.role, operand.index, operand.type.with_shape(*shape), operand.data)
-
-
 class _Shifter:
-    """Lowers operands whose zero points the product kernel cannot take itself: x - zero into scratch memory."""
+    """Builder of dispatches that subtract zero points where the product kernel does not support them."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -65,21 +60,22 @@ class _Shifter:
     def take(
         self, x: Operand, zero: Operand | None, shape: tuple[int, ...], simple: bool
     ) -> tuple[Operand, Operand | None]:
-        """The operand and zero point for the product kernel."""
+        """Return the operand and zero point for the product kernel. Unless `simple`, subtract the zero point before."""
         if zero is None or simple:
             return x, zero
         wide = DType.FLOAT if x.type.dtype.is_float else DType.INT32
         made = scratch(wide, *x.type.shape)
         kind = wide.compute
         expr = f"{kind}(x) - {kind}(zero)"
-        self.before.append(elementwise(self.target, "subtract_zero", {"x": x, "zero": view(zero, *shape)}, made, expr))
+        operands = {"x": x, "zero": reshaped(zero, *shape)}
+        self.before.append(elementwise(self.target, "subtract_zero", operands, made, expr))
         return made, None
 
 
 def integer_product(
     node: Op, target: Target, y: Operand, a: Operand, b: Operand, a_zero: Operand | None, b_zero: Operand | None
 ) -> tuple[Dispatch, ...]:
-    """y = (a - a_zero) @ (b - b_zero), y of type int32 (float32 for float8 operands)."""
+    """Return dispatches of y = (a - a_zero) @ (b - b_zero), y in int32 (float32 for float8 operands)."""
     product = product_of(*as_matrices(a.type.shape, b.type.shape))
     shape_a = _zero_shape(node, a.type, a_zero.type if a_zero else None, True)
     shape_b = _zero_shape(node, b.type, b_zero.type if b_zero else None, False)
@@ -122,7 +118,7 @@ class MatMulInteger(Op):
 
 
 def _scale_shapes(rank: int, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The shapes scales broadcast with: vectors of a and y are one value a row, those of b one a column."""
+    """Return the shapes in which scales broadcast: vectors of a and y have a value per row, those of b per column."""
     return per_row(a, rank), b, per_row(y, rank)
 
 
@@ -130,8 +126,8 @@ def _scale_shapes(rank: int, a: tuple[int, ...], b: tuple[int, ...], y: tuple[in
 class QLinearMatMul(Op):
     """y = saturate(round((a - a_zero) · a_scale @ (b - b_zero) · b_scale / y_scale) + y_zero).
 
-    Scales and zero points: one for all, one a row of a, one a column of b. Products are summed exactly in int32
-    (float8: in float32); the rescaling is in float32, rounded half to even.
+    Scales and zero points: scalar, per row of a, or per column of b. Sums are exact in int32 (float8: in float32);
+    rescaling is in float32, rounded half to even.
     """
 
     operands = named("a a_scale a_zero b b_scale b_zero y_scale y_zero")
@@ -149,7 +145,7 @@ class QLinearMatMul(Op):
         return (y,)
 
     def _check_scales(self, y: TensorType, inputs: Any) -> None:
-        """Raises InvalidGraph where the scales, or the zero point of y, do not broadcast to it."""
+        """Raise InvalidGraph where the scales, or the zero point of y, do not broadcast to y."""
         _, a_scale, _, _, b_scale, _, y_scale, y_zero = inputs
         rank = max(y.rank, 2)
         shapes = _scale_shapes(rank, a_scale.shape, b_scale.shape, y_scale.shape)
@@ -184,17 +180,17 @@ class QLinearMatMul(Op):
         total = scratch(DType.FLOAT if given.a.type.dtype.is_float else DType.INT32, *y.shape)
         made = integer_product(self, target, total, given.a, given.b, given.a_zero, given.b_zero)
         rank = max(y.rank, 2)
-        operands = {"zero": view(given.y_zero, *per_row(given.y_zero.type.shape, rank))}
+        operands = {"zero": reshaped(given.y_zero, *per_row(given.y_zero.type.shape, rank))}
         scales = {"sa": given.a_scale, "sb": given.b_scale, "sy": given.y_scale}
         factor = "(sa * sb / sy)"
-        # Scales known while planning are combined as the host would: a division on the GPU may be 2.5 ULP off.
+        # Constant scales are combined on the host: a WGSL division may be off by 2.5 ULP.
         if all(s.type.is_known and (name == "sb" or s.type.size == 1) for name, s in scales.items()):
             sa, sb, sy = (s.type.value().astype(np.float32).reshape(-1) for s in scales.values())
             operands["factor"] = constant(Constant.from_array(np.asarray(sa * sb / sy, np.float32)))
             factor = "factor"
         else:
             shapes = _scale_shapes(rank, *(s.type.shape for s in scales.values()))
-            operands |= {name: view(s, *shape) for (name, s), shape in zip(scales.items(), shapes, strict=True)}
+            operands |= {name: reshaped(s, *shape) for (name, s), shape in zip(scales.items(), shapes, strict=True)}
         if y.dtype.is_float:
             expr = f"x * {factor} + zero"
         else:

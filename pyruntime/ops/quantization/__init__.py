@@ -1,1 +1,1 @@
-"""QuantizeLinear, DequantizeLinear, and what quantized operators share."""
+"""QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, and code shared by quantized operators."""

@@ -22,14 +22,14 @@ from pyruntime.ops.quantization.quantize_linear import PRECISIONS, TARGETS
     },
 )
 class DequantizeLinear(ScaledOp):
-    """y = (x - zero point) scale; one scale for all before opset 13."""
+    """y = (x - zero point) scale; before opset 13 with a scalar scale."""
 
     axis: int = 1
     block_size: int = 0
     output_dtype: int = 0
 
     def to(self, scale: TensorType) -> DType:
-        """The type dequantized to."""
+        """Return the output type."""
         return DType.from_code(self.output_dtype) if self.output_dtype else scale.dtype
 
     def infer(self, x: TensorType, scale: TensorType, zero: TensorType | None = None) -> tuple[TensorType, ...]:

@@ -1,4 +1,4 @@
-"""DynamicQuantizeLinear: x to uint8 over its own range. Source: ONNX operator DynamicQuantizeLinear."""
+"""DynamicQuantizeLinear: quantize x to uint8 over its range. Source: ONNX operator DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pyruntime.ops.base import LATEST, Op, op
 
 WORKGROUP = 64
 GROUPS = 128
-"""Most workgroups that look for the range: enough to fill a large GPU, few enough for each workgroup to merge."""
+"""Maximum number of workgroups that compute the range: enough for a large GPU, few enough for each to reduce."""
 
 WRITERS = 1024
-"""Most workgroups that quantise."""
+"""Maximum number of workgroups that quantize."""
 
 WHOLE = 32
-"""Elements of an invocation up to which one workgroup does both: what a second dispatch costs."""
+"""Elements per invocation up to which a single workgroup does both: the cost of a second dispatch."""
 
 ALONE = 8192
-"""On a processor, elements up to which one workgroup does both."""
+"""Elements up to which a single workgroup does both on a software adapter."""
 
 SHARES = 8
-"""On a processor, workgroups that share what is more: of as few invocations as run at once, since barriers are dear."""
+"""Number of workgroups for larger inputs on a software adapter. Each has few invocations, because barriers are slow."""
 
 
 @op("DynamicQuantizeLinear", opsets=range(11, LATEST + 1))
 class DynamicQuantizeLinear(Op):
-    """y = saturate(round(x / scale) + zero), scale = (max(x, 0) - min(x, 0)) / 255, zero = round(-min(x, 0) / scale)
+    """y = saturate(round(x / scale) + zero), scale = (max(x, 0) - min(x, 0)) / 255, zero = round(-min(x, 0) / scale).
 
-    scale is 1 where x is zero everywhere. NaN is left out of the range, and becomes 0.
+    scale is 1 if x is all zeros. NaN is excluded from the range and becomes 0.
     """
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
@@ -80,12 +80,12 @@ class DynamicQuantizeLinear(Op):
         return (*before, Dispatch(kernel, operands, (shares, 1, 1), params, flops=2 * x.size))
 
     def _of_nothing(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        """Scale and zero point of a tensor without elements: 1 and 0."""
+        """Return dispatches of scale 1 and zero point 0 for a tensor without elements."""
         kinds = self.infer(x)
         codes = ((1, "return 1.0;"), (2, "return 0u;"))
         return tuple(gather_map(target, f"range_{i}", out(i, kinds[i]), [], c) for i, c in codes if self.wants(i))
 
 
 def _groups(x: TensorType, each: int, most: int) -> int:
-    """Workgroups whose invocations have about `each` elements, at most `most`."""
+    """Return the number of workgroups, at most `most`, so that an invocation has about `each` elements."""
     return max(1, min(most, -(-upper(x.size) // (each * WORKGROUP))))

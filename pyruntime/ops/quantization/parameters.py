@@ -1,4 +1,4 @@
-"""Scales and zero points of linear quantization: one for a tensor, for each index of an axis, or for each block."""
+"""Scales and zero points of linear quantization: per tensor, per axis, or per block."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, elementwise, gather_map
 from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.ops.base import Op
+from pyruntime.ops.operands import reshaped
 
 __all__ = ["RANGES", "Granularity", "ScaledOp", "quantized"]
 
@@ -25,7 +26,7 @@ RANGES = {
     DType.UINT2: (0, 3),
     DType.INT2: (-2, 1),
 }
-"""The integers a quantized type holds."""
+"""Range of each quantized type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Granularity:
     """Which elements of x share a scale.
 
     Attributes:
-        shape: x as (outer, axis, inner); axis is 1 for one scale per tensor.
-        block: elements along the axis that share a scale.
-        whole: the scales repeat over outer and inner too (one per axis index, or one in all).
+        shape: x as (outer, axis, inner); axis is 1 for a scale per tensor.
+        block: number of elements along the axis that share a scale.
+        whole: the scales are per tensor or per axis, so they repeat over outer and inner.
     """
 
     shape: tuple[int, int, int]
@@ -44,16 +45,16 @@ class Granularity:
 
     @property
     def blocks(self) -> int:
-        """Scales along the axis."""
+        """Number of scales along the axis."""
         return -(-self.shape[1] // self.block) if self.block else 0
 
     @property
     def scales(self) -> tuple[int, int, int]:
-        """The shape of the scales, against `shape`."""
+        """Shape of the scales, which corresponds to `shape`."""
         return (1, self.blocks, 1) if self.whole else (self.shape[0], self.blocks, self.shape[2])
 
     def spread(self, values: Array) -> Array:
-        """One value for each element of x viewed as `shape`, or an array that broadcasts to that."""
+        """Expand one value per scale to an array that broadcasts to `shape`."""
         values = values.reshape(self.scales)
         if self.block > 1:
             values = np.repeat(values, self.block, axis=1)[:, : self.shape[1]]
@@ -67,15 +68,11 @@ class Granularity:
         y: Operand,
         expr: str,
     ) -> Dispatch:
-        """y = expr(x, scale, ...), where `x` is the first operand and the others are scales or zero points."""
+        """Return the dispatch of y = expr(x, scale, ...). The first operand is x, others are scales or zero points."""
         names = list(operands)
-
-        def viewed(operand: Operand, shape: tuple[int, ...]) -> Operand:
-            return Operand(operand.role, operand.index, TensorType(operand.type.dtype, shape), operand.data)
-
-        y = viewed(y, self.shape)
+        y = reshaped(y, *self.shape)
         shapes = dict.fromkeys(names, self.scales) | {names[0]: self.shape}
-        views = {n: viewed(o, shapes[n]) for n, o in operands.items()}
+        views = {n: reshaped(o, *shapes[n]) for n, o in operands.items()}
         if self.block == 1:
             return elementwise(target, name, views, y, expr)
         outer, _, _ = contiguous(self.scales)
@@ -96,13 +93,17 @@ class Granularity:
 
 
 class ScaledOp(Op):
-    """An operator on elements that share scales."""
+    """Base of operators with scales."""
 
     axis: int
     block_size: int
 
     def layout(self, x: TensorType, scale: TensorType) -> Granularity:
-        """How `scale` covers `x`. Raises InvalidGraph where it does not."""
+        """Return which elements of `x` share an element of `scale`.
+
+        Raises:
+            InvalidGraph: the shapes do not match.
+        """
         if self.opsets.stop <= 13 and scale.size != 1:
             self.fail("one scale", list(scale.shape))
         if scale.size == 1 and scale.rank <= 1:
@@ -122,6 +123,6 @@ class ScaledOp(Op):
 
 
 def quantized(code: str, zero: str, to: DType) -> str:
-    """WGSL that rounds the f32 `code` to even, adds `zero` and saturates to the integer type `to`."""
+    """Return WGSL that rounds the f32 `code` half to even, adds `zero` and saturates to `to`, an integer type."""
     low, high = RANGES[to]
     return f"{to.compute}(quantize({code}, {zero}, {low}.0, {high}.0))"

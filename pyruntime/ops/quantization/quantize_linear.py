@@ -1,7 +1,7 @@
 """QuantizeLinear: y = saturate(round(x / scale) + zero point). Source: ONNX operator QuantizeLinear.
 
-The quotient is rounded to the precision asked for (the scale's type unless `precision` says otherwise) before it is
-rounded to an integer, ties to even. NaN becomes the lowest integer.
+The quotient is first rounded to `precision` (default: the scale's type), then to an integer, half to even. NaN becomes
+the smallest integer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyruntime.ops.elementwise.elementwise import compute_class
 from pyruntime.ops.quantization.parameters import RANGES, ScaledOp, quantized
 
 CHUNK = 1 << 16
-"""Elements rounded at a time, which a cache holds."""
+"""Number of elements to process at a time, chosen to fit the CPU cache."""
 
 PRECISIONS = frozenset((DType.FLOAT, DType.FLOAT16, DType.BFLOAT16))
 SOURCES = PRECISIONS | {DType.INT32}
@@ -38,7 +38,7 @@ TARGETS = frozenset(RANGES) | frozenset(LARGEST_8) | SMALL_FLOATS
     },
 )
 class QuantizeLinear(ScaledOp):
-    """y = saturate(round(x / scale) + zero point); one scale for all before opset 13."""
+    """y = saturate(round(x / scale) + zero point); before opset 13 with a scalar scale."""
 
     axis: int = 1
     saturate: int = 1
@@ -47,14 +47,14 @@ class QuantizeLinear(ScaledOp):
     precision: int = 0
 
     def to(self, zero: TensorType | None) -> DType:
-        """The type quantized to."""
+        """Return the output type."""
         given = DType.from_code(self.output_dtype) if self.output_dtype else None
         if zero is not None and given and zero.dtype is not given:
             self.fail(f"a zero point of {given.type_string}, as output_dtype says", zero.dtype.type_string)
         return given or (zero.dtype if zero is not None else DType.UINT8)
 
     def quotient_dtype(self, scale: TensorType) -> DType:
-        """The precision the quotient is rounded to."""
+        """Return the type to which the quotient is rounded."""
         if self.precision:
             return DType.from_code(self.precision)
         return scale.dtype if scale.dtype in PRECISIONS else DType.FLOAT
@@ -90,7 +90,7 @@ class QuantizeLinear(ScaledOp):
         return (y.reshape(x.shape),)
 
     def _levels(self, x: Array, scale: Array, offset: Array, precision: DType, to: DType) -> Array:
-        """x over `scale`, rounded to `precision` and then to the type `to`, plus `offset`."""
+        """Return x / scale, rounded to `precision` and then to the type `to`, plus `offset`."""
         with np.errstate(all="ignore"):
             exact = x.astype(np.float32, copy=False) / scale
             quotient: Array = round_to(exact, precision).astype(np.float32, copy=False)
@@ -99,7 +99,7 @@ class QuantizeLinear(ScaledOp):
             low, high = map(np.float32, RANGES[to])
             level = np.rint(quotient, out=quotient)
             level += offset
-            np.fmax(level, low, out=level)  # NaN becomes the lowest
+            np.fmax(level, low, out=level)  # NaN becomes `low`
             return np.minimum(level, high, out=level).astype(to.numpy)
 
     def lower(
@@ -107,7 +107,7 @@ class QuantizeLinear(ScaledOp):
     ) -> tuple[Dispatch, ...]:
         to = self.to(zero)
         if DType.INT32 in (scale.dtype, *([] if to.compute else [DType.INT32])):
-            raise Unsupported(f"{to.onnx_name} or an integer scale is for the host")
+            raise Unsupported(f"quantization to {to.onnx_name}, or with an integer scale, runs on the host")
         (y,) = self.infer(x, scale, zero)
         operands: dict[str, Operand] = {"x": inp(0, x), "scale": inp(1, scale)}
         level = "0.0"

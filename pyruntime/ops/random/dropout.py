@@ -1,4 +1,4 @@
-"""Dropout: y = x at inference; in training elements become 0 at random and the rest grow. Source: ONNX operator."""
+"""Dropout: y = x at inference; in training random elements become 0 and others are scaled. Source: ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyruntime.ops.interpreter import current
 
 
 class _Dropout(Op):
-    """y = x; the mask is `kept` everywhere."""
+    """Dropout at inference: y = x, and the mask is `kept` everywhere."""
 
     mask_is_bool = True
     kept = True
@@ -47,7 +47,7 @@ class _Dropout(Op):
 
 @op("Dropout", opsets=range(10, 12))
 class Dropout10(_Dropout):
-    """Inference only; a mask of bool, false as in onnxruntime: ONNX does not say what is in it."""
+    """Inference only. The mask is bool and false, as in onnxruntime; ONNX does not specify it."""
 
     kept = False
     ratio: float = 0.5
@@ -55,16 +55,16 @@ class Dropout10(_Dropout):
 
 @op("Dropout", opsets=range(7, 10))
 class Dropout7(Dropout10):
-    """Inference only; a mask of the type of x, 0 as in onnxruntime: ONNX does not say what is in it."""
+    """Inference only. The mask has x's type and is 0, as in onnxruntime; ONNX does not specify it."""
 
     mask_is_bool = False
 
 
 @op("Dropout", opsets=range(12, LATEST + 1))
 class Dropout(_Dropout):
-    """y = mask x / (1 - ratio), mask = uniform(0, 1) >= ratio, where training_mode is true; else y = x
+    """y = mask x / (1 - ratio), mask = uniform(0, 1) >= ratio, if training_mode is true; else y = x.
 
-    `ratio` defaults to 0.5, `training_mode` to false. Random numbers are NumPy's RandomState(seed).
+    `ratio` defaults to 0.5, `training_mode` to false. Random numbers come from NumPy's RandomState(seed).
     """
 
     pure = False
@@ -91,7 +91,7 @@ class Dropout(_Dropout):
         return (np.asarray(mask * x / (1 - share)).astype(x.dtype), np.asarray(mask))
 
     def _inference(self, *inputs: Any) -> bool:
-        """True where it is known that nothing is dropped."""
+        """Whether it is known that nothing is dropped."""
         _, ratio, training_mode = (*inputs, None, None)[:3]
         if training_mode is None or (training_mode.is_known and not training_mode.value().any()):
             return True

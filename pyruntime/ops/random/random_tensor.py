@@ -1,8 +1,7 @@
-"""Random tensors: RandomNormal, RandomUniform, the -Like pair, Bernoulli, Multinomial. Source: the ONNX operators.
+"""Random tensors: RandomNormal, RandomUniform, their -Like variants, Bernoulli and Multinomial. Source: ONNX.
 
-Numbers come from NumPy's RandomState: a node with a seed draws the same numbers in every run, one without others in
-each (`randomness.set_seed` makes them follow from a seed, too). They are drawn on the host; no node is folded into a
-constant or merged with another.
+Numbers come from NumPy's RandomState, on the host. A node with a seed draws the same numbers in every run; one without
+draws others each time, unless `randomness.set_seed` was called. The nodes are neither folded nor merged.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from pyruntime.ops.interpreter import current
 
 @attributes
 class _Random(Op):
-    """An operator that draws random numbers: its generator, and the type of its result."""
+    """Base of random operators: their generator and result type."""
 
     pure = False
     seed: float | None = None
     dtype: int | None = None
 
     def generator(self) -> np.random.RandomState:
-        """Seeded by `seed` cut to an integer, else by `set_seed`, or freshly by the system."""
+        """Return a generator seeded by `seed`, truncated to an integer, by `set_seed`, or by the system."""
         return current().random.generator(self, None if self.seed is None else int(self.seed))
 
     def result(self, default: DType, allowed: frozenset[DType]) -> DType:
-        """The type asked for. Raises InvalidGraph where it is not in `allowed`."""
+        """Return the result type. Raises InvalidGraph if it is not in `allowed`."""
         try:
             dtype = default if self.dtype is None else DType.from_code(self.dtype)
         except KeyError:
@@ -39,16 +38,16 @@ class _Random(Op):
 
 
 class _Drawn(_Random):
-    """A tensor of independent numbers."""
+    """Base of tensors of independent random numbers."""
 
     def draw(self, shape: tuple[int, ...]) -> Array:
-        """The numbers, in float64."""
+        """Draw random numbers in float64."""
         raise NotImplementedError(self.op_type)
 
 
 @attributes
 class _OfShape(_Drawn):
-    """Of the shape that an attribute gives."""
+    """Base of operators with the shape in an attribute."""
 
     shape: tuple[int, ...]
     dtype: int | None = 1
@@ -61,7 +60,7 @@ class _OfShape(_Drawn):
 
 
 class _Like(_Drawn):
-    """Of the shape, and unless `dtype` says otherwise the type, of x."""
+    """Base of operators with the shape of x, and by default its type."""
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         return (TensorType(self.result(x.dtype, FLOATS), x.shape),)
@@ -73,6 +72,8 @@ class _Like(_Drawn):
 
 @attributes
 class _Normal(_Drawn):
+    """Normal distribution."""
+
     mean: float = 0.0
     scale: float = 1.0
 
@@ -82,6 +83,8 @@ class _Normal(_Drawn):
 
 @attributes
 class _Uniform(_Drawn):
+    """Uniform distribution."""
+
     low: float = 0.0
     high: float = 1.0
 

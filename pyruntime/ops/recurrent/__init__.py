@@ -1,1 +1,1 @@
-"""LSTM, GRU and RNN."""
+"""Recurrent layers: LSTM, GRU and RNN."""

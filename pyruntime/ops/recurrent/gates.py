@@ -1,4 +1,4 @@
-"""Activation functions of recurrent layers, for NumPy and in WGSL. Source: ONNX operators LSTM, GRU, RNN."""
+"""Activation functions of recurrent layers, in NumPy and WGSL. Source: ONNX operators LSTM, GRU, RNN."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FUNCTIONS: dict[str, tuple[Function, str, tuple[float, ...]]] = {
     "softsign": (lambda x, a, b: x / (1 + np.abs(x)), "softsign(x)", ()),
     "softplus": (lambda x, a, b: softplus(x), "softplus(x)", ()),
 }
-"""Name in lower case to: the function of x, alpha and beta; its WGSL; the defaults of the parameters it takes."""
+"""Lower-case name -> (function of x, alpha and beta; its WGSL; defaults of the parameters that it takes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """An activation function with its parameters."""
+    """An activation function and its parameters."""
 
     name: str
     alpha: float = 0.0
@@ -44,15 +44,15 @@ class Gate:
 
     @property
     def wgsl(self) -> str:
-        """An f32 expression of `x`."""
+        """The function as an f32 expression of `x`."""
         return _FUNCTIONS[self.name][1].format(a=f"{self.alpha!r}f", b=f"{self.beta!r}f")
 
 
 def gates(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> tuple[Gate, ...]:
-    """The functions called `names`; those that take parameters consume `alphas` and `betas` in order.
+    """Return the functions called `names`. Those with parameters take values from `alphas` and `betas` in order.
 
     Raises:
-        KeyError: no such function.
+        KeyError: unknown function.
     """
     left = [list(alphas), list(betas)]
     made = []

@@ -1,10 +1,10 @@
-"""LSTM, GRU and RNN. Source: ONNX operators; formulas in the classes.
+"""LSTM, GRU and RNN. Source: ONNX operators; the formulas are in the classes.
 
 x: [T, B, I] (layout 1: [B, T, I]), w: [D, G·H, I], r: [D, G·H, H], b: [D, 2·G·H] with D directions, G gates, H units.
-y: [T, D, B, H] (layout 1: [B, T, D, H]), y_h and y_c: [D, B, H] (layout 1: [B, D, H]). A sequence that is shorter than
-T leaves zeros in y and its last state in y_h and y_c, zeros where it has no element, as in onnxruntime; the reverse
-direction starts at its last element. `clip` bounds what goes into the gates. 16-bit floats are computed in float32 and
-rounded once at the end.
+y: [T, D, B, H] (layout 1: [B, T, D, H]), y_h and y_c: [D, B, H] (layout 1: [B, D, H]). As in onnxruntime, a sequence
+shorter than T has zeros at the end of y and its last state in y_h and y_c (zeros for an empty sequence). The reverse
+direction starts at the sequence's last element. `clip` bounds the inputs of the activations. 16-bit floats are computed
+in float32 and rounded once at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RecurrentAttributes(Value):
 
 @attributes
 class _Recurrent(RecurrentAttributes, Op):
-    """A recurrent layer; subclasses say how many gates and which functions it has."""
+    """Base of recurrent layers. Subclasses set the number of gates and the default functions, and implement `step`."""
 
     operands = named("x w r", optional="b sequence_lens initial_h")
     gate_count: ClassVar[int] = 1
@@ -46,28 +46,28 @@ class _Recurrent(RecurrentAttributes, Op):
 
     @property
     def batch_first(self) -> bool:
-        """True where the batch is the first dimension."""
+        """Whether the first dimension is the batch."""
         return bool(getattr(self, "layout", 0))
 
     @property
     def directions(self) -> tuple[bool, ...]:
-        """For each direction, whether it runs backward."""
+        """For each direction, whether it runs backwards."""
         known = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         if self.direction not in known:
             self.fail("direction to be forward, reverse or bidirectional", repr(self.direction))
         return known[self.direction]
 
     def functions(self) -> list[tuple[Gate, ...]]:
-        """The activation functions of each direction."""
+        """Return the activation functions of each direction."""
         count, directions = len(self.defaults), len(self.directions)
         names = self.activations if self.activations is not None else self.defaults * directions
-        # Two names for one direction, as RNN's own default has, leave the second unused.
+        # Surplus names are ignored: RNN's default has two, also for a single direction.
         if len(names) < count * directions:
             self.fail(f"{count * directions} activations", list(names))
         try:
             made = gates(names, self.activation_alpha or (), self.activation_beta or ())
         except KeyError as name:
-            self.fail("activations ONNX defines", str(name))
+            self.fail("activations defined by ONNX", str(name))
         return [made[d * count : (d + 1) * count] for d in range(directions)]
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
@@ -131,7 +131,7 @@ class _Recurrent(RecurrentAttributes, Op):
     def _run(
         self, x: Array, lengths: Array, weights: _Weights, functions: tuple[Gate, ...], states: list[Array]
     ) -> tuple[Array, list[Array]]:
-        """All steps of one direction: the hidden states and the last ones."""
+        """Run all steps of one direction; returns the hidden states and the last states."""
         y = np.zeros((*x.shape[:2], states[0].shape[1]), x.dtype)
         xw = np.matmul(x, weights.w.T) + weights.wb
         for t in range(x.shape[0]):
@@ -142,11 +142,11 @@ class _Recurrent(RecurrentAttributes, Op):
         return y, [np.where((lengths > 0)[:, None], state, 0) for state in states]
 
     def step(self, xw: Array, weights: _Weights, functions: tuple[Gate, ...], states: list[Array]) -> list[Array]:
-        """The next states from the input's share of the gates and the states before."""
+        """Return the next states, given the input's contribution to the gates and the previous states."""
         raise NotImplementedError
 
     def limited(self, x: Array) -> Array:
-        """The input of an activation, clipped where `clip` says so."""
+        """Clip the input of an activation if `clip` is set."""
         return x if self.clip is None else np.clip(x, -self.clip, self.clip)
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
@@ -177,7 +177,7 @@ class _Recurrent(RecurrentAttributes, Op):
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """One direction's parameters; biases are zeros where absent."""
+    """Parameters of one direction; missing biases are zeros."""
 
     w: Array
     r: Array
@@ -187,25 +187,27 @@ class _Weights:
 
     @staticmethod
     def of(gate_count: int, w: Array, r: Array, b: Array | None, p: Array | None) -> _Weights:
-        """Parameters with the bias taken apart."""
+        """Split the bias into those of input and recurrence."""
         rows = gate_count * r.shape[1]
         wb, rb = (np.zeros(rows, w.dtype),) * 2 if b is None else (b[:rows], b[rows:])
         return _Weights(w, r, wb, rb, p)
 
 
 def order_of(time: int, lengths: Array) -> Array:
-    """For each step and batch entry, the time a backward direction reads: its sequence reversed, the rest in place."""
+    """Return the time index that a backward direction reads, [time, batch]: reversed sequences, then padding."""
     steps = np.arange(time)[:, None]
     return np.where(steps < lengths, lengths - 1 - steps, steps)
 
 
 def reordered(x: Array, order: Array | None) -> Array:
-    """x with its times taken in `order`."""
+    """Gather the time steps of x in `order`."""
     return x if order is None else np.take_along_axis(x, order[:, :, None], axis=0)
 
 
 @attributes
 class _Lstm(_Recurrent):
+    """LSTM of any version."""
+
     operands = named("x w r", optional="b sequence_lens initial_h initial_c p")
     gate_count = 4
     defaults = ("Sigmoid", "Tanh", "Tanh")
@@ -218,7 +220,7 @@ class _Lstm(_Recurrent):
         return self.gated(xw + hidden @ weights.r.T + weights.rb, weights.p, functions, cell)
 
     def gated(self, z: Array, peephole: Array | None, functions: tuple[Gate, ...], cell: Array) -> list[Array]:
-        """The next hidden state and cell from the sums of the four gates and the cell before."""
+        """Return the next hidden state and cell, given the sums of the four gates and the previous cell."""
         f, g, h = functions
         zi, zo, zf, zc = np.split(z, 4, axis=1)
         pi, po, pf = np.split(peephole, 3) if peephole is not None else (np.float32(0),) * 3
@@ -230,6 +232,8 @@ class _Lstm(_Recurrent):
 
 @attributes
 class _Gru(_Recurrent):
+    """GRU of any version."""
+
     gate_count = 3
     defaults = ("Sigmoid", "Tanh")
 
@@ -252,6 +256,8 @@ class _Gru(_Recurrent):
 
 @attributes
 class _Rnn(_Recurrent):
+    """RNN of any version."""
+
     def step(self, xw: Array, weights: _Weights, functions: tuple[Gate, ...], states: list[Array]) -> list[Array]:
         (f,) = functions
         return [f(self.limited(xw + states[0] @ weights.r.T + weights.rb))]

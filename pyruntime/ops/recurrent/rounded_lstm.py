@@ -1,4 +1,4 @@
-"""RoundedLstm: the steps of an LSTM whose recurrent weights and states are of 8 bits, for DynamicQuantizeLSTM."""
+"""RoundedLstm: LSTM steps with 8-bit recurrent weights and states, for DynamicQuantizeLSTM."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pyruntime.ops.recurrent.recurrent import LSTM, order_of, reordered
 __all__ = ["CHUNK", "RoundedLstm"]
 
 CHUNK = 16
-"""Bytes that a kernel loads at once: rows of weights are padded to a multiple."""
+"""Bytes that a kernel loads at a time; rows of weights are padded to a multiple."""
 
 
 @op("RoundedLstm", opsets=range(1, 2), domain="pyruntime")
 class RoundedLstm(LSTM):
-    """LSTM with z = x + scale · h_scale · (q - h_zero)(r - r_zero)ᵀ, q, h_scale, h_zero = DynamicQuantizeLinear(h).
+    """LSTM with z = x + scale · h_scale · (q - h_zero)(r - r_zero)ᵀ; q, h_scale, h_zero = DynamicQuantizeLinear(h).
 
-    x: float [T, B, D·4·H], inputs times W and the biases; r: int8 or uint8 [D, 4·H, H padded to `CHUNK`]; columns:
-    float [D, 3, 4·H], the scales of r's rows, their zero points (less 128 where r is uint8) and the sums of r - r_zero;
-    sequence_lens, initial states and peepholes as LSTM has them. The range of h is that of all entries of the batch.
+    x: float [T, B, D·4·H], inputs times W plus biases; r: int8 or uint8 [D, 4·H, H padded to `CHUNK`]; columns: float
+    [D, 3, 4·H], the scales of r's rows, their zero points (minus 128 for uint8), and the sums of r - r_zero.
+    sequence_lens, initial states and peepholes as in LSTM. The range of h is over the whole batch.
     """
 
     operands = named("x r columns sequence_lens? initial_h? initial_c? p?")

@@ -1,1 +1,1 @@
-"""Operators that fold elements along axes: sums, extrema, cumulative sums."""
+"""Reductions, ArgMax and ArgMin, cumulative sums and products."""

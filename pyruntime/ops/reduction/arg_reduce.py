@@ -1,6 +1,6 @@
-"""ArgMax and ArgMin: the index along an axis of the greatest or least element. Source: ONNX operators.
+"""ArgMax and ArgMin: index of the maximum or minimum along an axis. Source: ONNX operators ArgMax, ArgMin.
 
-Of equal elements the first, or with `select_last_index` the last. NaN counts as both greatest and least, as in NumPy.
+Of equal elements the first counts, or with `select_last_index` the last. NaN is both maximum and minimum, as in NumPy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOTHING = "0xffffffffu"
 
 
 def _beats(dtype: DType, largest: bool, a: str, b: str) -> str:
-    """WGSL: value `a` comes before value `b`, NaN aside."""
+    """Return WGSL that tests whether value `a` precedes value `b`, ignoring NaN."""
     if not largest:
         a, b = b, a
     if dtype.is_wide:
@@ -28,8 +28,8 @@ def _beats(dtype: DType, largest: bool, a: str, b: str) -> str:
 
 
 def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
-    """The fold that keeps the best (value, index)."""
-    # Bools as numbers: naga compiles bool in workgroup memory wrongly on NVIDIA's GPUs.
+    """Return the reduction to the best (value, index)."""
+    # Bools are stored as u32, because naga miscompiles bool in workgroup memory on NVIDIA GPUs.
     value = "u32" if dtype is DType.BOOL else dtype.compute
     zero = {"f32": "0.0", "i32": "0i", "u32": "0u"}.get(value, "vec2<u32>(0u, 0u)")
     nan = (
@@ -57,7 +57,7 @@ def arg_fold(dtype: DType, largest: bool, last: bool) -> Fold:
 
 @attributes
 class _ArgReduce(Op):
-    """Shared by both."""
+    """Base of ArgMax and ArgMin."""
 
     axis: int = 0
     keepdims: int = 1
@@ -97,13 +97,13 @@ class _ArgReduce(Op):
 
 @op("ArgMax", opsets=range(12, LATEST + 1), earlier={range(1, 12): "select_last_index"})
 class ArgMax(_ArgReduce):
-    """The first or last greatest element."""
+    """Index of the first or last maximum."""
 
     select_last_index: int = 0
 
 
 @op("ArgMin", opsets=range(12, LATEST + 1), earlier={range(1, 12): "select_last_index"})
 class ArgMin(_ArgReduce):
-    """The first or last least element."""
+    """Index of the first or last minimum."""
 
     select_last_index: int = 0

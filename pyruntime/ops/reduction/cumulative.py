@@ -1,6 +1,6 @@
-"""CumSum and CumProd: running sums and products along an axis. Source: ONNX operators.
+"""CumSum and CumProd: cumulative sums and products along an axis. Source: ONNX operators CumSum, CumProd.
 
-Integers wrap; 16-bit floats run in float32 and are rounded at each element stored.
+Integers wrap. 16-bit floats are accumulated in float32, and each output element is rounded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from pyruntime.ops.base import LATEST, Op, attributes, op, refuse_float64
 
 @attributes
 class _Cumulative(Op):
-    """`exclusive`: without the element itself. `reverse`: from the last element to the first."""
+    """Base of CumSum and CumProd.
+
+    `exclusive`: exclude the element itself. `reverse`: from the last element to the first.
+    """
 
     exclusive: int = 0
     reverse: int = 0

@@ -1,4 +1,4 @@
-"""The folds of the Reduce family in WGSL, by name and element type; None where the GPU cannot be exact."""
+"""WGSL of the reductions of the Reduce operators, by name and element type; None if the GPU would not be exact."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _SIGN_BIT = "0x80000000u"
 
 
 def _scalar(name: str, dtype: DType, initial: str, prepare: str, combine: str, finish: str = "a") -> Fold:
-    """A fold whose accumulator is of the compute type."""
+    """Return a reduction whose accumulator has the compute type."""
     return Fold(name, dtype.compute, initial, prepare, combine, finish, state=_STATE[dtype.compute])
 
 
 def _wide(name: str, prepare: str, finish: str, initial: str = "vec2<u32>(0u, 0u)", combine: str = "") -> Fold:
-    """A fold whose accumulator is a 64-bit integer."""
+    """Return a reduction whose accumulator is a 64-bit integer."""
     return Fold(name, "vec2<u32>", initial, prepare, combine or "return i64_add(a, b);", finish, state=DType.UINT64)
 
 
 def _widened(dtype: DType) -> str:
-    """WGSL that widens the element `x` of an integer type to 64 bits."""
+    """Return WGSL that extends the integer `x` to 64 bits."""
     if dtype.is_wide:
         return "x"
     return "i64_of_i32(x)" if dtype.is_signed else "u64_of_u32(x)"
 
 
 def _narrowed(dtype: DType, value: str) -> str:
-    """WGSL that takes the 64-bit `value` modulo the type's width."""
+    """Return WGSL that truncates the 64-bit `value` to the type's width."""
     if dtype.is_wide:
         return value
     return f"bitcast<i32>({value}.x)" if dtype.is_signed else f"{value}.x"
@@ -49,7 +49,7 @@ def _sum(dtype: DType) -> Fold:
 
 def _mean(dtype: DType) -> Fold:
     if dtype.is_float:
-        # A division by zero spelled out: 0 / 0 of constants may be folded to anything.
+        # Explicit NaN, because compilers may fold a constant 0 / 0 to any value.
         empty = "if (n == 0u) { return f32_bits(0x7fc00000u, n); }"
         return _scalar("reduce_mean", dtype, "0.0", "x", "a + b", f"{empty} return a / f32(n);")
     mean = "i64_mean(a, n)" if dtype.is_signed else "u64_mean(a, n)"
@@ -57,7 +57,7 @@ def _mean(dtype: DType) -> Fold:
 
 
 def _least(dtype: DType, greatest: bool) -> str:
-    """The least value of a type, or the greatest."""
+    """Return WGSL of the smallest value of a type, or the largest."""
     if dtype.compute == "f32":
         return f"f32_bits({'0x7f800000u' if greatest else '0xff800000u'}, params.count)"
     if dtype.is_wide:
@@ -75,7 +75,7 @@ def _extreme(largest: bool) -> Callable[[DType], Fold]:
     name = "reduce_max" if largest else "reduce_min"
 
     def fold(dtype: DType) -> Fold:
-        if dtype is DType.BOOL:  # as numbers: naga compiles bool in workgroup memory wrongly on NVIDIA's GPUs
+        if dtype is DType.BOOL:  # stored as u32: naga miscompiles bool in workgroup memory on NVIDIA GPUs
             neutral, combine = ("0u", "a | b") if largest else ("1u", "a & b")
             return Fold(name, "u32", neutral, "u32(x)", combine, "a != 0u", state=DType.UINT32)
         initial = _least(dtype, not largest)
@@ -103,7 +103,7 @@ def _l1(dtype: DType) -> Fold:
 
 
 def _square(dtype: DType) -> str:
-    """The square of the integer `x` in 64 bits."""
+    """Return WGSL of the square of the integer `x` in 64 bits."""
     if dtype.is_wide:
         return "i64_mul(x, x)"
     return "u32_mul_wide(u32(abs(x)), u32(abs(x)))" if dtype.is_signed else "u32_mul_wide(x, x)"
@@ -122,7 +122,7 @@ def _sum_square(dtype: DType) -> Fold:
 
 
 def _log_sum(dtype: DType) -> Fold | None:
-    # An integer just below exp(k) has a logarithm that f32 rounds up to k.
+    # In f32, the logarithm of an integer just below exp(k) rounds up to k.
     if dtype.is_integer:
         return None
     return _scalar("reduce_log_sum", dtype, "0.0", "x", "a + b", "log_of(a, n)")

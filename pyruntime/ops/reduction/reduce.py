@@ -1,8 +1,8 @@
-"""The Reduce family: y = fold of x over axes. Source: ONNX operators ReduceSum ... ReduceSumSquare.
+"""Reduce operators: y = reduction of x over axes. Source: ONNX operators ReduceSum ... ReduceSumSquare.
 
-Over no elements: sums and norms are 0, products 1, maxima -inf (or the type's least value), minima +inf (greatest), log
-sums -inf, means NaN (integers: 0). NaN in, NaN out. Integers wrap as their type does; integer means, roots and
-logarithms truncate toward zero. On the GPU f16 and bf16 are folded in f32 and rounded once.
+Over no elements: sums and norms are 0, products 1, maxima -inf (integers: the smallest value), minima +inf (the
+largest), log sums -inf, means NaN (integers: 0). NaN propagates. Integers wrap in their type; integer means, roots and
+logarithms truncate toward zero. On the GPU, f16 and bf16 are reduced in f32 and rounded once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Evaluator = Callable[[Array, Axes], Array]
 
 
 def _wide(x: Array) -> Array:
-    """x in the type sums are made in: float64, or the 64-bit integer of its sign."""
+    """Convert x to the accumulator type: float64, or the 64-bit integer of the same signedness."""
     if x.dtype.kind == "f":
         return x.astype(np.float64)
     return x.astype(np.uint64 if x.dtype.kind == "u" else np.int64)
@@ -60,7 +60,7 @@ def _log_sum_exp(x: Array, axes: Axes) -> Array:
 
 
 def _integral(x: Array, value: Array) -> Array:
-    """A real result as an integer of x's type: truncated; what does not fit is the least value, as in C on x86."""
+    """Truncate a real result to x's integer type; values out of range become the smallest integer, as in C on x86."""
     if x.dtype.kind == "f":
         return value
     limits = np.iinfo(x.dtype)
@@ -81,25 +81,25 @@ EVALUATORS: dict[str, Evaluator] = {
     "LogSumExp": lambda x, axes: _integral(x, _log_sum_exp(x, axes)),
     "SumSquare": lambda x, axes: np.sum(_wide(x) ** 2, axis=axes, keepdims=True),
 }
-"""By name: x and axes (distinct, not negative) to the result with those axes of size 1."""
+"""Reduction by name -> function of x and axes (distinct, non-negative), which keeps these axes with size 1."""
 
 IDENTITIES = frozenset(("Sum", "Mean", "Max", "Min", "Prod"))
-"""Folds of one element that are this element."""
+"""Reductions that return a single element unchanged."""
 
 
 class Reduce(Op):
-    """A reduction with axes as an attribute or as an input: `fold` names the reduction, `axes_of` finds its axes."""
+    """Base of all reductions: `fold` names the reduction, and `axes_of` finds its axes."""
 
     fold = ""
 
     def axes_of(self, x: TensorType, axes: TensorType | None) -> Axes:
-        """The axes, distinct and not negative."""
+        """Return the distinct, non-negative axes."""
         raise NotImplementedError
 
     def _over(self, x: TensorType, axes: tuple[int, ...] | None, noop: bool) -> Axes:
         if not axes:
             return () if noop else tuple(range(x.rank))
-        over = dict.fromkeys(self.axis_of(a, x.rank) for a in axes)  # an axis may be named twice
+        over = dict.fromkeys(self.axis_of(a, x.rank) for a in axes)  # removes duplicates
         return tuple(over) if x.rank else ()
 
     def infer(self, x: TensorType, axes: TensorType | None = None) -> tuple[TensorType, ...]:
@@ -119,7 +119,7 @@ class Reduce(Op):
             return (np.asarray(value).astype(x.dtype).reshape(y.shape),)
 
     def alias(self, x: TensorType, axes: TensorType | None = None) -> int | None:
-        """Folding one element moves nothing."""
+        """Return 0 where a single element is reduced to itself."""
         single = all(x.shape[a] == 1 for a in self.axes_of(x, axes))
         return 0 if single and self.fold in IDENTITIES else None
 
@@ -136,6 +136,8 @@ class Reduce(Op):
 
 @attributes
 class _AxesAttribute(Reduce):
+    """Reduction with axes as an attribute."""
+
     axes: tuple[int, ...] | None = None
     keepdims: int = 1
 
@@ -145,6 +147,8 @@ class _AxesAttribute(Reduce):
 
 @attributes
 class _AxesInput(Reduce):
+    """Reduction with axes as an input."""
+
     keepdims: int = 1
     noop_with_empty_axes: int = 0
 
@@ -154,13 +158,13 @@ class _AxesInput(Reduce):
 
 @dataclass(frozen=True)
 class Row:
-    """An operator of the family: its name and the first opset whose axes are an input."""
+    """Table row of a Reduce operator: its name, and the first opset with axes as an input."""
 
     name: str
     axes_input: int
 
     def register(self) -> None:
-        """Make the two operator classes, before and after the axes became an input."""
+        """Create the two operator classes, with axes as an attribute and as an input."""
         for form, opsets in (
             (_AxesAttribute, range(1, self.axes_input)),
             (_AxesInput, range(self.axes_input, LATEST + 1)),

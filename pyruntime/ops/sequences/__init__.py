@@ -1,1 +1,1 @@
-"""Operators of sequences and optionals."""
+"""Operators on sequences and optionals."""

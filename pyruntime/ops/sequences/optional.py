@@ -1,4 +1,4 @@
-"""Optionals: a tensor or sequence, or nothing. Source: ONNX operators Optional, OptionalGetElement and HasElement."""
+"""Optionals: a tensor, a sequence, or nothing. Source: ONNX operators Optional, OptionalGetElement and HasElement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Optional", opsets=range(15, LATEST + 1))
 class Optional(Op):
-    """The input as an optional; without input an empty one of `type`."""
+    """Wraps the input in an optional; without input, an empty optional of `type`."""
 
     type: DeclaredType | None = None
 
@@ -39,7 +39,7 @@ class Optional(Op):
 
 @op("OptionalHasElement", opsets=range(15, LATEST + 1))
 class OptionalHasElement(Op):
-    """True where there is a value: a bool scalar. Tensors and sequences always have one, an absent input has none."""
+    """Bool scalar: whether there is a value. Tensors and sequences always have one, an absent input has none."""
 
     def infer(self, x: ValueType | None = None) -> tuple[ValueType, ...]:
         if self.follows_from_types(x):
@@ -55,7 +55,7 @@ class OptionalHasElement(Op):
 
 @op("OptionalGetElement", opsets=range(15, LATEST + 1))
 class OptionalGetElement(Op):
-    """The value of an optional; tensors and sequences pass through.
+    """Returns the value of an optional; tensors and sequences pass through.
 
     Raises:
         RuntimeException: the optional is empty.

@@ -1,4 +1,4 @@
-"""Sequences: lists of tensors, on the host. Source: ONNX operators Sequence*, SplitToSequence, ConcatFromSequence."""
+"""Sequences: lists of tensors on the host. Source: ONNX operators Sequence*, SplitToSequence, ConcatFromSequence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 
 def _position(op: Op, position: Array | None, default: int, most: int, length: int) -> int:
-    """An index counted from the front. Raises RuntimeException outside [-length, most]."""
+    """Return the non-negative index of a position. Raises RuntimeException outside [-length, most]."""
     index = default if position is None else int(position.reshape(()))
     if not -length <= index <= most:
         raise errors.RuntimeException(
@@ -23,7 +23,7 @@ def _position(op: Op, position: Array | None, default: int, most: int, length: i
 
 @op("SequenceConstruct", opsets=range(11, LATEST + 1))
 class SequenceConstruct(Op):
-    """The inputs as a sequence; all of one dtype."""
+    """Makes a sequence of the inputs, all of one type."""
 
     def infer(self, *xs: TensorType) -> tuple[ValueType, ...]:
         if not xs:
@@ -36,7 +36,7 @@ class SequenceConstruct(Op):
 
 @op("SequenceEmpty", opsets=range(11, LATEST + 1))
 class SequenceEmpty(Op):
-    """A sequence of no tensors. dtype: a TensorProto code, float where it is absent."""
+    """Makes an empty sequence. dtype: a TensorProto code, default float."""
 
     dtype: int | None = None
 
@@ -49,7 +49,7 @@ class SequenceEmpty(Op):
 
 @op("SequenceLength", opsets=range(11, LATEST + 1))
 class SequenceLength(Op):
-    """Number of elements, an int64 scalar."""
+    """Number of elements, as an int64 scalar."""
 
     def infer(self, xs: SequenceType) -> tuple[ValueType, ...]:
         return (TensorType(DType.INT64, ()),)
@@ -60,7 +60,7 @@ class SequenceLength(Op):
 
 @op("SequenceAt", opsets=range(11, LATEST + 1))
 class SequenceAt(Op):
-    """xs[position]; a negative position counts from the back."""
+    """xs[position]; a negative position counts from the end."""
 
     data_dependent = True
 
@@ -75,11 +75,11 @@ class SequenceAt(Op):
 
 @op("SequenceInsert", opsets=range(11, LATEST + 1))
 class SequenceInsert(Op):
-    """xs with `tensor` before `position`; default: at the end."""
+    """Inserts `tensor` before `position`, by default at the end."""
 
     def infer(self, xs: SequenceType, tensor: TensorType, position: TensorType | None = None) -> tuple[ValueType, ...]:
         if xs.element is not tensor.dtype:
-            self.fail(f"an element for {xs}", tensor)
+            self.fail(f"a tensor of the element type of {xs}", tensor)
         return (SequenceType(xs.element),)
 
     def evaluate(self, xs: list[Any], tensor: Array, position: Array | None = None) -> tuple[list[Any], ...]:
@@ -89,7 +89,7 @@ class SequenceInsert(Op):
 
 @op("SequenceErase", opsets=range(11, LATEST + 1))
 class SequenceErase(Op):
-    """xs without the element at `position`; default: the last."""
+    """Removes the element at `position`, by default the last."""
 
     def infer(self, xs: SequenceType, position: TensorType | None = None) -> tuple[ValueType, ...]:
         return (SequenceType(xs.element),)
@@ -101,10 +101,10 @@ class SequenceErase(Op):
 
 @op("SplitToSequence", opsets=range(11, LATEST + 1))
 class SplitToSequence(Op):
-    """Parts of x along `axis`.
+    """Splits x along `axis` into a sequence.
 
-    split: a scalar gives parts of that size, the last maybe smaller; a vector gives the sizes; absent: parts of
-    size 1, without the axis where `keepdims` is 0 (elsewhere `keepdims` means nothing).
+    split: a scalar is the size of the parts (the last may be smaller), a vector lists the sizes. Default: parts of size
+    1, without the axis if `keepdims` is 0 (`keepdims` has no effect otherwise).
     """
 
     axis: int = 0
@@ -128,7 +128,7 @@ class SplitToSequence(Op):
         return (parts[: len(ends)],)
 
     def _ends(self, split: Array, length: int) -> Array:
-        """Where each part ends. Raises RuntimeException where the sizes do not make up the axis."""
+        """Return the end of each part. Raises RuntimeException if the sizes do not add up to the axis."""
         if split.ndim == 0:
             size = int(split)
             if size <= 0:
@@ -143,7 +143,7 @@ class SplitToSequence(Op):
 
 @op("ConcatFromSequence", opsets=range(11, LATEST + 1))
 class ConcatFromSequence(Op):
-    """The elements joined along `axis`; `new_axis` = 1 stacks them along a new one."""
+    """Concatenates the elements along `axis`, or stacks them along a new axis if `new_axis` is 1."""
 
     data_dependent = True
     axis: int

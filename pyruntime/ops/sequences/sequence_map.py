@@ -1,4 +1,4 @@
-"""SequenceMap: a body applied to every element of sequences. Source: ONNX operator SequenceMap."""
+"""SequenceMap: apply a body to each element of sequences. Source: ONNX operator SequenceMap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyruntime.ops.control.body import Body, BodyOp, sequence_of
 
 @op("SequenceMap", opsets=range(17, LATEST + 1))
 class SequenceMap(BodyOp):
-    """y[i] = body(x[i], ...): further sequences give their element i, tensors go to every trip unchanged."""
+    """y[i] = body(x[i], ...): further sequences contribute their element i, tensors are passed unchanged."""
 
     body: Graph
 

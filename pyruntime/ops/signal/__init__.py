@@ -1,1 +1,1 @@
-"""Fourier transforms, windows and mel filter banks."""
+"""Fourier transforms, window functions and mel filter banks."""

@@ -1,4 +1,4 @@
-"""DFT: y[k] = Σ_n x[n]·exp(−2πi·k·n/N) along one axis, or its inverse. Source: ONNX operator DFT."""
+"""DFT: y[k] = Σ_n x[n]·exp(−2πi·k·n/N) along an axis, or its inverse. Source: ONNX operator DFT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["as_complex", "fourier_reason", "spectrum"]
 
 
 def fourier_reason(n: int, dtype: DType) -> str | None:
-    """Why a transform of length n cannot run on the GPU, or None."""
+    """Return why a transform of length n cannot run on the GPU, or None."""
     if dtype is DType.DOUBLE:
         return "float64 is exact on the host"
     if n > MOST_LENGTH:
@@ -26,18 +26,19 @@ def fourier_reason(n: int, dtype: DType) -> str | None:
 
 
 def as_complex(x: Array) -> Array:
-    """The complex numbers in x [..., 1 or 2], in double precision."""
+    """Convert x [..., 1 or 2] (real, or real and imaginary part) to complex128 [...]."""
     if x.shape[-1] == 1:
         return x[..., 0].astype(np.complex128)
     return x[..., 0].astype(np.float64) + 1j * x[..., 1].astype(np.float64)
 
 
 def spectrum(signal: Array, n: int, axis: int, *, onesided: bool, inverse: bool, double: bool) -> Array:
-    """The transform of length n along `axis` of complex numbers, as [..., 2] with the phases of `phase_error`.
+    """Return the transform of length n along `axis`, as [..., 2] with the phases of `phase_error`.
 
     Args:
-        onesided: of real numbers, only the values 0 .. n div 2.
-        double: for a float64 tensor.
+        signal: complex numbers.
+        onesided: of real input, return only values 0 .. n div 2.
+        double: the model's tensor is float64.
     """
     if onesided:
         y = np.fft.rfft(signal.real, n, axis)
@@ -52,21 +53,21 @@ def spectrum(signal: Array, n: int, axis: int, *, onesided: bool, inverse: bool,
 
 @attributes
 class _DFT(Op):
-    """Shared by both versions; they differ in where the axis comes from.
+    """Base of the DFT versions, which differ in the source of the axis.
 
-    x: [..., 1] real or [..., 2] complex, float types; y: [..., 2], along the axis dft_length values, or
-    dft_length div 2 + 1 where `onesided`. With `onesided` and `inverse` x is half a spectrum and y real: [..., 1].
+    x: [..., 1] real or [..., 2] complex, floats; y: [..., 2] with dft_length values along the axis, or dft_length div 2
+    + 1 with `onesided`. With `onesided` and `inverse`, x is half of a spectrum and y is real, [..., 1].
     """
 
     inverse: int = 0
     onesided: int = 0
 
     def _along(self, given: int | None) -> int:
-        """The axis where input `axis` is `given`."""
+        """Return the axis, given the value of input `axis`."""
         raise NotImplementedError
 
     def _plan(self, shape: tuple[int, ...], length: int | None, axis: int | None) -> tuple[int, int]:
-        """(axis from the front, length of the transform). Raises InvalidGraph where they do not fit `shape`."""
+        """Return (non-negative axis, transform length). Raises InvalidGraph if they do not fit `shape`."""
         rank, along = len(shape), self._along(axis)
         if rank < 2 or shape[-1] not in (1, 2):
             self.fail("a tensor [..., 1] or [..., 2] of rank 2 or more", list(shape))
@@ -116,7 +117,7 @@ class _DFT(Op):
         axis: TensorType | None = None,
     ) -> tuple[Dispatch, ...]:
         along, length = self._typed_plan(x, dft_length, axis)
-        n = int(length)  # its factors are the passes
+        n = int(length)  # the kernel has one pass per factor
         (y,) = self._outputs(x, along, length)
         reason = fourier_reason(n, x.dtype)
         if reason:
@@ -130,7 +131,7 @@ class _DFT(Op):
 
 @op("DFT", opsets=range(17, 20))
 class DFTAttribute(_DFT):
-    """The axis is an attribute."""
+    """DFT with the axis as an attribute."""
 
     axis: int = 1
 
@@ -143,7 +144,7 @@ class DFTAttribute(_DFT):
 
 @op("DFT", opsets=range(20, LATEST + 1))
 class DFT(_DFT):
-    """The axis is an input, -2 where it is absent."""
+    """DFT with the axis as an input, default -2."""
 
     def _along(self, given: int | None) -> int:
         return -2 if given is None else given

@@ -17,9 +17,9 @@ from pyruntime.ops.operands import named
 class MelWeightMatrix(Op):
     """y[k, m]: weight of frequency bin k in mel band m; mel(f) = 2595·log10(1 + f/700).
 
-    Band m rises from 0 at edge m to 1 at edge m + 1 and falls to 0 at edge m + 2; the num_mel_bins + 2 edges divide
+    Band m rises from 0 at edge m to 1 at edge m + 1 and falls to 0 at edge m + 2. The num_mel_bins + 2 edges divide
     [mel(lower_edge_hertz), mel(upper_edge_hertz)) evenly and are rounded down to bins of sample_rate / (dft_length + 1)
-    hertz. Inputs: scalars. y: [dft_length div 2 + 1, num_mel_bins] of `output_datatype`.
+    hertz. Inputs: scalars. y: [dft_length div 2 + 1, num_mel_bins] in type `output_datatype`.
     """
 
     operands = named("num_mel_bins dft_length sample_rate lower_edge_hertz upper_edge_hertz")
@@ -54,9 +54,9 @@ class MelWeightMatrix(Op):
 
     def lower(self, target: Target, *scalars: TensorType) -> tuple[Dispatch, ...]:
         if not all(x.is_known for x in scalars):
-            raise Unsupported("edges that are not known before the run")
+            raise Unsupported("inputs that are not constant")
         (y,) = self.infer(*scalars)
         if y.dtype.compute == "":
-            raise Unsupported(f"{y.dtype.onnx_name} has no GPU form")
+            raise Unsupported(f"{y.dtype.onnx_name} tensors live on the host")
         weights = Constant.from_array(self.evaluate(*(x.value() for x in scalars))[0], y.dtype)
         return (strided_copy(target, "mel_weights", out(0, y), constant(weights), 0, contiguous(y.shape)),)

@@ -1,4 +1,4 @@
-"""STFT: the transforms of a signal's windowed frames. Source: ONNX operator STFT."""
+"""STFT: Fourier transforms of a signal's windowed frames. Source: ONNX operator STFT."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyruntime.ops.signal.dft import as_complex, fourier_reason, spectrum
 class STFT(Op):
     """y[b, f, k] = Σ_n signal[b, f·frame_step + n]·window[n]·exp(−2πi·k·n/N), N = frame_length.
 
-    signal: [batch, length, 1] real or [batch, length, 2] complex (or [batch, length] real), float types;
-    window: [N], default ones. y: [batch, frames, bins, 2], frames = (length − N) div frame_step + 1,
-    bins = N div 2 + 1 where `onesided`, else N.
+    signal: [batch, length, 1] real or [batch, length, 2] complex (or [batch, length] real), floats; window: [N],
+    default ones. y: [batch, frames, bins, 2], frames = (length − N) div frame_step + 1, bins = N div 2 + 1 with
+    `onesided`, else N.
     """
 
     operands = named("signal frame_step", optional="window frame_length")

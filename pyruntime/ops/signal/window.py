@@ -1,4 +1,4 @@
-"""HannWindow, HammingWindow, BlackmanWindow: sums of cosines. Source: ONNX operators of these names."""
+"""HannWindow, HammingWindow, BlackmanWindow: cosine-sum windows. Source: ONNX operators of these names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op
 
 @attributes
 class _Window(Op):
-    """y[n] = a_0 + a_1·cos(2πn/P) + a_2·cos(4πn/P), P = size where `periodic`, else size − 1.
+    """y[n] = a_0 + a_1·cos(2πn/P) + a_2·cos(4πn/P), P = size with `periodic`, else size − 1.
 
-    size: a scalar; y: [size] of `output_datatype`.
+    size: a scalar; y: [size] in type `output_datatype`.
     """
 
     terms: ClassVar[tuple[float, float, float]]
@@ -34,7 +34,7 @@ class _Window(Op):
         n = int(size.reshape(()))
         turns = np.arange(n) / np.float64(n if self.periodic else n - 1)
         a0, a1, a2 = self.terms
-        # In this order Blackman's middle is 1 and not the number before it, which as an integer would be 0.
+        # This order of terms makes the middle of BlackmanWindow exactly 1, which matters for integer types.
         y = a1 * np.cos(2 * np.pi * turns) + a2 * np.cos(4 * np.pi * turns) + a0
         return (y.astype(DType.from_code(self.output_datatype).numpy),)
 

@@ -1,1 +1,1 @@
-"""Operators of strings."""
+"""String operators."""

@@ -1,18 +1,19 @@
-"""Matching and searching of regular expressions in RE2's syntax, in time linear in the text for every pattern.
+"""Match and search regular expressions in RE2's syntax, in time linear in the length of the text.
 
-The pattern becomes a nondeterministic automaton (Thompson, 1968) whose state sets are computed as they are met and
-kept. Python's `re` backtracks, so a model could make it run for ever.
+The pattern becomes a nondeterministic finite automaton (Thompson, 1968), whose state sets are computed lazily and
+cached. Python's `re` backtracks, so a model could make it run forever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pyruntime import errors
 from pyruntime.ops.text.re2_syntax import Syntax, Test, is_word, parse
 
-__all__ = ["Pattern"]
+__all__ = ["Pattern", "compiled"]
 
 MOST_PARTS = 100_000
 MOST_REMEMBERED = 10_000
@@ -20,7 +21,7 @@ MOST_REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class _State:
-    """A state of the automaton: it reads a character (`test`), checks a position (`assertion`), or just goes on."""
+    """A state of the automaton: it consumes a character (`test`), checks a position (`assertion`), or does neither."""
 
     next: tuple[int, ...]
     test: Test | None = None
@@ -28,7 +29,7 @@ class _State:
 
 
 _Context = tuple[str, str]
-"""The characters before and after a position; empty at the ends."""
+"""Characters before and after a position; "" at the ends."""
 
 _ASSERTIONS: dict[str, Callable[[str, str], bool]] = {
     "begin": lambda before, after: not before,
@@ -44,7 +45,8 @@ class Pattern:
     """A compiled pattern.
 
     Raises:
-        InvalidGraph: not RE2's syntax, or too large. NotImplemented: a Unicode script class.
+        InvalidGraph: invalid RE2 syntax, or a pattern that is too large.
+        NotImplemented: a Unicode script class.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -62,7 +64,7 @@ class Pattern:
         return len(self._states) - 1
 
     def _build(self, node: Syntax, then: int) -> int:
-        """Add the states of `node`, which go on to state `then`; returns where they begin."""
+        """Add the states of `node`, followed by state `then`; returns the start state."""
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise errors.InvalidGraph(f"pattern {self._pattern!r}: more than {MOST_PARTS} parts")
@@ -88,7 +90,7 @@ class Pattern:
         return then
 
     def _closure(self, states: frozenset[int], context: _Context) -> frozenset[int]:
-        """The reading (and final) states reachable without reading."""
+        """Return the epsilon closure of `states`: consuming and final states."""
         key = (states, context if self._asserts else ("", ""))
         if key not in self._closures:
             pending, seen = list(states), set(states)
@@ -103,7 +105,7 @@ class Pattern:
         return self._closures[key]
 
     def fullmatch(self, text: str) -> bool:
-        """True where the whole of `text` matches."""
+        """Whether the whole `text` matches."""
         here: frozenset[int] = frozenset((self._start,))
         for before, c in zip(("", *text), text, strict=False):
             reading = self._closure(here, (before, c))
@@ -118,7 +120,7 @@ class Pattern:
         return 0 in self._closure(here, (text[-1:], ""))
 
     def search(self, text: str, start: int = 0) -> tuple[int, int] | None:
-        """Where the leftmost match at or after `start` begins and ends; of those that begin there, the longest."""
+        """Return (begin, end) of the leftmost-longest match at or after `start`; None if there is none."""
         threads: list[tuple[int, int]] = []
         found: tuple[int, int] | None = None
         for at in range(start, len(text) + 1):
@@ -140,7 +142,7 @@ class Pattern:
         return found
 
     def _ready(self, threads: Iterable[tuple[int, int]], context: _Context) -> Iterator[tuple[int, int]]:
-        """The reading (and final) states that `threads` reach without reading, with where they began, in that order."""
+        """Yield (state, start of its thread) of consuming and final states that `threads` reach without consuming."""
         seen = set[int]()
         for first, began in threads:
             pending = [first]
@@ -154,3 +156,9 @@ class Pattern:
                     yield number, began
                 elif not state.assertion or _ASSERTIONS[state.assertion](*context):
                     pending += state.next
+
+
+@lru_cache(maxsize=64)
+def compiled(pattern: str) -> Pattern:
+    """Return the compiled pattern, cached."""
+    return Pattern(pattern)

@@ -1,6 +1,6 @@
-"""The syntax of RE2 regular expressions: `parse` makes a tree of `Syntax` nodes.
+"""Parser of RE2's regular expression syntax. `parse` returns a tree of `Syntax` nodes.
 
-What does not change whether a text matches (laziness, captures) is read and forgotten. Source: RE2 wiki, Syntax.
+Syntax that does not affect whether a text matches (laziness, captures) is ignored. Source: RE2 wiki, Syntax.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pyruntime import errors
 __all__ = ["Syntax", "Test", "is_word", "parse"]
 
 MOST_REPEATS = 1000
-"""RE2's bound on counted repetition."""
+"""RE2's limit of counted repetition."""
 
 Test = Callable[[str], bool]
-"""Whether a character belongs to a class."""
+"""Predicate of characters: membership in a class."""
 
 
 def _range(low: str, high: str) -> Test:
@@ -83,7 +83,7 @@ _CATEGORIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """A syntax tree: kind 'char', 'assert', 'cat', 'alt' or 'repeat' (of parts[0], `low` to `high` times)."""
+    """Node of a syntax tree: kind 'char', 'assert', 'cat', 'alt' or 'repeat' (parts[0] `low` to `high` times)."""
 
     kind: str
     parts: tuple[Syntax, ...] = ()
@@ -95,6 +95,8 @@ class Syntax:
 
 @dataclass(slots=True)
 class _Parser:
+    """Recursive-descent parser; its methods consume `text` from position `at`."""
+
     text: str
     at: int = 0
     flags: frozenset[str] = field(default_factory=frozenset)
@@ -235,7 +237,7 @@ class _Parser:
         return self.char(self.escaped())
 
     def escaped(self) -> Test:
-        """What a backslash and the following characters match, inside brackets or outside."""
+        """Parse the rest of an escape, and return the characters it matches."""
         c = self.next()
         if c.lower() in _PERL:
             return _PERL[c] if c in _PERL else _none_of(_PERL[c.lower()])
@@ -248,11 +250,11 @@ class _Parser:
         negated ^= name.startswith("^")
         name = name.lstrip("^")
         if name not in _CATEGORIES:
-            raise errors.NotImplemented(f"pattern {self.text!r}: the Unicode class {name} is not known here")
+            raise errors.NotImplemented(f"pattern {self.text!r}: the Unicode class {name} is not supported")
         return _none_of(_category(name)) if negated else _category(name)
 
     def literal(self, c: str) -> str:
-        """The character that an escape beginning with `c` stands for."""
+        """Parse the rest of an escape that starts with `c`, and return the character it denotes."""
         if c in _CONTROL:
             return _CONTROL[c]
         if c == "x":
@@ -304,9 +306,10 @@ class _Parser:
 
 
 def parse(pattern: str) -> Syntax:
-    """The tree of a pattern.
+    """Return the syntax tree of a pattern.
 
     Raises:
-        InvalidGraph: not RE2's syntax. NotImplemented: a Unicode script class.
+        InvalidGraph: invalid RE2 syntax.
+        NotImplemented: a Unicode script class.
     """
     return _Parser(pattern).whole()

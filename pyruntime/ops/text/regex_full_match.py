@@ -1,24 +1,17 @@
-"""RegexFullMatch: whether all of a string matches a pattern. Source: ONNX operator RegexFullMatch."""
+"""RegexFullMatch: whether a whole string matches a pattern. Source: ONNX operator RegexFullMatch."""
 
 from __future__ import annotations
-
-from functools import lru_cache
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.base import LATEST, Op, op
-from pyruntime.ops.text.re2 import Pattern
-
-
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> Pattern:
-    return Pattern(pattern)
+from pyruntime.ops.text.re2 import compiled
 
 
 @op("RegexFullMatch", opsets=range(20, LATEST + 1))
 class RegexFullMatch(Op):
-    """pattern: RE2 syntax. y: bool, the shape of x."""
+    """pattern: RE2 syntax. y: bool, of x's shape."""
 
     pattern: str | None = None
 
@@ -27,10 +20,10 @@ class RegexFullMatch(Op):
             self.fail("a string tensor", x)
         if self.pattern is None:
             self.fail("the attribute `pattern`", "none")
-        _compiled(self.pattern)
+        compiled(self.pattern)
         return (TensorType(DType.BOOL, x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        pattern = _compiled(self.pattern or "")
+        pattern = compiled(self.pattern or "")
         found = [pattern.fullmatch(text) for text in x.reshape(-1)]
         return (np.array(found, bool).reshape(x.shape),)

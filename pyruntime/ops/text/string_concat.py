@@ -1,4 +1,4 @@
-"""StringConcat: z = x followed by y, elementwise. Source: ONNX operator StringConcat."""
+"""StringConcat: z = x + y of strings, elementwise. Source: ONNX operator StringConcat."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("StringConcat", opsets=range(20, LATEST + 1))
 class StringConcat(Op):
-    """x, y: string tensors, broadcast like NumPy's."""
+    """x, y: string tensors, with NumPy's broadcasting."""
 
     def infer(self, x: TensorType, y: TensorType) -> tuple[TensorType, ...]:
         if x.dtype is not DType.STRING or y.dtype is not DType.STRING:

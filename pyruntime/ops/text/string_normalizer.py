@@ -1,4 +1,4 @@
-"""StringNormalizer: stop words dropped, case changed. Source: ONNX operator StringNormalizer."""
+"""StringNormalizer: remove stop words and change case. Source: ONNX operator StringNormalizer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _CASES: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.uppe
 
 @op("StringNormalizer", opsets=range(10, LATEST + 1))
 class StringNormalizer(Op):
-    """x: strings [C] or [1, C]; y: those that are no stop words, case changed; [""] where none is left.
+    """x: strings [C] or [1, C]; y: the strings that are not stop words, with changed case; [""] if none is left.
 
-    `locale` is accepted and has no effect: case follows Unicode.
+    `locale` has no effect; case conversion follows Unicode.
     """
 
     data_dependent = True

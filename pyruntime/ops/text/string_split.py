@@ -1,4 +1,4 @@
-"""StringSplit: every string cut at a delimiter. Source: ONNX operator StringSplit."""
+"""StringSplit: split strings at a delimiter. Source: ONNX operator StringSplit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("StringSplit", opsets=range(20, LATEST + 1))
 class StringSplit(Op):
-    """y[..., k]: part k of x[...], "" beyond the last; z: int64, how many parts, 0 for an empty string.
+    """y[..., k]: part k of x[...], padded with ""; z: int64, the number of parts, 0 for an empty string.
 
-    Without delimiter, at runs of white space, none of it left at the ends. At most `maxsplit` cuts, from the left.
+    Without a delimiter, strings are split at runs of whitespace, like Python's str.split(). At most `maxsplit` splits,
+    from the left.
     """
 
     data_dependent = True

@@ -1,4 +1,4 @@
-"""TfIdfVectorizer: counts of n-grams, weighted. Source: ONNX operator TfIdfVectorizer."""
+"""TfIdfVectorizer: weighted counts of n-grams. Source: ONNX operator TfIdfVectorizer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _MODES = ("TF", "IDF", "TFIDF")
 class TfIdfVectorizer(Op):
     """y[c] = sum over n-grams i with ngram_indexes[i] = c of f(count of n-gram i in x).
 
-    f(n) is n for TF, weights[i]·[n > 0] for IDF, weights[i]·n for TFIDF. An n-gram's items lie 1 + s apart in x, for
-    every s up to `max_skip_count` (single items: s = 0). The pool lists the 1-grams, then the 2-grams, ...:
-    `ngram_counts[n - 1]` is where the n-grams begin.
-
-    x: int32, int64 or string, [C] or [N, C]; y: float32, [max(ngram_indexes) + 1] or [N, max(ngram_indexes) + 1].
+    f(n) is n for TF, weights[i]·[n > 0] for IDF, weights[i]·n for TFIDF. The items of an n-gram are 1 + s apart in x,
+    for each s up to `max_skip_count` (1-grams: s = 0). The pool lists the 1-grams, then the 2-grams, ...;
+    `ngram_counts[n - 1]` is the start of the n-grams. x: int32, int64 or string, [C] or [N, C]; y: float32,
+    [max(ngram_indexes) + 1] or [N, max(ngram_indexes) + 1].
     """
 
     max_gram_length: int
@@ -60,16 +59,16 @@ class TfIdfVectorizer(Op):
 
     @cached_property
     def _range(self) -> tuple[int, int]:
-        """The least and the greatest of `ngram_indexes`."""
+        """Smallest and largest of `ngram_indexes`."""
         return min(self.ngram_indexes), max(self.ngram_indexes)
 
     @cached_property
     def _numbers(self) -> dict[tuple[Hashable, ...], int]:
-        """The number of each n-gram that is counted."""
+        """N-gram -> its index, for the lengths that are counted."""
         return {g: i for g, i in self._grams() if self.min_gram_length <= len(g) <= self.max_gram_length}
 
     def _grams(self) -> Iterator[tuple[tuple[Hashable, ...], int]]:
-        """Every n-gram of the pool with its number."""
+        """Yield all n-grams of the pool with their indices."""
         pool = self.pool_strings if self.pool_strings is not None else tuple(self.pool_int64s or ())
         number = 0
         for n, begin in enumerate(self.ngram_counts, 1):

@@ -1,1 +1,1 @@
-"""Operators of training: losses, optimizers, gradients."""
+"""Training operators: losses, optimizers, gradients."""

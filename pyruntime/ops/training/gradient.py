@@ -1,7 +1,7 @@
-"""Gradient: dy/dx of a part of the graph around it. Source: ai.onnx.preview.training.Gradient, version 1.
+"""Gradient: dy/dx of a part of the enclosing graph. Source: ai.onnx.preview.training.Gradient, version 1.
 
-The importer replaces the node by the nodes that compute it (`pyruntime.onnx.importer.gradient`); SumTo is what they
-need beyond ONNX's operators.
+The importer replaces the node by nodes that compute the gradient (`pyruntime.onnx.importer.gradient`); besides ONNX's
+operators they use SumTo.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 
 @op("Gradient", domain="ai.onnx.preview.training", opsets=range(1, 2))
 class Gradient(Op):
-    """inputs: the values at which to differentiate, for xs and then zs; outputs: d sum(y) / dx for each of xs."""
+    """inputs: values of xs, then of zs, at which to differentiate; outputs: d sum(y) / dx for each of xs."""
 
     xs: tuple[str, ...]
     y: str
@@ -27,7 +27,7 @@ class Gradient(Op):
 class SumTo(Decomposed):
     """y = g summed over the axes along which `like` was broadcast to g's shape; y has the shape of `like`.
 
-    It is the derivative of broadcasting: g of any float type, `like` of a shape that broadcasts to g's.
+    This is the derivative of broadcasting. g: floats; `like`: a shape that broadcasts to g's.
     """
 
     def expand(self, body: Expansion, g: TensorType, like: TensorType) -> tuple[TensorType | None, ...]:

@@ -1,4 +1,4 @@
-"""NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss. Source: ONNX operators of these names."""
+"""NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss. Source: ONNX operators of these names."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _FOLDS = {
     )
     for name, finish in (("mean", "a.x / a.y"), ("sum", "a.x"))
 }
-"""Folds of (loss, weight) pairs, stored as the words of a 64-bit integer."""
+"""Reductions of (loss, weight) pairs, which are stored as 64-bit integers."""
 
 
 @op("NegativeLogLikelihoodLoss", opsets=range(12, LATEST + 1))
 class NegativeLogLikelihoodLoss(Op):
-    """l[n, d] = -p[n, t, d]·w[t], t = target[n, d]; 0 where t is `ignore_index`. w is 1 where it is absent.
+    """l[n, d] = -p[n, t, d]·w[t], t = target[n, d]; 0 where t is `ignore_index`. w defaults to 1.
 
-    p: log-probabilities [N, C, d...]; target: int32 or int64 [N, d...]; w: [C]. `reduction` 'none' gives l, 'sum' its
-    sum, 'mean' the sum over that of the weights of the targets that are not ignored.
+    p: log-probabilities [N, C, d...]; target: int32 or int64 [N, d...]; w: [C]. `reduction` 'none' returns l, 'sum' its
+    sum, 'mean' the sum divided by the total weight of the targets that are not ignored.
     """
 
     ignore_index: int | None = None
@@ -74,7 +74,7 @@ class NegativeLogLikelihoodLoss(Op):
     def lower(
         self, target: Target, p: TensorType, label: TensorType, weight: TensorType | None = None
     ) -> tuple[Dispatch, ...]:
-        """A target outside [0, C) makes the loss NaN."""
+        """Return the dispatches. On the GPU, a target outside [0, C) gives NaN."""
         refuse_float64(p)
         none = self.reduction == "none"
         pairs = scratch(DType.UINT64, *label.shape)
@@ -111,7 +111,7 @@ class NegativeLogLikelihoodLoss(Op):
 
 @op("SoftmaxCrossEntropyLoss", opsets=range(12, LATEST + 1))
 class SoftmaxCrossEntropyLoss(Decomposed):
-    """The loss of log_softmax(scores), which is output 1; both are computed in float32 (float64: in float64)."""
+    """Loss of log_softmax(scores), which is output 1. Both are computed in float32 (float64 inputs: float64)."""
 
     ignore_index: int | None = None
     reduction: str = "mean"

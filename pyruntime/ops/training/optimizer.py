@@ -1,8 +1,8 @@
-"""Adagrad, Adam, Momentum: one step of an optimiser. Source: ONNX operators ai.onnx.preview.training.
+"""Adagrad, Adam, Momentum: one step of an optimizer. Source: ONNX operators of ai.onnx.preview.training.
 
-Inputs: R, the learning rate; T, the number of steps made; then the tensors to optimise, their gradients and their
-states, each kind for all tensors in a row: X_1, X_2, ..., G_1, G_2, ..., V_1, ... Outputs: the new tensors, then the
-new states. G' is the regularised gradient, norm_coefficient·X + G.
+Inputs: R, the learning rate; T, the number of previous steps; then the tensors to optimize, their gradients and their
+states, grouped by kind: X_1, X_2, ..., G_1, G_2, ..., V_1, ... Outputs: the new tensors, then the new states. G' is the
+regularized gradient, norm_coefficient·X + G.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _POWER = """fn whole_power(base: f32, exponent: vec2<u32>) -> f32 {
 
 
 class _Optimizer(Op):
-    """Shared by all.
+    """Base of all optimizers.
 
     Class attributes:
-        names: what a tensor comes with: X, G and its states.
-        wgsl: one statement list that computes `x_new` and `<state>_new` from these, `r`, `t` and the attributes.
+        names: the kinds of tensors: x, g and the states.
+        wgsl: statements that compute `x_new` and `<state>_new` from these, `r`, `t` and the attributes.
     """
 
     names: ClassVar[tuple[str, ...]]
@@ -60,11 +60,11 @@ class _Optimizer(Op):
         return tuple(made[k] for k in range(len(self.names) - 1) for made in steps)
 
     def step(self, r: float, t: int, *tensors: Array) -> Sequence[Array]:
-        """The new tensor and its new states."""
+        """Return the new tensor and its new states."""
         raise NotImplementedError
 
     def scalars(self) -> dict[str, float]:
-        """The attributes the formula reads."""
+        """Return the attributes that `wgsl` uses."""
         raise NotImplementedError
 
     def lower(self, target: Target, r: TensorType, t: TensorType, *tensors: TensorType) -> tuple[Dispatch, ...]:
@@ -110,7 +110,7 @@ class Adagrad(_Optimizer):
 class Adam(_Optimizer):
     """V_new = α·V + (1 - α)·G'; H_new = β·H + (1 - β)·G'²; X_new = (1 - post)·(X - R'·V_new / (√H_new + epsilon)).
 
-    R' = R·√(1 - β^T) / (1 - α^T) where T > 0, else R; post = norm_coefficient_post.
+    R' = R·√(1 - β^T) / (1 - α^T) if T > 0, else R; post = norm_coefficient_post.
     """
 
     names = ("x", "g", "v", "h")
@@ -142,7 +142,7 @@ class Adam(_Optimizer):
 
 @op("Momentum", domain="ai.onnx.preview.training", opsets=range(1, 2))
 class Momentum(_Optimizer):
-    """V_new = α·V + β'·G'; X_new = X - R·V_new, for 'nesterov' X - R·(G' + α·V_new). β' = β where T > 0, else 1."""
+    """V_new = α·V + β'·G'; X_new = X - R·V_new, for 'nesterov' X - R·(G' + α·V_new). β' = β if T > 0, else 1."""
 
     names = ("x", "g", "v")
     wgsl = """let gradient = norm_coefficient * x + g;

@@ -1,1 +1,1 @@
-"""Operators of images: resizing, sampling, regions of interest."""
+"""Image operators: resizing, sampling, regions of interest."""

@@ -1,8 +1,8 @@
-"""GridSample: y[n, c, o] = x[n, c] at the place grid[n, o], by the nearest element or an N-linear or N-cubic sum.
+"""GridSample: y[n, c, o] = x[n, c] at position grid[n, o], by nearest, linear or cubic interpolation.
 
-A coordinate from -1 to 1 spans the input, between its pixels' centres with align_corners, else between their outer
-borders. Integers are computed in float and truncated. Where ONNX's reference implementation and PyTorch part (cubic
-sums at a border), this is PyTorch's and onnxruntime's result. Source: ONNX operator GridSample (16, 20, 22).
+Coordinates -1 to 1 span the input, between the centers of its corner pixels with align_corners, else between their
+outer borders. Integers are computed in float and truncated. Where ONNX's reference implementation and PyTorch differ
+(cubic sums at a border), this is the result of PyTorch and onnxruntime. Source: ONNX operator GridSample (16, 20, 22).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, out, pa
 from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_float64
 
 FAR = 1e9
-"""Coordinates past this, infinite or NaN, are -100: outside every input that fits memory."""
+"""Coordinates beyond this, infinite or NaN are replaced by -100, which is outside any input."""
 
-NEIGHBOURS = {"nearest": 1, "linear": 2, "cubic": 4}
-"""Input pixels along an axis of which an output is a weighted sum."""
+NEIGHBORS = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Number of input pixels per axis that contribute to an output."""
 
 
 def _reflected(v: Array, low: float, high: float) -> Array:
-    """v mirrored at both edges until it lies between them."""
+    """Reflect v at both edges until it lies between them."""
     span = high - low
     if span <= 0:
         return np.full_like(v, low)
@@ -38,7 +38,7 @@ def _reflected(v: Array, low: float, high: float) -> Array:
 
 @attributes
 class _GridSample(Op):
-    """x: [N, C, D1 .. Dr]; grid: [N, O1 .. Or, r], innermost axis first; y: [N, C, O1 .. Or] of x's type."""
+    """x: [N, C, D1 .. Dr]; grid: [N, O1 .. Or, r], innermost axis first; y: [N, C, O1 .. Or] in x's type."""
 
     mode: str
     align_corners: int = 0
@@ -46,9 +46,9 @@ class _GridSample(Op):
 
     @property
     def interpolation(self) -> str:
-        """'nearest', 'linear' or 'cubic'. Raises InvalidGraph."""
+        """'nearest', 'linear' or 'cubic'. Raises InvalidGraph for an unknown mode."""
         name = {"bilinear": "linear", "bicubic": "cubic"}.get(self.mode, self.mode)
-        if name not in NEIGHBOURS or self.padding_mode not in ("zeros", "border", "reflection"):
+        if name not in NEIGHBORS or self.padding_mode not in ("zeros", "border", "reflection"):
             self.fail("a known mode and padding_mode", f"{self.mode!r}, {self.padding_mode!r}")
         return name
 
@@ -66,14 +66,14 @@ class _GridSample(Op):
         return (0.0, extent - 1.0) if self.align_corners else (-0.5, extent - 0.5)
 
     def _places(self, grid: Array, extent: int) -> Array:
-        """Coordinates along one axis, in pixels, brought into the input where the padding mode says so."""
+        """Return pixel coordinates along one axis, clamped or reflected according to the padding mode."""
         low, high = self._edges(extent)
         number = grid.dtype.type
         v = (grid + number(1)) * number(0.5) * number(high - low) + number(low)
         if self.interpolation == "nearest":
             v = np.rint(v)
         if self.padding_mode == "border":
-            # Between the border and a cubic kernel's reach outside it, the kernel still sees the inside.
+            # Outside the border, a cubic kernel still covers inner pixels.
             reach = 2 if self.interpolation == "cubic" else 0
             inner: Array = np.clip(np.where(np.isnan(v), number(0), v), -reach, extent - 1 + reach)
             return inner
@@ -81,7 +81,7 @@ class _GridSample(Op):
         return _reflected(v, low, high) if self.padding_mode == "reflection" else v
 
     def _pixels(self, index: Array, extent: int) -> tuple[Array, Array]:
-        """(index inside the input, whether the pixel counts) of neighbours along one axis."""
+        """Return (index inside the input, whether the pixel contributes) of neighbors along one axis."""
         inside = np.ones(index.shape, bool)
         if self.padding_mode == "zeros":
             inside = (index >= 0) & (index < extent)
@@ -99,16 +99,16 @@ class _GridSample(Op):
         flat = x.reshape(*x.shape[:2], -1)
         places = [self._places(wide[:, :, rank - 1 - a], spatial[a]) for a in range(rank)]
         low = [np.floor(p) for p in places]
-        nearest, neighbours = self.interpolation == "nearest", NEIGHBOURS[self.interpolation]
+        nearest, neighbors = self.interpolation == "nearest", NEIGHBORS[self.interpolation]
         total = np.zeros((*x.shape[:2], wide.shape[1]), x.dtype if nearest else wide.dtype)
-        for neighbour in itertools.product(range(neighbours), repeat=rank):
+        for neighbor in itertools.product(range(neighbors), repeat=rank):
             index = np.zeros(places[0].shape, np.int64)
             weight, inside = np.ones(places[0].shape, wide.dtype), np.ones(places[0].shape, bool)
-            for a, t in enumerate(neighbour):
-                at, counts = self._pixels(low[a].astype(np.int64) + t - (neighbours - 1) // 2, spatial[a])
+            for a, t in enumerate(neighbor):
+                at, counts = self._pixels(low[a].astype(np.int64) + t - (neighbors - 1) // 2, spatial[a])
                 index = index * spatial[a] + at
                 inside &= counts
-                weight *= _weight(neighbours, t, places[a] - low[a])
+                weight *= _weight(neighbors, t, places[a] - low[a])
             seen = np.take_along_axis(flat, index[:, None], axis=2)
             if nearest:
                 total = np.where(inside[:, None], seen, total)
@@ -137,7 +137,7 @@ class _GridSample(Op):
         }
         types = {"x": dtype, "grid": grid.dtype, "y": dtype}
         kernel = template(
-            "grid_sample", types, RANK=rank, TERMS=NEIGHBOURS[mode], **{k: v for k, v in flags.items() if v}
+            "grid_sample", types, RANK=rank, TERMS=NEIGHBORS[mode], **{k: v for k, v in flags.items() if v}
         )
         limits = np.iinfo(x.dtype.numpy) if flags["INTEGER"] else None
         params = params_of(
@@ -151,15 +151,15 @@ class _GridSample(Op):
         )
         source = Operand(inp(0, x).role, 0, TensorType(dtype, x.shape))
         result = Operand(out(0, y).role, 0, TensorType(dtype, y.shape))
-        flops = 2 * y.size * NEIGHBOURS[mode] ** rank
+        flops = 2 * y.size * NEIGHBORS[mode] ** rank
         return (Dispatch(kernel, (source, inp(1, grid), result), target.grid(-(-y.size // 4)), params, flops=flops),)
 
 
-def _weight(neighbours: int, t: int, part: Array) -> Array:
-    """The weight of neighbour t for a place `part` past the pixel below it."""
-    if neighbours == 1:
+def _weight(neighbors: int, t: int, part: Array) -> Array:
+    """Return the weight of neighbor t for a position `part` past the pixel below it."""
+    if neighbors == 1:
         return np.ones_like(part)
-    if neighbours == 2:
+    if neighbors == 2:
         return part if t else 1 - part
     d = np.abs(part + 1 - t)
     near = (1.25 * d - 2.25) * d * d + 1
@@ -169,7 +169,7 @@ def _weight(neighbours: int, t: int, part: Array) -> Array:
 
 
 def _cast(total: Array, dtype: np.dtype[np.generic]) -> Array:
-    """Sums as x's type: integers truncated and saturated."""
+    """Convert sums to x's type; integers are truncated and saturated."""
     if total.dtype == dtype or dtype.kind not in "iu":
         return np.asarray(total.astype(dtype, copy=False))
     limits = np.iinfo(dtype.name)
@@ -179,13 +179,13 @@ def _cast(total: Array, dtype: np.dtype[np.generic]) -> Array:
 
 @op("GridSample", opsets=range(20, LATEST + 1))
 class GridSample(_GridSample):
-    """Any number of spatial axes."""
+    """GridSample with any number of spatial axes."""
 
     mode: str = "linear"
 
 
 @op("GridSample", opsets=range(16, 20))
 class GridSample16(_GridSample):
-    """Two spatial axes; modes bilinear, nearest, bicubic."""
+    """GridSample with two spatial axes; modes bilinear, nearest, bicubic."""
 
     mode: str = "bilinear"

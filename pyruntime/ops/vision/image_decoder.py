@@ -1,4 +1,4 @@
-"""ImageDecoder: the pixels of an encoded image. Source: ONNX operator ImageDecoder."""
+"""ImageDecoder: decode an image file to pixels. Source: ONNX operator ImageDecoder."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def _pillow() -> Any:
 
 @op("ImageDecoder", opsets=range(20, LATEST + 1))
 class ImageDecoder(Op):
-    """encoded_stream: uint8 [n], a file's bytes; y: uint8 [height, width, channels].
+    """encoded_stream: uint8 [n], the bytes of a file; y: uint8 [height, width, channels].
 
-    BMP, JPEG, JPEG 2000, TIFF, PNG, WebP, PNM, as Pillow reads them. A stream that is no image gives [0, 0, channels].
+    Decodes BMP, JPEG, JPEG 2000, TIFF, PNG, WebP and PNM with Pillow. Invalid images give [0, 0, channels].
 
     Raises:
-        NotImplemented: Pillow is not there. RuntimeException: an image of more pixels than Pillow's limit.
+        NotImplemented: Pillow is not installed.
+        RuntimeException: the image exceeds Pillow's pixel limit.
     """
 
     data_dependent = True

@@ -1,4 +1,4 @@
-"""MaxRoiPool: every region of interest, its borders rounded to pixels, pooled to a grid of bins by maxima.
+"""MaxRoiPool: max-pool regions of interest, rounded to pixels, to a grid of bins.
 
 Source: ONNX operator MaxRoiPool (1, 22); Girshick 2015.
 """
@@ -66,7 +66,7 @@ class MaxRoiPool(Op):
 
 
 def _bins(first: Any, last: Any, count: int, extent: int) -> list[tuple[int, int]]:
-    """[start, stop) of each of `count` bins over the pixels first .. last."""
+    """Return [start, stop) of each of `count` bins over the pixels first .. last."""
     number = type(first)
     size = max(last - first + number(1), number(1)) / number(count)
     numbers = np.arange(count, dtype=number)

@@ -1,4 +1,4 @@
-"""NonMaxSuppression: the best boxes that do not overlap. Source: ONNX operator NonMaxSuppression."""
+"""NonMaxSuppression: select the best boxes that do not overlap. Source: ONNX operator NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pyruntime.ops.operands import named
 
 @op("NonMaxSuppression", opsets=range(10, LATEST + 1))
 class NonMaxSuppression(Op):
-    """For every batch and class, boxes by falling score (then index) whose IoU with none chosen before exceeds a bound.
+    """Per batch and class: boxes by descending score whose IoU with all previously selected ones is at most a bound.
 
     boxes: float32 [batch, boxes, 4], two corners (y, x, y, x) or, with `center_point_box`, (x, y, width, height);
-    scores: float32 [batch, classes, boxes]. Boxes that do not score above `score_threshold` are left out; absent, none
-    is. At most max_output_boxes_per_class (default 0) a class. y: int64 [chosen, 3] of (batch, class, box).
+    scores: float32 [batch, classes, boxes]. Ties are ordered by index. Only boxes with scores above `score_threshold`
+    (default: all) are selected, at most max_output_boxes_per_class (default 0) per class. y: int64 [selected, 3] of
+    (batch, class, box).
     """
 
     operands = named("boxes scores", optional="max_output_boxes_per_class iou_threshold score_threshold")
@@ -53,7 +54,7 @@ class NonMaxSuppression(Op):
         return (np.array(chosen, np.int64).reshape(-1, 3),)
 
     def _corners(self, boxes: Array) -> Array:
-        """(low, high) along both axes: [2, boxes, 2]."""
+        """Return (low, high) along both axes, [2, boxes, 2]."""
         if self.center_point_box:
             half = boxes[:, 2:] / 2
             return np.stack([boxes[:, :2] - half, boxes[:, :2] + half])
@@ -61,7 +62,7 @@ class NonMaxSuppression(Op):
 
 
 def _best(corners: Array, order: Array, most: int, overlap: float) -> list[int]:
-    """Boxes of `order`, each kept unless a kept one before it covers it by more than `overlap`."""
+    """Return the boxes of `order` whose overlap with each previously kept box is at most `overlap`, at most `most`."""
     low, high = corners
     area = np.prod(high - low, axis=1)
     kept: list[int] = []

@@ -1,8 +1,8 @@
-"""Resampling along axes: which inputs each output is a weighted sum of, and the sum in NumPy.
+"""Resampling along axes: the input positions and weights of each output, and the computation in NumPy.
 
-Every mode of Resize is separable, so an axis is described by a table: output o is
-sum over t of weight[o, t] * x[index[o, t]]. Tables are made on the host for both providers, so that rounding to the
-nearest pixel is decided once. Source: ONNX operator Resize and its reference implementation; Keys 1981 (cubic).
+All modes of Resize are separable. A table describes one axis: output o is the sum over t of weight[o, t] * x[index[o,
+t]]. Tables are computed on the host for both providers, so that both round to the same nearest pixel. Source: ONNX
+operator Resize and its reference implementation; Keys 1981 (cubic).
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ COORDINATES = (
 )
 
 HALF_WAY = np.float32(1e-6)
-"""How far from the middle of two elements a coordinate may lie for the rule of ties to hold, as in onnxruntime."""
+"""Distance from the midpoint of two elements within which a coordinate counts as a tie, as in onnxruntime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One resized axis: `length` inputs become `output`, `scale` outputs an input; the crop [start, end] of the input
-    is what tf_crop_and_resize stretches over the output. Scale None: output / length, where these are open.
+    """A resized axis of `length` inputs and `output` outputs, with `scale` outputs per input.
+
+    With tf_crop_and_resize, the crop [start, end] of the input is resized to the output. A scale of None is output /
+    length for symbolic sizes.
     """
 
     axis: int
@@ -49,18 +51,18 @@ class Axis:
 
     @property
     def is_open(self) -> bool:
-        """True where runs bring the sizes."""
+        """Whether the sizes are symbolic."""
         return is_dim(self.length) or is_dim(self.output)
 
     @property
     def is_identity(self) -> bool:
-        """True where outputs are inputs."""
+        """Whether outputs equal inputs."""
         return self.scale == 1 and self.output == self.length and (self.start, self.end) == (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """How inputs are weighted: the attributes of Resize. `nearest` may be 'simple', the rule of opset 10."""
+    """Interpolation attributes of Resize. `nearest` may also be 'simple', the rule of opset 10."""
 
     mode: str = "nearest"
     coordinates: str = "half_pixel"
@@ -71,7 +73,7 @@ class Filter:
 
 
 def _coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
-    """Where each output lies among the inputs."""
+    """Return the position of each output in the input."""
     number = dtype
     o: Array = np.arange(axis.output, dtype=dtype)
     assert axis.scale is not None
@@ -99,7 +101,7 @@ def _coordinates(axis: Axis, mode: str, dtype: Any) -> Array:
 
 
 def _nearest(x: Array, rule: str, scale: float) -> Array:
-    """The input nearest to each coordinate."""
+    """Round coordinates to input indices."""
     if rule == "floor":
         return np.asarray(np.floor(x))
     if rule == "ceil":
@@ -113,12 +115,12 @@ def _nearest(x: Array, rule: str, scale: float) -> Array:
 
 
 def _linear(distance: Array) -> Array:
-    """The triangle of half-width 1."""
+    """Return the triangle kernel of half-width 1."""
     return np.asarray(np.clip(1 - np.abs(distance), 0, 1))
 
 
 def _cubic(distance: Array, a: float) -> Array:
-    """Keys' kernel of half-width 2."""
+    """Return Keys' cubic kernel of half-width 2."""
     d = np.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
@@ -126,7 +128,7 @@ def _cubic(distance: Array, a: float) -> Array:
 
 
 def ratio(output: int, length: int) -> float | None:
-    """output / length; None where sizes that are open decide it."""
+    """Return output / length, or None if it depends on symbolic sizes."""
     if not is_dim(output) and not is_dim(length):
         return output / length if length else 1.0
     seen = Fraction(hint(output), hint(length)) if hint(length) else Fraction(1)
@@ -135,11 +137,11 @@ def ratio(output: int, length: int) -> float | None:
 
 
 def steps_of(axis: Axis, how: Filter) -> Steps | None:
-    """What `table_of` says of one axis as a formula in whole numbers; None where there is none.
+    """Return the table of one axis (`table_of`) as a formula in integers, or None if there is none.
 
-    The nearest element is that of float32 arithmetic. Where the scale is exact a quotient rounds to a whole number, or
-    to half of one, only where it is; with align_corners while numerators are exact in float32. Where sizes give it,
-    `Steps.rounded` says what the scale's rounding does.
+    The nearest element is that of float32 arithmetic. If the scale is exact, a quotient rounds to an integer or
+    half-integer only if it is one; with align_corners as long as numerators are exact in float32. If the scale follows
+    from sizes, `Steps.rounded` reproduces its rounding.
     """
     if axis.scale is None:
         if how.mode == "nearest" and how.coordinates != "align_corners":
@@ -174,7 +176,7 @@ def steps_of(axis: Axis, how: Filter) -> Steps | None:
 
 
 def _by_sizes(axis: Axis, how: Filter) -> Steps | None:
-    """The nearest element where sizes give the scale, as interpolation to the size of something else is exported."""
+    """Return the formula of nearest interpolation whose scale follows from sizes, or None if there is none."""
     most = upper(axis.length), upper(axis.output)
     if (how.coordinates, how.nearest) != ("asymmetric", "floor") or max(most) > 1 << 13 or most[0] * most[1] >= 1 << 23:
         return None
@@ -182,7 +184,7 @@ def _by_sizes(axis: Axis, how: Filter) -> Steps | None:
 
 
 def _place(axis: Axis, coordinates: str, up: int, down: int) -> tuple[int, int, int] | None:
-    """(a, b, c) of `Steps` where `down` inputs become `up` outputs."""
+    """Return (a, b, c) of `Steps` for `down` inputs per `up` outputs."""
     if coordinates == "asymmetric":
         return down, 0, up
     if coordinates == "tf_half_pixel_for_nn":
@@ -195,7 +197,7 @@ def _place(axis: Axis, coordinates: str, up: int, down: int) -> tuple[int, int, 
 
 
 def _closed(axis: Axis) -> Axis:
-    """The axis with numbers for what is open, which the plan then relies on."""
+    """Return the axis with symbolic sizes replaced by their current values, on which the plan then depends."""
     if not axis.is_open:
         return axis
     length, output = int(axis.length), int(axis.output)
@@ -205,12 +207,12 @@ def _closed(axis: Axis) -> Axis:
 
 
 def table_of(axis: Axis, how: Filter) -> AxisTable:
-    """The table of one axis. Index -1: the output lies outside the crop and is the extrapolation value."""
+    """Return the table of one axis. Index -1 marks outputs outside the crop, which get the extrapolation value."""
     axis = _closed(axis)
     assert axis.scale is not None
     crop = how.coordinates == "tf_crop_and_resize"
     if how.mode == "nearest":
-        # In float32, as exporters and onnxruntime compute them: at ties and whole numbers the rounding decides.
+        # In float32, as in exporters and onnxruntime, because rounding matters at ties and integers.
         x = _coordinates(axis, how.coordinates, np.float32)
         index = np.clip(_nearest(x, how.nearest, axis.scale), 0, axis.length - 1).astype(np.int64)[:, None]
         weight = None
@@ -231,13 +233,13 @@ def table_of(axis: Axis, how: Filter) -> AxisTable:
             weight = weight / np.where(total == 0, 1, total)
         index = np.clip(places, 0, axis.length - 1)
     if crop:
-        x = _coordinates(axis, how.coordinates, np.float32)  # whether the last is outside is a matter of rounding
+        x = _coordinates(axis, how.coordinates, np.float32)  # rounding decides whether the last one is outside
         index = np.where(((x < 0) | (x > axis.length - 1))[:, None], -1, index)
     return AxisTable(axis.axis, index, weight)
 
 
 def resampled(x: Array, tables: list[AxisTable], extrapolation: float) -> Array:
-    """x with each table's axis resampled; of x's type where no table has weights, else of the sums' float type."""
+    """Resample x along the axis of each table. The result has x's type without weights, else the accumulator type."""
     weighted = any(t.weight is not None for t in tables)
     narrow = x.dtype == np.float32 or (x.dtype.kind in "fiub" and x.dtype.itemsize <= 2)
     wide = np.float32 if narrow else np.float64

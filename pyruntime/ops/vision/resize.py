@@ -1,4 +1,4 @@
-"""Resize and Upsample: every output is a weighted sum of the inputs around its place; one axis at a time.
+"""Resize and Upsample: each output is a weighted sum of nearby inputs, computed one axis at a time.
 
 Integers are rounded half to even and saturated, as in ONNX's reference implementation. Sizes that follow from scales
 are floor(input * scale), in float32. Source: ONNX operators Resize (10, 11, 13, 18, 19), Upsample (7, 9).
@@ -35,23 +35,23 @@ from pyruntime.ops.vision.resampling import (
 Numbers = tuple[float, ...]
 
 CACHED = 1 << 18
-"""Outputs resampled at a time, which a cache holds."""
+"""Number of outputs to resample at a time, chosen to fit the CPU cache."""
 
 
 class _Resize(Op):
-    """Resize of any version. x: any type; strings, bools and complex numbers by the nearest element only."""
+    """Resize of any version. x: any type; strings, bools and complex numbers only with mode nearest."""
 
     extrapolation_value: float = 0.0
 
     def filter(self) -> Filter:
-        """How inputs are weighted. Raises InvalidGraph for unknown modes."""
+        """Return the interpolation attributes."""
         raise NotImplementedError
 
     def result(self, x: TensorType, plan: tuple[Axis, ...]) -> TensorType:
-        """The output type."""
+        """Return the output type. Raises InvalidGraph for unknown modes."""
         how = self.filter()
         if how.mode not in MODES or how.coordinates not in COORDINATES or how.nearest not in (*NEAREST, "simple"):
-            self.fail("known modes", how)
+            self.fail("supported modes", how)
         if how.antialias and how.mode == "nearest":
             self.fail("mode 'linear' or 'cubic' with antialias", "'nearest'")
         if how.mode != "nearest" and x.dtype.carrier in ("object", "complex64", "complex128"):
@@ -62,11 +62,11 @@ class _Resize(Op):
         return x.with_shape(*shape)
 
     def tables(self, plan: tuple[Axis, ...]) -> list[AxisTable]:
-        """The tables of the axes that change."""
+        """Return the tables of the axes that change."""
         return [table_of(axis, self.filter()) for axis in plan if not axis.is_identity]
 
     def resized(self, x: Array, plan: tuple[Axis, ...]) -> Array:
-        """The output in x's type."""
+        """Return the output in x's type."""
         shape = list(x.shape)
         for axis in plan:
             shape[axis.axis] = axis.output
@@ -74,7 +74,7 @@ class _Resize(Op):
             return np.zeros(shape, x.dtype)
         tables = self.tables(plan)
         lead = min((t.axis for t in tables), default=0)
-        if lead:  # in parts that a cache holds
+        if lead:  # in parts that fit the CPU cache
             maps, tables = x.reshape(-1, *x.shape[lead:]), [replace(t, axis=t.axis - lead + 1) for t in tables]
             step = max(1, CACHED // math.prod(shape[lead:]))
             y = np.empty((len(maps), *shape[lead:]), x.dtype)
@@ -85,7 +85,7 @@ class _Resize(Op):
         return self._resampled(x, tables)
 
     def _resampled(self, x: Array, tables: list[AxisTable]) -> Array:
-        """`resampled` in x's type."""
+        """Return `resampled` in x's type."""
         y = resampled(x, tables, self.extrapolation_value)
         if y.dtype == x.dtype or x.dtype.kind == "f":
             return y.astype(x.dtype, copy=False)
@@ -95,7 +95,7 @@ class _Resize(Op):
         return np.clip(np.rint(y), limits.min, limits.max).astype(x.dtype)
 
     def dispatches(self, target: Target, x: TensorType, plan: tuple[Axis, ...]) -> tuple[Dispatch, ...]:
-        """Return the dispatches that compute what `resized` computes on the host."""
+        """Return the dispatches that compute `resized` on the GPU."""
         y = self.result(x, plan)
         moving = [axis for axis in plan if not axis.is_identity]
         steps = [steps_of(axis, self.filter()) for axis in moving] if any(a.is_open for a in moving) else []
@@ -114,11 +114,11 @@ class _Resize(Op):
 
     @staticmethod
     def unchanged(plan: tuple[Axis, ...]) -> int | None:
-        """The alias: x, where no axis is resized."""
+        """Return 0, the index of x, if no axis is resized."""
         return 0 if all(axis.is_identity for axis in plan) else None
 
     def by_scales(self, x: tuple[int, ...], axes: tuple[int, ...], scales: Numbers, crop: Numbers) -> tuple[Axis, ...]:
-        """The plan where outputs an input are given."""
+        """Return the resized axes, given the scales (outputs per input)."""
         if len(scales) != len(axes) or any(not s > 0 for s in scales):
             self.fail(f"{len(axes)} scales above 0", list(scales))
         lengths = [_scaled(x[a], s) for a, s in zip(axes, scales, strict=True)]
@@ -132,7 +132,12 @@ class _Resize(Op):
         scales: Sequence[float | None],
         crop: Numbers,
     ) -> tuple[Axis, ...]:
-        """One Axis for each of `axes`. `crop`: all starts, then all ends; empty: everything."""
+        """Return one Axis for each of `axes`.
+
+        Args:
+            lengths: output sizes.
+            crop: all starts, then all ends; empty: no crop.
+        """
         count = len(axes)
         if any(not is_dim(x[a]) and not x[a] and n for a, n in zip(axes, lengths, strict=True)):
             self.fail("an output without elements along axes without elements", f"{lengths} for {[x[a] for a in axes]}")
@@ -146,7 +151,7 @@ class _Resize(Op):
 
 
 def _scaled(length: Any, scale: float) -> Any:
-    """floor(length * scale) in float32."""
+    """Return floor(length * scale) in float32."""
     exact = Fraction(scale)
     if is_dim(length) and max(exact.numerator, exact.denominator) <= 64:  # exact in float32 up to 2^18 elements
         return length * exact.numerator // exact.denominator
@@ -154,9 +159,9 @@ def _scaled(length: Any, scale: float) -> Any:
 
 
 class _ScalesInput(_Resize):
-    """Versions that know scales for all axes and nothing else: outputs an input, counted from the first pixel.
+    """Base of versions with scales for all axes as their only input, and asymmetric coordinates.
 
-    x and scales: float32 [rank].
+    scales: float32 [rank of x].
     """
 
     mode: str
@@ -187,7 +192,7 @@ def _numbers(values: Array | None) -> Numbers:
 
 @op("Upsample", opsets=range(7, 9))
 class Upsample7(Decomposed):
-    """Scales as an attribute."""
+    """Upsample with scales as an attribute."""
 
     mode: str = "nearest"
     scales: tuple[float, ...]
@@ -199,14 +204,14 @@ class Upsample7(Decomposed):
 
 @op("Upsample", opsets=range(9, 10))
 class Upsample(_ScalesInput):
-    """Scales as an input; Resize took its place in opset 10."""
+    """Upsample with scales as an input. Resize replaced it in opset 10."""
 
     mode: str = "nearest"
 
 
 @op("Resize", opsets=range(10, 11))
 class Resize10(_ScalesInput):
-    """Upsample that may also shrink: then the nearest pixel is the one after."""
+    """Upsample that may also shrink, where the nearest pixel is rounded up."""
 
     mode: str = "nearest"
 
@@ -217,7 +222,7 @@ class Resize10(_ScalesInput):
     earlier={range(11, 18): "antialias axes keep_aspect_ratio_policy"},
 )
 class Resize(_Resize):
-    """Opsets from 11: x, roi, scales or sizes. An empty tensor is an absent one."""
+    """Resize from opset 11 on: x, roi, scales or sizes. Empty tensors count as absent."""
 
     operands = named("x", optional="roi scales sizes")
 
@@ -244,10 +249,10 @@ class Resize(_Resize):
     def axes_plan(
         self, x: tuple[int, ...], roi: Array | None, scales: Array | None, sizes: Array | None
     ) -> tuple[Axis, ...]:
-        """The plan. Raises InvalidGraph unless just one of scales and sizes is given."""
+        """Return the resized axes. Raises InvalidGraph unless exactly one of scales and sizes is given."""
         axes = tuple(range(len(x))) if self.axes is None else tuple(self.axis_of(a, len(x)) for a in self.axes)
         if len(set(axes)) != len(axes):
-            self.fail("axes that differ", list(axes))
+            self.fail("distinct axes", list(axes))
         crop = _numbers(roi) if self.coordinate_transformation_mode == "tf_crop_and_resize" else ()
         given = _numbers(scales)
         lengths: list[Any] = [] if sizes is None else [n if is_dim(n) else int(n) for n in sizes.reshape(-1)]

@@ -1,4 +1,4 @@
-"""RoiAlign: every region of interest pooled to a grid of bins, from points interpolated bilinearly.
+"""RoiAlign: pool regions of interest to a grid of bins, from bilinearly interpolated points.
 
 Source: ONNX operator RoiAlign (10, 16, 22); He et al. 2017.
 """
@@ -23,10 +23,8 @@ NO_LEAST = -3.0e38
 class _RoiAlign(Op):
     """x: [N, C, H, W]; rois: [R, 4] as x1, y1, x2, y2; batch_indices: int64 [R].
 
-    y: [R, C, output_height, output_width].
-
-    The maximum of mode 'max' is over the weighted corners of all points, as the reference implementation and
-    onnxruntime have it.
+    y: [R, C, output_height, output_width]. In mode 'max', the maximum is over the weighted corners of all points, as in
+    the reference implementation and onnxruntime.
     """
 
     coordinate_transformation_mode = "output_half_pixel"
@@ -38,7 +36,7 @@ class _RoiAlign(Op):
 
     @property
     def half_pixel(self) -> bool:
-        """True where regions are shifted by half a pixel, and may be smaller than one."""
+        """Whether regions are shifted by half a pixel, and may be smaller than one pixel."""
         return self.coordinate_transformation_mode == "half_pixel"
 
     def infer(self, x: TensorType, rois: TensorType, batch_indices: TensorType) -> tuple[TensorType, ...]:
@@ -64,7 +62,7 @@ class _RoiAlign(Op):
             columns = self._points(x1, x2, self.output_width, width)
             plane = x[batch_indices[r]].astype(wide)
             if self.mode.lower() == "avg":
-                # Weights of rows and columns are independent, so the mean is a product of three matrices.
+                # Bilinear weights are separable, so the mean is a product of three matrices.
                 mean = rows.matrix(height) @ plane @ columns.matrix(width).T
                 y[r] = mean / max(rows.count * columns.count, 1)
             else:
@@ -72,7 +70,7 @@ class _RoiAlign(Op):
         return (y.astype(x.dtype),)
 
     def _points(self, start: Any, stop: Any, bins: int, extent: int) -> _Points:
-        """The points between two NumPy scalars, whose type everything is computed in."""
+        """Return the points between two NumPy scalars, computed in their type."""
         number = type(start)
         length = stop - start if self.half_pixel else max(stop - start, number(1))
         size = length / number(bins)
@@ -105,7 +103,7 @@ class _RoiAlign(Op):
 
 
 class _Points:
-    """Sampling points [bins, count] along one axis, and the two pixels around each."""
+    """Sampling points [bins, count] along one axis, and the two pixels around each of them."""
 
     def __init__(self, at: Array, extent: int) -> None:
         self.bins, self.count = at.shape
@@ -116,7 +114,7 @@ class _Points:
         self.part = place - self.low
 
     def matrix(self, extent: int) -> Array:
-        """[bins, extent]: the sum of the points' weights for each pixel."""
+        """Return the summed weights of the points for each pixel, [bins, extent]."""
         weights = np.zeros((self.bins, extent), self.part.dtype)
         bins = np.arange(self.bins)[:, None]
         np.add.at(weights, (bins, self.low), np.where(self.inside, 1 - self.part, 0))
@@ -124,7 +122,7 @@ class _Points:
         return weights
 
     def greatest(self, plane: Array, columns: _Points) -> Array:
-        """[C, bins, columns.bins]: the greatest weighted corner of plane: [C, H, W]; 0 where there are no points."""
+        """Return the largest weighted corner in plane [C, H, W], as [C, bins, columns.bins]; 0 without points."""
         shape = (plane.shape[0], self.bins, self.count, columns.bins, columns.count)
         if not self.count * columns.count:
             return np.zeros((shape[0], shape[1], shape[3]), plane.dtype)
@@ -140,7 +138,7 @@ class _Points:
 
 @op("RoiAlign", opsets=range(16, LATEST + 1))
 class RoiAlign(_RoiAlign):
-    """RoiAlign since opset 16: regions are shifted by half a pixel by default (`coordinate_transformation_mode`)."""
+    """RoiAlign from opset 16 on: regions are shifted by half a pixel by default (`coordinate_transformation_mode`)."""
 
     coordinate_transformation_mode: str = "half_pixel"
 

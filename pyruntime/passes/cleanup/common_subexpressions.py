@@ -1,7 +1,7 @@
-"""Common subexpressions: equal operators on the same inputs are computed once.
+"""Common-subexpression elimination: compute equal operators on the same inputs once.
 
-Exporters give each operator constants that no other reads, so small constants of equal bytes become one, too. Nodes
-that make graph outputs stay.
+Exporters give each operator separate constants, so small constants with equal bytes are merged, too. Nodes that produce
+graph outputs are not merged.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pyruntime.passes.graph_pass import Fact, graph_pass
 __all__ = ["run"]
 
 SMALL = 256
-"""Bytes up to which integers are compared; of floats only single ones are: weights may not be there yet."""
+"""Maximum bytes of integer constants to compare. Float constants must be scalars, since weights may not be loaded yet.
+"""
 
 
 @graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Merge duplicates; True where there were any."""
+    """Merge duplicates; returns whether there were any."""
     changed = _merge_constants(graph)
     first: dict[tuple[object, tuple[str, ...]], Node] = {}
     twins: list[Node] = []
@@ -39,7 +40,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _merge_constants(graph: TypedGraph) -> bool:
-    """Let consumers of a small constant read the first one that has the same bytes; True where there were any."""
+    """Replace small constants by the first one with the same bytes; returns whether there were any."""
     changed = False
     first: dict[tuple[object, ...], str] = {}
     written = [n.outputs[0] for n in graph.nodes if n.op.op_type == "Constant" and not n.op.domain]

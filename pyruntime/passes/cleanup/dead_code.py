@@ -1,8 +1,8 @@
-"""Dead code: nodes whose outputs have no consumer, and outputs without consumers of nodes that stay.
+"""Dead-code elimination: remove nodes whose results are not used, and unname unused outputs of other nodes.
 
-Exporters name outputs that an operator may leave out (statistics, masks, indices, caches); unnamed, they cost nothing.
-Operators in `WHOLE` keep theirs: BatchNormalization has another meaning with one output than with several, and passes
-follow Split by the order of its outputs. So do operators that are not pyruntime's.
+Exporters name optional outputs (statistics, masks, indices, caches); unnamed outputs cost nothing. Operators in `WHOLE`
+are excluded: BatchNormalization means something else with a single output, and passes identify outputs of Split by
+index. So are user-defined operators.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyruntime.passes.graph_pass import Fact, graph_pass
 __all__ = ["WHOLE", "run"]
 
 WHOLE = frozenset({"BatchNormalization", "Split"})
-"""Operators whose outputs stay named."""
+"""Operators whose outputs all remain named."""
 
 
 @graph_pass(ensures=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Remove dead nodes; True where there were any."""
+    """Remove dead nodes; returns whether there were any."""
     needed = set(graph.outputs)
     dead: list[Node] = []
     changed = False
@@ -36,7 +36,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _unname(graph: TypedGraph, node: Node, needed: set[str]) -> bool:
-    """Leave out the names of outputs not `needed`; False where there are none, or the operator keeps all."""
+    """Unname outputs that are not `needed`; returns whether there were any."""
     op, dead = node.op, {n for n in node.outputs if n and n not in needed}
     if not dead or not isinstance(op, Op) or op.op_type in WHOLE or len(op.present) != len(node.outputs):
         return False

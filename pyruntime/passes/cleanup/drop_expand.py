@@ -1,7 +1,7 @@
-"""An elementwise operator reads what Expand was given where it broadcasts to the same shape itself.
+"""Remove Expand before elementwise operators that broadcast to the same shape.
 
-Add(x, Expand(y, shape of x)) = Add(x, y), as torch.nn.functional.normalize divides by its norms, and masks are added.
-Only where the shapes are equal for every size of a dynamic dimension.
+Add(x, Expand(y, shape of x)) = Add(x, y). Examples are torch.nn.functional.normalize and attention masks. The shapes
+must be equal for all sizes of dynamic dimensions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BROADCASTS = {
     **dict.fromkeys(("GreaterOrEqual", "LessOrEqual", "Where", "Mod", "BitwiseAnd", "BitwiseOr", "BitwiseXor"), 7),
     **dict.fromkeys(("Max", "Min", "Sum", "Mean"), 8),
 }
-"""Operators to the first opset in which all of their inputs broadcast."""
+"""Operators -> first opset in which all their inputs broadcast."""
 
 
 @graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one."""
+    """Rewrite all matches; returns whether there were any."""
     match = Matcher(graph)
     changed = False
     for node in graph.nodes:
@@ -40,7 +40,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _without_expand(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, ...]:
-    """The inputs of a node, with what Expand was given for what it makes."""
+    """Return the inputs of a node, with the results of Expand replaced by its inputs where possible."""
     op: Any = node.op
     if op.domain or op.opsets.start < BROADCASTS.get(op.op_type, LATEST + 1):
         return node.inputs
@@ -57,7 +57,7 @@ def _without_expand(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str,
 
 
 def _broadcast_to(kinds: Sequence[TensorType], y: TensorType) -> bool:
-    """Whether each dimension of y is that of one of the tensors that broadcast to it."""
+    """Whether each dimension of y equals that of one of the tensors, which broadcast to y."""
     reversed_shapes = [k.shape[::-1] for k in kinds]
     return all(
         any(same_shape(shape[d : d + 1], (size,)) for shape in reversed_shapes if d < len(shape))

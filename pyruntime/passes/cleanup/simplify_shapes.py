@@ -1,12 +1,11 @@
-"""Shapes become constants, and nodes that change nothing are left out.
+"""Replace computed shapes by constants, and remove nodes that do not change their input.
 
-- The shape that a Reshape or Expand is given, where operators compute it, becomes the constant that it is for the sizes
-  planned (dynamic dimensions stay symbolic). What computed it then reads no tensor, so that patterns see the consumers
-  that remain.
-- Identity, Cast to the type of its input, Transpose in order, Concat of one tensor, and Reshape, Expand, Slice and Pad
-  that give their input: consumers read the input.
+- The shape input of Reshape and Expand becomes a constant for the planned sizes (dynamic dimensions stay symbolic).
+  Values then lose consumers that only computed shapes, so that patterns match.
+- Identity, Cast to the same type, identity Transpose, Concat of one tensor, and Reshape, Expand, Slice and Pad without
+  effect are removed.
 
-Nodes that make graph outputs or static values stay.
+Nodes that produce graph outputs or static values stay.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["run", "same_shape"]
 
 @graph_pass(ensures=(Fact.SHAPES_CONSTANT,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every such node; True where there was one."""
+    """Rewrite all such nodes; returns whether there were any."""
     wanted = set(graph.outputs)
     unneeded: list[Node] = []
     changed = False
@@ -39,7 +38,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _changes_nothing(graph: TypedGraph, node: Node) -> bool:
-    """True where output 0 is input 0 whatever that is."""
+    """Whether output 0 always equals input 0."""
     kinds = [graph.types[n] for n in (node.inputs[0], node.outputs[0]) if n]
     if len(kinds) != 2 or any(node.outputs[1:]):
         return False
@@ -66,7 +65,7 @@ def _changes_nothing(graph: TypedGraph, node: Node) -> bool:
 
 
 def same_shape(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
-    """True where two shapes are equal by what they are made of, whatever sizes are seen."""
+    """Whether two shapes are equal for all sizes of their dynamic dimensions."""
     return all(_terms(a) == _terms(b) for a, b in zip(x, y, strict=True))
 
 
@@ -75,7 +74,7 @@ def _terms(size: Any) -> Any:
 
 
 def _goes_forward(graph: TypedGraph, node: Node) -> bool:
-    """True for a Slice without negative steps."""
+    """Whether a Slice has no negative steps."""
     if len(node.inputs) < 5 or not node.inputs[4]:
         return True
     try:
@@ -85,7 +84,7 @@ def _goes_forward(graph: TypedGraph, node: Node) -> bool:
 
 
 def _pads_nothing(graph: TypedGraph, node: Node) -> bool:
-    """True for a Pad that adds nothing on any side, nor takes away."""
+    """Whether a Pad neither adds nor removes elements."""
     op: Any = node.op
     if any(n and n not in graph.static for n in node.inputs[1:]):
         return False
@@ -93,7 +92,7 @@ def _pads_nothing(graph: TypedGraph, node: Node) -> bool:
 
 
 def _write_shape(graph: TypedGraph, node: Node) -> bool:
-    """Let a Reshape or Expand read its shape from a constant; False where it does, or is another operator."""
+    """Make the shape of a Reshape or Expand a constant; returns False if it is one, or for other operators."""
     if node.op.op_type not in ("Reshape", "Expand") or len(node.inputs) != 2 or node.inputs[1] in graph.constants:
         return False
     y = graph.tensor(node.outputs[0])

@@ -1,8 +1,8 @@
-"""x^2 becomes x * x, and x^3 x * x * x: GELU by tanh and norms in single steps have them.
+"""Replace x^2 by x * x, and x^3 by x * x * x, as in tanh GELU and norms composed of several operators.
 
-A power of any exponent is sixty lines of a shader, which a product with an epilogue has once for each of its results.
-NaN, infinities and zeros stay the same; other results differ by rounding. Not for types of fewer bits than float32,
-whose square would be rounded in between.
+The general power takes sixty lines of WGSL, which an epilogue repeats for each of its results. NaN, infinities and
+zeros are unchanged; other results differ by rounding. Only for float32: with fewer bits, the intermediate square would
+be rounded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["run"]
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """Products in the place of a Pow of float32 to a static 2 or 3."""
+    """Replace Pow of float32 with a static exponent of 2 or 3 by products."""
     graph = match.graph
     if node.op.domain or node.op.op_type != "Pow" or node.outputs[0] in graph.static:
         return None

@@ -1,9 +1,8 @@
-"""An addition between two reshapes that only add and remove dimensions of one goes without them.
+"""Remove two Reshapes around an addition if they only insert and remove dimensions of size 1.
 
-reshape(reshape(x, [1, ..]) + m, shape of x) = x + reshape(m), as windowed attention adds its mask. Before a softmax of
-several images, reshape(reshape(x, [b, n, ..]) + m, [b * n, ..]) = x + reshape(expand(m)) with a mask m that is known
-before the run. The same for Sub, Mul and Div. Not for dynamic dimensions, nor for intermediate values that are read
-elsewhere.
+reshape(reshape(x, [1, ..]) + m, shape of x) = x + reshape(m), as in the masks of windowed attention. Before a softmax
+over several images, reshape(reshape(x, [b, n, ..]) + m, [b * n, ..]) = x + reshape(expand(m)) for a static mask m. The
+same for Sub, Mul and Div. Not for dynamic dimensions, or intermediate values with other consumers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["run"]
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """The operator without reshapes around it, in the place of the last Reshape."""
+    """Replace the last Reshape by the operator on reshaped operands."""
     graph = match.graph
     if node.op.domain or node.op.op_type != "Reshape" or node.outputs[0] in graph.static:
         return None
@@ -55,7 +54,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
 
 
 def _shaped(graph: TypedGraph, op_type: str, source: str, shape: tuple[int, ...], made: list[Node]) -> str:
-    """`source` by Reshape or Expand; known before the run where that is."""
+    """Add a Reshape or Expand of `source` to `made`; the result is static if `source` is."""
     m = graph.tensor(source)
 
     def value() -> Array:
@@ -69,7 +68,10 @@ def _shaped(graph: TypedGraph, op_type: str, source: str, shape: tuple[int, ...]
 
 
 def _without(wide: tuple[int, ...], narrow: tuple[int, ...], m: tuple[int, ...]) -> tuple[int, ...] | None:
-    """`m`, which broadcasts to `wide`, in the dimensions of `narrow`; None where those differ by more than ones."""
+    """Return the shape of `m`, which broadcasts to `wide`, in the dimensions of `narrow`.
+
+    None if `wide` and `narrow` differ by more than dimensions of size 1.
+    """
     if not all(isinstance(d, int) for d in (*wide, *narrow, *m)):
         return None
     kept: list[int] = []
@@ -87,9 +89,9 @@ def _without(wide: tuple[int, ...], narrow: tuple[int, ...], m: tuple[int, ...])
 def _merged(
     wide: tuple[int, ...], narrow: tuple[int, ...], m: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """What `m`, which broadcasts to `wide`, is expanded to, and its shape then in the dimensions of `narrow`.
+    """Return the shape to expand `m` to, and then its shape in the dimensions of `narrow`; `m` broadcasts to `wide`.
 
-    Those are products of dimensions of `wide`; None where they are not.
+    None unless the dimensions of `narrow` are products of those of `wide`.
     """
     if not all(isinstance(d, int) and d for d in (*wide, *narrow, *m)):
         return None

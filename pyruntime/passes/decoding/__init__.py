@@ -1,1 +1,1 @@
-"""Passes for decoders: caches, packed projections, rows of one token."""
+"""Passes for decoders: caches, packed projections, single-token products."""

@@ -1,7 +1,7 @@
-"""A skinny product with packed weights and the attention that makes its rows become one node.
+"""Fuse attention and the skinny product with packed weights that reads its result.
 
 The attention is a GroupQueryAttention, MultiHeadAttention or Attention that splits its keys across workgroups; the
-product reduces the partial results while it reads them. Only where nothing else reads the attention's result.
+product reduces the partial results while reading them. The attention's result must have no other consumers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ATTENTIONS = ("GroupQueryAttention", "GroupQueryAttentionInPlace", "MultiHeadAtt
 
 @node_pass(requires=(Fact.EPILOGUES_FUSED, Fact.CACHES_IN_PLACE))
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
-    """One node in the place of the product that reads the attention `node`."""
-    if target.is_software or not target.allows("merging_skinny") or not _attends(node):
+    """Replace the product that reads the attention `node` by a fused node."""
+    if target.is_software or not target.allows("merging_skinny") or not _is_attention(node):
         return None
     if not match.read_once(node.outputs[0]):
         return None
@@ -34,13 +34,13 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
     return {node: [], product: [_fused(product, node)]} if fits else None
 
 
-def _attends(node: Node) -> bool:
-    """True for an attention of which y is wanted, and no scores."""
+def _is_attention(node: Node) -> bool:
+    """Whether the node is an attention without scores as an output."""
     return node.op.op_type in ATTENTIONS and bool(node.outputs[0]) and not any(node.outputs[3:])
 
 
 def _multiplies(graph: TypedGraph, node: Node, rows: str) -> bool:
-    """True where `rows` are the rows of a skinny product with packed weights, and nothing else of `node`."""
+    """Whether `rows` are the rows, and no other input, of a skinny product with packed weights."""
     op: Any = node.op
     base = op.base if isinstance(op, WithEpilogue) else op
     if not isinstance(base, MatMulNBits) or node.inputs[0] != rows or node.inputs.count(rows) != 1:

@@ -1,7 +1,7 @@
-"""RMS norms move into the products with packed weights that read them, where nothing else does.
+"""Fuse RMS norms into the products with packed weights that read them.
 
-The norm is over the last dimension, scaled by a vector that is known before the run; one or two products read it as
-their rows, and each computes it.
+The norm is over the last dimension, with a static scale vector. All its consumers, one or two, are such products, and
+each of them computes the norm.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pyruntime.passes.match import Matcher
 __all__ = ["run"]
 
 MOST = 2
-"""Products of one norm that each do its work, at most."""
+"""Maximum number of products that each compute the same norm."""
 
 
 @node_pass(
     requires=(Fact.PRODUCTS_PAIRED, Fact.EPILOGUES_FUSED, Fact.SKIP_NORMS_FUSED), ensures=(Fact.NORMED_PRODUCTS_FUSED,)
 )
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
-    """Products that normalize what they read, in the place of those after the norm `node`."""
+    """Replace the products after the norm `node` by products that normalize their rows."""
     graph, rows = match.graph, node.outputs[0]
     products = graph.consumers(rows) if _normalizes(graph, node) and rows not in match.wanted else ()
     if not 0 < len(products) <= MOST or not all(_multiplies(product, node) for product in products):
@@ -37,7 +37,7 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
 
 
 def _normalizes(graph: TypedGraph, node: Node) -> bool:
-    """True for a root mean square norm of float rows, scaled by a vector that is known before the run."""
+    """Whether the node is an RMS norm of float rows over the last dimension, with a static scale vector."""
     op = node.op
     if not isinstance(op, RMSNormalization) or any(node.outputs[1:]) or not graph.is_given(node.inputs[1]):
         return False
@@ -48,7 +48,7 @@ def _normalizes(graph: TypedGraph, node: Node) -> bool:
 
 
 def _multiplies(node: Node, norm: Node) -> bool:
-    """True where the rows of a product with packed weights, and nothing else of `node`, are what `norm` gives."""
+    """Whether the result of `norm` is the rows, and no other input, of a product with packed weights."""
     op: Any = node.op
     base = op.base if isinstance(op, WithEpilogue) else op
     return (

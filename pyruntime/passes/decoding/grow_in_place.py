@@ -1,14 +1,11 @@
-"""Caches that grow in the memory they are in: present = past with new rows, where both stay on the GPU.
+"""Update caches in place: present = past with new rows, where both stay on the GPU.
 
-A past that a run brings on the GPU has the capacity for more rows than count; how large it is, is a size of the plan.
-Operators that append (`CacheOp.appends`) write their new rows into it, and those that read rows take them out of the
-larger tensor, in place where they can (`CacheOp.read_in_place`), else through FirstRows. An output that is an unchanged
-past stays in its memory.
-
-A cache that does not grow (`CacheOp.rewrites`) is written over in its memory where the host knows which rows are, and
-how many count: `DeviceTensor.rewritten` copies it where rows that count would be written over.
-
-The types of inputs with a larger capacity change. Caches grow only where their number of rows is a dynamic dimension.
+A past input on the GPU may have capacity for more rows than are valid; the capacity is a size of the plan. Operators
+that append (`CacheOp.appends`) write their new rows into that memory. Operators that read the cache read the larger
+tensor, in place where they can (`CacheOp.read_in_place`), else through FirstRows. An output that equals its past shares
+its memory. A cache of fixed size (`CacheOp.rewrites`) is overwritten in place if the host knows which rows are written
+and how many are valid; `DeviceTensor.rewritten` copies the cache if valid rows would be overwritten. The types of
+inputs with a larger capacity change. Caches grow only along dynamic dimensions.
 """
 
 from __future__ import annotations
@@ -25,17 +22,17 @@ from pyruntime.passes.graph_pass import Fact, graph_pass
 __all__ = ["capacity", "run"]
 
 LEAST = 256
-"""Rows of the smallest capacity."""
+"""Minimum capacity in rows."""
 
 
 def capacity(rows: int) -> int:
-    """The capacity of new memory for so many rows: a power of two, so that copies are rare."""
+    """Return the capacity of new memory for `rows` rows: a power of two, so that copies are rare."""
     return max(LEAST, 1 << (rows - 1).bit_length())
 
 
 @graph_pass(ensures=(Fact.CACHES_IN_PLACE,), always=True)
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Leave those of `graph.free` that can be in the memory of inputs; `graph.states` says which."""
+    """Update in place those of `graph.free` that can share memory with inputs; records them in `graph.states`."""
     if not graph.free:
         return False
     made = _Rewriting(graph, target)
@@ -52,7 +49,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 @dataclass(slots=True)
 class _Larger:
-    """A value whose memory has more rows: the name of the tensor with all of them, the value's own type, the axis."""
+    """A value in memory with more rows: name of the tensor with all rows, type of the value, axis of the rows."""
 
     name: str
     kind: TensorType
@@ -60,7 +57,7 @@ class _Larger:
 
 
 class _Rewriting:
-    """What becomes of one graph."""
+    """Rewriting of one graph."""
 
     def __init__(self, graph: TypedGraph, target: Target) -> None:
         self.graph, self.target = graph, target
@@ -69,20 +66,20 @@ class _Rewriting:
         self.larger: dict[str, _Larger] = {}
 
     def _source(self, name: str) -> str:
-        """The value that `name` is a copy of, or `name`."""
+        """Return the value that `name` is a copy of, or `name`."""
         while (node := self.graph.producer(name)) is not None and node.op.op_type == "Identity":
             name = node.inputs[0]
         return name
 
     def forward(self, output: str) -> None:
-        """An output that is a resident input."""
+        """Share the memory of an output that equals a resident input."""
         source = self._source(output)
         if source in self.graph.resident and source != output:
             self.graph.states[output] = State(output, source)
             self.open.discard(output)
 
     def rewrite(self, node: Node) -> None:
-        """A node all of whose rewritten outputs are kept, of inputs that nothing else reads."""
+        """Rewrite a node in place if all its rewritten outputs are kept, and nothing else reads their inputs."""
         op, graph = node.op, self.graph
         if not isinstance(op, CacheOp):
             return
@@ -111,7 +108,7 @@ class _Rewriting:
             graph.update(node, op.rewrite_in_place(*types), inputs)
 
     def _readers(self, name: str) -> list[tuple[Node, int]]:
-        """The nodes that read a value or a copy of it, and as which input."""
+        """Return (node, input index) of the consumers of a value or its copies."""
         found = []
         for node in self.graph.nodes:
             for i, given in enumerate(node.inputs):
@@ -120,7 +117,7 @@ class _Rewriting:
         return found
 
     def _read(self, name: str) -> Rows | None:
-        """How many rows of a value are read, where all its consumers say the same."""
+        """Return the rows of a value that are read, if all its consumers agree."""
         said = set[Rows | None]()
         for node, index in self._readers(name):
             op, counted = node.op, None
@@ -130,7 +127,7 @@ class _Rewriting:
         return said.pop() if len(said) == 1 else None
 
     def _rows(self, node: Node, which: tuple[int, Any]) -> Rows | None:
-        """Rows by an input of `node`: that of the run which it is, plus what is added on the way."""
+        """Return rows counted by an input of `node`: a graph input plus an offset, or None."""
         index, offset = which
         if index < 0:
             return Rows(offset=offset)
@@ -153,7 +150,7 @@ class _Rewriting:
         return Rows(name, offset) if fed and kind.dtype.is_integer else None  # type: ignore[union-attr]
 
     def append(self, node: Node) -> None:
-        """A node all of whose growing outputs are kept, of inputs that nothing else has claimed."""
+        """Append in place in a node if all its growing outputs are kept, and their inputs are not used otherwise."""
         op = node.op
         if not isinstance(op, CacheOp):
             return
@@ -189,11 +186,11 @@ class _Rewriting:
         self.graph.update(node, changed, inputs, outputs)
 
     def _kept(self, name: str) -> str | None:
-        """The output that value `name` is."""
+        """Return the graph output that equals value `name`, or None."""
         return next((o for o in self.open if self._source(o) == name), None)
 
     def _can_grow(self, past: str, present: str, axis: int) -> bool:
-        """True for a resident input with a dynamic number of rows, where the device takes the larger tensor, too."""
+        """Whether `past` is a resident input with a dynamic number of rows, whose capacity fits the device's limits."""
         graph = self.graph
         if past not in graph.resident or past in self.larger or past in graph.outputs:
             return False
@@ -205,7 +202,7 @@ class _Rewriting:
         return largest <= min(limits.binding_bytes, limits.buffer_bytes)
 
     def _capacity(self, rows: Any) -> Any:
-        """The size that is the capacity of the memory where `rows` count."""
+        """Return the size of the plan that is the capacity for `rows` valid rows."""
         sizes, key = self.graph.sizes, repr(rows)
         assert sizes is not None
         if key not in self.capacities:
@@ -214,7 +211,7 @@ class _Rewriting:
         return self.capacities[key]
 
     def finish(self) -> None:
-        """Let consumers of a value that grew read the larger tensor; those that cannot, get the rows that count."""
+        """Make consumers of grown values read the larger tensor, or its valid rows."""
         for node in self.graph.nodes:
             keeps = set(overwritten(node.op).values())
             for i, name in enumerate(node.inputs):
@@ -222,7 +219,7 @@ class _Rewriting:
                     self._read_larger(node, i, self.larger[name])
 
     def _read_larger(self, node: Node, index: int, value: _Larger) -> None:
-        """Let input `index` of a node be the larger tensor, or the rows of it that count."""
+        """Make input `index` of a node the larger tensor, or its valid rows."""
         graph, whole = self.graph, self.graph.tensor(value.name)
         op, changed = node.op, None
         if isinstance(op, CacheOp):

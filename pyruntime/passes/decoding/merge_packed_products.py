@@ -1,8 +1,9 @@
-"""Query, key and value projections with packed weights become one product, where GroupQueryAttention reads them.
+"""Merge query, key and value projections with packed weights into one product, for GroupQueryAttention.
 
-GroupQueryAttention(x Qᵀ, x Kᵀ, x Vᵀ) = GroupQueryAttention(x [Q K V]ᵀ), packed along the last dimension; biases too.
-The GPU concatenates the rows of the weights once; they stay packed. The products are MatMulNBits of one input that
-differ in N alone, without group index, each with a constant bias (its own, or added) or none; nothing else reads them.
+GroupQueryAttention(x Qᵀ, x Kᵀ, x Vᵀ) = GroupQueryAttention(x [Q K V]ᵀ), packed along the last dimension; likewise for
+biases. The GPU concatenates the packed rows of the weights once. The products are MatMulNBits of one input that differ
+only in N, without g_idx, each with at most one constant bias (an input or a following Add), and without other
+consumers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """x Wᵀ [+ b]: the product, its operator, and the name of b."""
+    """x Wᵀ [+ b]: the product, its operator, and the name of b ("" for none)."""
 
     product: Node
     op: MatMulNBits
@@ -35,7 +36,7 @@ class _Projection:
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """One product and the GroupQueryAttention that reads it."""
+    """Replace three products and the GroupQueryAttention that reads them by one product and the attention."""
     graph = match.graph
     if not isinstance(node.op, GroupQueryAttention) or not all(node.inputs[:3]) or len(set(node.inputs[:3])) < 3:
         return None
@@ -45,7 +46,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
         return None
     sides = [(*p.product.inputs, "", "", "")[1:4] for p in parts]
     counts = [p.op.N for p in parts]
-    # Rows of keys and values of another number than those of queries cannot be packed.
+    # Packing needs as many rows of keys and values as of queries.
     rows = [graph.tensor(n).shape[:-1] for n in node.inputs[:3]]
     if any(r != rows[0] for r in rows):
         return None
@@ -66,7 +67,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
 
 
 def _projection(graph: TypedGraph, match: Matcher, name: str) -> _Projection | None:
-    """What makes `name`, where that is such a product."""
+    """Return the projection that produces `name`, or None."""
     node, bias = graph.producer(name), ""
     if node is None or not match.read_once(name):
         return None
@@ -88,6 +89,6 @@ def _projection(graph: TypedGraph, match: Matcher, name: str) -> _Projection | N
 
 
 def _bias(graph: TypedGraph, parts: Sequence[_Projection], dtype: DType) -> Node:
-    """The biases, concatenated; zeros where there is none."""
+    """Return the concatenation of the biases, with zeros for missing ones."""
     names = [p.bias or graph.add_constant(np.zeros(p.op.N, dtype.numpy), dtype, "zeros") for p in parts]
     return joined(graph, names, 0)

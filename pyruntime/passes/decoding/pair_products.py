@@ -1,8 +1,8 @@
-"""Two products with packed weights of one input, and the elementwise function of both, become one node.
+"""Fuse two products with packed weights of one input, and the elementwise function of both.
 
-f(x Gᵀ, x Uᵀ), as of SwiGLU and GeGLU: the GPU interleaves the rows of G and U once (they stay packed), so that an
-invocation has both results of a column. The products are equal MatMulNBits without bias and group index; nothing else
-reads them.
+f(x Gᵀ, x Uᵀ), as in SwiGLU and GeGLU. The GPU interleaves the packed rows of G and U once, so that an invocation
+computes both results of a column. The products are MatMulNBits with equal attributes, without bias and g_idx, and
+without other consumers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["run"]
 
 @graph_pass(requires=(Fact.ELEMENTWISE_FUSED,), ensures=(Fact.PRODUCTS_PAIRED,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Fuse every match; True where there was one."""
+    """Fuse all matches; returns whether there were any."""
     if not any(isinstance(node.op, MatMulNBits) for node in graph.nodes):
         return False
     match = Matcher(graph)
@@ -44,7 +44,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | None, limit: int) -> list[Node] | None:
-    """The nodes that join the weights, and the fused one."""
+    """Return the nodes that interleave the weights, and the fused node; None if the products do not match."""
     if gate is None or values is None or not isinstance(gate.op, MatMulNBits) or gate.op != values.op:
         return None
     assert isinstance(chain.op, FusedElementwise)
@@ -54,9 +54,9 @@ def _paired(graph: TypedGraph, chain: Node, gate: Node | None, values: Node | No
     sides = [(*n.inputs, "", "", "")[:6] for n in (gate, values)]
     if sides[0][0] != sides[1][0] or any(s[4] or s[5] for s in sides) or bool(sides[0][3]) != bool(sides[1][3]):
         return None
-    joined = rows_interleaved(graph, [s[1:4] for s in sides], gate.op.N, limit)
-    if joined is None:
+    interleaved = rows_interleaved(graph, [s[1:4] for s in sides], gate.op.N, limit)
+    if interleaved is None:
         return None
-    nodes, weights = joined
+    nodes, weights = interleaved
     op = PairedProduct(base=replace(gate.op, N=2 * gate.op.N), chain=chain.op)
     return [*nodes, Node(op, (sides[0][0], *weights), chain.outputs, chain.name)]

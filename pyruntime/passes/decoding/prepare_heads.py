@@ -1,9 +1,9 @@
-"""Queries, keys and values made ready for attention in one dispatch: norms, rotary embeddings, and caches that grow.
+"""Fuse norms, rotary embeddings and appends to caches of queries, keys and values into one dispatch.
 
     q = rotary(norm(view of x)),   k = concat(past_k, rotary(norm(view of y))),   v = concat(past_v, view of z)
 
-become PreparedHeads, as many of these steps as a model has. One node prepares up to three tensors that do not depend on
-each other. Views are what transposes, reshapes, splits and slices make.
+become PreparedHeads, with any subset of these steps. One node prepares up to three tensors that do not depend on each
+other. Views are the results of Transpose, Reshape, Split and Slice.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pyruntime.passes.views import View, trace
 __all__ = ["run"]
 
 _LARGEST = 256
-"""Components of a head: what 64 invocations have."""
+"""Maximum components of a head, which a kernel of 64 invocations supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rotary:
-    """What turns: the operator's numbers, its tables, and their strides over the rows."""
+    """A rotary embedding: (turning, width, interleaved), its tables, and their strides over the rows."""
 
     numbers: tuple[int, int, bool]
     tables: tuple[str, str]
@@ -40,7 +40,7 @@ class _Rotary:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A node whose output is rows made ready: where these are, and the steps. inner: the rotary embedding it fuses."""
+    """A node that produces prepared rows: their view and the steps. `inner` is the rotary embedding it includes."""
 
     node: Node
     view: View
@@ -52,11 +52,11 @@ class _Found:
 
     @property
     def steps(self) -> int:
-        """Dispatches it takes where each step has its own."""
+        """Number of dispatches without fusion."""
         return bool(self.past) + (self.rotary is not None) + bool(self.weight)
 
     def fits(self, other: _Found) -> bool:
-        """True where one dispatch can make both."""
+        """Return whether one dispatch can compute this tensor and `other`."""
         one, two = self.rotary, other.rotary
         same = one is None or two is None or (one.numbers, one.tables) == (two.numbers, two.tables)
         return same and (not self.weight or not other.weight or self.epsilon == other.epsilon)
@@ -64,16 +64,16 @@ class _Found:
 
 @graph_pass(requires=(Fact.NO_DEAD_NODES, Fact.NORMS_FUSED, Fact.ROTARY_FUSED), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every group; True where there was one."""
+    """Replace all groups; returns whether there were any."""
     groups = [g for g in _groups(graph, _all(graph)) if len(g) > 1 or g[0].steps > 1]
     for group in groups:
-        graph.substitute({**{found.node: [] for found in group}, group[-1].node: [_joined(group)]})
+        graph.substitute({**{found.node: [] for found in group}, group[-1].node: [_fused(group)]})
     graph.sort()
     return bool(groups)
 
 
 def _all(graph: TypedGraph) -> list[_Found]:
-    """What the graph has, in its order; a rotary embedding that goes into a cache is part of that."""
+    """Return all matches in graph order. A rotary embedding whose result is appended to a cache is part of it."""
     match = Matcher(graph)
     appended = [found for node in graph.nodes if (found := _appended(graph, match, node))]
     inner = {found.inner for found in appended}
@@ -82,7 +82,7 @@ def _all(graph: TypedGraph) -> list[_Found]:
 
 
 def _appended(graph: TypedGraph, match: Matcher, node: Node) -> _Found | None:
-    """A Concat of a past and new rows."""
+    """Match a Concat of past and new rows."""
     if node.op.domain or node.op.op_type != "Concat" or len(node.inputs) != 2 or node.outputs[0] in graph.static:
         return None
     past, new = (graph.types[n] for n in node.inputs)
@@ -107,7 +107,7 @@ def _appended(graph: TypedGraph, match: Matcher, node: Node) -> _Found | None:
 
 
 def _turned(graph: TypedGraph, match: Matcher, node: Node) -> _Found | None:
-    """A rotary embedding of heads [B, H, N, D]."""
+    """Match a rotary embedding of heads [B, H, N, D]."""
     op = node.op
     if not isinstance(op, FusedRotary) or len(op.y_shape) != 4 or not _is_head(graph.tensor(node.outputs[0])):
         return None
@@ -125,7 +125,7 @@ def _is_head(kind: TensorType) -> bool:
 
 
 def _normed(graph: TypedGraph, match: Matcher, found: _Found) -> _Found:
-    """With the norm over components that makes its rows, where one does and nothing else reads it."""
+    """Include the norm that produces the rows of `found`, if it has no other consumers."""
     node = match.producer(found.view.source, "RMSNormalization")
     if node is None or not match.read_once(found.view.source) or found.view.scale != 1:
         return found
@@ -142,10 +142,10 @@ def _normed(graph: TypedGraph, match: Matcher, found: _Found) -> _Found:
 
 
 def _moved(outer: View, shape: Sequence[Any], inner: View) -> tuple[View, list[int]] | None:
-    """`outer`, a view of a tensor of `shape` that is itself the view `inner`, and which of its dimensions each is.
+    """Return `outer`, a view of a tensor of `shape` which is the view `inner`, as a view of inner's source.
 
-    None where outer does more than to order dimensions and to leave out those of size 1 (-1 in the list). Sizes are
-    compared as expressions: which number an open one is today says nothing.
+    Also returns the dimension of `shape` for each of outer's, -1 for size 1. None if outer does more than permute
+    dimensions and drop those of size 1. Symbolic sizes are compared as expressions, not by their current values.
     """
     sizes, steps = [expression(n) for n in shape], [expression(n) for n in contiguous(shape)]
     order = []
@@ -162,11 +162,11 @@ def _moved(outer: View, shape: Sequence[Any], inner: View) -> tuple[View, list[i
 
 
 def _groups(graph: TypedGraph, found: Sequence[_Found]) -> list[list[_Found]]:
-    """What one dispatch makes: neighbours that do not depend on each other."""
+    """Group adjacent matches that do not depend on each other; each group becomes one dispatch."""
     groups: list[list[_Found]] = []
     numbers = {f.node: i for i, f in enumerate(found)}
-    depends: dict[str, int] = {}  # value to the numbers of those it depends on, as bits
-    open_bits = 0
+    depends: dict[str, int] = {}  # value -> bit set of the matches that it depends on
+    group_bits = 0
     for node in graph.nodes:
         bits = 0
         for name in node.inputs:
@@ -175,20 +175,20 @@ def _groups(graph: TypedGraph, found: Sequence[_Found]) -> list[list[_Found]]:
         if number is not None:
             one = found[number]
             last = groups[-1] if groups else []
-            joins = 0 < len(last) < MOST and not bits & open_bits and all(other.fits(one) for other in last)
+            joins = 0 < len(last) < MOST and not bits & group_bits and all(other.fits(one) for other in last)
             if joins:
                 last.append(one)
             else:
                 groups.append([one])
-                open_bits = 0
-            open_bits |= 1 << number
+                group_bits = 0
+            group_bits |= 1 << number
             bits |= 1 << number
         depends.update(dict.fromkeys(node.outputs, bits))
     return groups
 
 
-def _joined(group: Sequence[_Found]) -> Node:
-    """The operator of all."""
+def _fused(group: Sequence[_Found]) -> Node:
+    """Return the PreparedHeads node of a group."""
     inputs: list[str] = []
 
     def given(name: str) -> int:

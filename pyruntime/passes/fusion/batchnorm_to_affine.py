@@ -1,7 +1,7 @@
-"""BatchNormalization with constant statistics becomes y = x * a + b, which the convolution before it absorbs later.
+"""Replace BatchNormalization with constant statistics by y = x * a + b, which fuses with the preceding convolution.
 
-a = scale / sqrt(var + epsilon), b = bias - mean * a: two vectors of C numbers; the convolution's weights stay as they
-are in the file, and need not enter Python's memory. Source: Ioffe and Szegedy, 2015.
+a = scale / sqrt(var + epsilon), b = bias - mean * a are vectors of C numbers. The convolution's weights are not
+changed, so Python does not need to load them. Source: Ioffe and Szegedy, 2015.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["run"]
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """A product and a sum in the place of an inference-mode BatchNormalization of constant statistics."""
+    """Replace an inference-mode BatchNormalization with constant statistics by Mul and Add."""
     graph = match.graph
     op: Any = node.op
     if op.domain or op.op_type != "BatchNormalization" or any(node.outputs[1:]):

@@ -1,11 +1,12 @@
-"""Scores, scale, mask, softmax and values become one flash attention kernel.
+"""Fuse scores, scale, mask, softmax and values into one flash attention kernel.
 
-Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S));
-S = scores [+ mask] [* or / a constant] in any order, or c * tanh(scores / c) [+ mask], the soft cap;
-scores = matmul(a * Q, b * K transposed) with constant a, b; float tensors, heads of at most 128 components.
-The reshapes and transposes around Q, K, V and the result become strides of the kernel; keys and values that are
-repeated for the heads of a group (Expand and Reshape, torch's repeat_kv) are read where they are. Two masks become
-their sum, one node for all attentions that add them.
+Matches matmul(P, V) with P = softmax(S) over the last axis, or torch's where(isnan(softmax(S)), 0, softmax(S)); S =
+scores [+ mask] [* or / a constant] in any order, or c * tanh(scores / c) [+ mask], the softcap; scores = matmul(a * Q,
+b * K transposed) with constant a, b; float tensors, heads of at most 128 components.
+
+Reshapes and transposes of Q, K, V and the result become strides of the kernel. Keys and values repeated for a group of
+heads (Expand and Reshape, torch's repeat_kv) are read without the repetition. Two masks are added once, in a node
+shared by all attentions that use both.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _ZERO_WHERE_EMPTY = made_by("Where", made_by("IsNaN", "softmax"), 0.0, "softmax"
 
 @dataclass(slots=True)
 class _Scores:
-    """The operators between the score product and the softmax."""
+    """Operators between the score product and the softmax."""
 
     product: Node
     scale: float
@@ -41,7 +42,7 @@ class _Scores:
 
 @graph_pass(ensures=(Fact.ATTENTION_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace every match; True where there was one."""
+    """Replace all matches; returns whether there were any."""
     if not target.allows("attention_flash"):
         return False
     match = Matcher(graph)
@@ -63,7 +64,11 @@ def run(graph: TypedGraph, target: Target) -> bool:
 def _attention(
     graph: TypedGraph, match: Matcher, node: Node, sums: dict[frozenset[str], Node]
 ) -> tuple[Node, Node] | None:
-    """The node whose output the fused node takes over, and that; `sums`: those of two masks, by these."""
+    """Return the node whose output the fused node computes, and the fused node.
+
+    Args:
+        sums: two masks -> the node that adds them.
+    """
     kind = graph.types[node.outputs[0]]
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or kind.rank not in (3, 4):
         return None
@@ -107,6 +112,7 @@ def _attention(
 
 
 def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
+    """Match the operators that produce the softmax `weights`."""
     found = next(match.bind(weights, _ZERO_WHERE_EMPTY), None)
     softmax = match.producer(weights if found is None else found["softmax"], "Softmax")
     if softmax is None or (found is None and not match.read_once(weights)):
@@ -127,7 +133,7 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
         if step.op.op_type == "Tanh":
             if cap or not scale > 0:
                 return None
-            name, cap = step.inputs[0], scale  # scale * tanh(x) is the cap of scale * x
+            name, cap = step.inputs[0], scale  # scale * tanh(x) is scale * x with a softcap of scale
             continue
         if step.op.op_type == "Add":
             scored = next((n for n in step.inputs if _leads_to_product(match, n)), None)
@@ -148,6 +154,7 @@ def _scores(graph: TypedGraph, match: Matcher, weights: str) -> _Scores | None:
 
 
 def _leads_to_product(match: Matcher, name: str) -> bool:
+    """Whether `name` is computed from a MatMul by operators that `_scores` matches."""
     node = match.producer(name, "MatMul", "Mul", "Div", "Add", "Tanh")
     if node is None or node.op.op_type == "MatMul":
         return node is not None
@@ -155,7 +162,7 @@ def _leads_to_product(match: Matcher, name: str) -> bool:
 
 
 def _as_heads(view: View) -> View:
-    """[B, H, M, D] of a view of rank 4, or of rank 3 with the batch as heads."""
+    """Return a view of rank 4, or of rank 3 with the batch as heads, as [B, H, M, D]."""
     if len(view.shape) == 4:
         return view
     return View(view.source, (1, *view.shape), view.base, (view.shape[0] * view.strides[0], *view.strides))
@@ -167,7 +174,7 @@ def _head_view(view: View) -> HeadView:
 
 
 def _mask(graph: TypedGraph, name: str, rank: int, shape: tuple[int, ...]) -> str | None:
-    """The mask's name, "" for none, None where it does not fit."""
+    """Return the name of the mask, "" for none, or None if its shape does not fit."""
     if not name:
         return ""
     kind = graph.types[name]
@@ -181,7 +188,7 @@ def _mask(graph: TypedGraph, name: str, rank: int, shape: tuple[int, ...]) -> st
 
 
 def _sum(graph: TypedGraph, first: str, second: str, sums: dict[frozenset[str], Node]) -> str:
-    """The name of the sum of two masks; one for all layers, before the run where both follow from constants."""
+    """Return the name of the sum of two masks, one for all layers; it is static if both masks are."""
     known = sums.get(frozenset((first, second)))
     if known is not None:
         return known.outputs[0]
@@ -197,7 +204,7 @@ def _sum(graph: TypedGraph, first: str, second: str, sums: dict[frozenset[str], 
 def _result(
     graph: TypedGraph, match: Matcher, node: Node, shape: tuple[int, int, int, int]
 ) -> tuple[Node, HeadView, tuple[int, ...]]:
-    """Where the result may be written: at once in the layout that the transposes and reshapes after it make."""
+    """Return the last Transpose or Reshape of the result, and the view and shape in which the kernel stores it."""
     last = node
     kind = graph.tensor(node.outputs[0])
     heads = _as_heads(View.whole("", kind))

@@ -1,8 +1,7 @@
-"""Elementwise chains and trees become one kernel.
+"""Fuse chains and trees of elementwise operators into one kernel.
 
-A producer is fused into its consumer where nothing else reads it and both have the same shape, so that nothing is
-computed twice; so is a product or sum of scalars or vectors that costs less than a dispatch. The kernel stays within
-the device's limit of bindings.
+A producer is fused into its only consumer if both have the same shape, so nothing is computed twice. So are products
+and sums of scalars or vectors that cost less than a dispatch. The kernel stays within the device's limit of bindings.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ _LIGHT = frozenset(("Mul", "Add", "Sub", "Cast"))
 _SUMS = ("MatMulInteger", "ConvInteger", "ConvIntegerChannelsLast")
 
 MAX_STEPS = 24
-"""Steps of one kernel: longer ones compile slowly and gain nothing."""
+"""Maximum steps of a kernel. Longer ones compile slowly without being faster."""
 
 
 @graph_pass(ensures=(Fact.ELEMENTWISE_FUSED,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Fuse what can be fused; True where anything was."""
-    # A quantization of sums ends the kernel of their product first; then one such product joins its consumer.
+    """Fuse elementwise operators; returns whether there were any to fuse."""
+    # First, chains end at the quantization of integer sums. Then, one such chain may be fused into its consumer.
     fused = _fuse(graph, target, lambda chain, end: False)
     ends = any(isinstance(n.op, FusedElementwise) and isinstance(n.op.steps[-1].op, Quantize) for n in graph.nodes)
     return (ends and _fuse(graph, target, lambda chain, end: not chain.sums)) or fused
 
 
 def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], bool]) -> bool:
-    """Fuse what can be fused.
+    """Fuse elementwise operators; returns whether there were any to fuse.
 
     Args:
-        joins: whether a chain may take a producer that quantizes the sums of an integer product.
+        joins: whether a chain may include a producer that quantizes the sums of an integer product.
     """
     wanted = set(graph.outputs)
     chains: dict[str, _Chain] = {}
@@ -81,17 +80,17 @@ def _fuse(graph: TypedGraph, target: Target, joins: Callable[[_Chain, _Chain], b
 
 
 def _is_light(graph: TypedGraph, node: Node) -> bool:
-    """True for what may be computed again for every element of a reader it is broadcast to: a product of scales."""
+    """Whether a node is cheap enough to recompute for each element of a consumer: arithmetic of scalars or vectors."""
     steps = _steps(node)
     return len(steps) <= 2 and graph.tensor(node.outputs[0]).rank <= 1 and all(s.op.op_type in _LIGHT for s in steps)
 
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A node that stands for the elementwise nodes `members`, and reads `sums` of integer products.
+    """A fused node that replaces the elementwise nodes `members`, and reads `sums` of integer products.
 
-    Of two such products, each quantized, one becomes part of its consumer and the other stays: between them, memory
-    holds quantized values.
+    Of two integer products whose sums are quantized, one is fused into its consumer and the other is not, so that
+    quantized values are stored between them.
     """
 
     node: Node
@@ -100,7 +99,7 @@ class _Chain:
 
     @property
     def ends_sums(self) -> bool:
-        """True where sums are quantized."""
+        """Whether the chain quantizes sums."""
         return bool(self.sums) and isinstance(_steps(self.node)[-1].op, Quantize)
 
 
@@ -126,7 +125,7 @@ def _is_elementwise(graph: TypedGraph, node: Node) -> bool:
 
 
 def as_chain(graph: TypedGraph, node: Node) -> Node:
-    """An elementwise node as a chain of one step, constant scalars taken out of its inputs."""
+    """Return an elementwise node as a chain of one step, with constant scalars as uniforms."""
     if isinstance(node.op, FusedElementwise):
         return node
     assert isinstance(node.op, Elementwise)
@@ -150,7 +149,7 @@ def _plain_chain(node: Node, op: Elementwise) -> Node:
 
 
 def _number(graph: TypedGraph, name: str, y: TensorType) -> Number | None:
-    """A static tensor of one element as a uniform, where WGSL has one of its type."""
+    """Return a static one-element tensor as a uniform, or None if WGSL has no uniform of its type."""
     kind = graph.tensor(name)
     if name not in graph.static or kind.size != 1 or kind.rank > y.rank or kind.dtype.compute not in ("f32", "i32"):
         return None
@@ -159,7 +158,7 @@ def _number(graph: TypedGraph, name: str, y: TensorType) -> Number | None:
 
 
 def _names(producer: Node, reader: Node) -> list[str]:
-    """The inputs of the two chains merged."""
+    """Return the inputs of the two merged chains."""
     return list(dict.fromkeys([*producer.inputs, *(n for n in reader.inputs if n != producer.outputs[0])]))
 
 
@@ -176,7 +175,7 @@ def _steps(node: Node) -> tuple[Step, ...]:
 
 
 def _merge(producer: Node, reader: Node) -> Node:
-    """`reader` with `producer`'s steps in front."""
+    """Return `reader` with the steps of `producer` prepended."""
     first, second = _steps(producer), _steps(reader)
     names, shift = _names(producer, reader), len(first)
 

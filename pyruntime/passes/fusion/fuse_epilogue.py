@@ -1,8 +1,8 @@
-"""Bias, activation and residual join the kernel before them: convolutions, products, group normalizations.
+"""Fuse bias, activation and residual into the kernel of a convolution, product or group normalization.
 
-The chain may end in another type than the kernel's own: integer sums become floats, floats become integers of 8 bits.
-The elementwise node has the product's shape and is its only consumer; its operands lie across the product in a way that
-kernels know (`kernels.ir.elementwise_epilogue.Access`).
+The chain may change the type: integer sums become floats, floats become 8-bit integers. The elementwise node has the
+product's shape and is its only consumer; kernels support the broadcasting of its operands
+(`kernels.ir.elementwise_epilogue.Access`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _CHANNELS = (
     ("pyruntime", "ConvIntegerChannelsLast"),
 )
 _BIAS = {"Gemm": 2, "MatMulNBits": 5}
-"""The input of a product that is added to it, where it has one."""
+"""Index of the bias input of products that have one."""
 
 
 @graph_pass(requires=(Fact.ELEMENTWISE_FUSED, Fact.PRODUCTS_PAIRED), ensures=(Fact.EPILOGUES_FUSED,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Fuse every match; True where there was one."""
+    """Fuse all matches; returns whether there were any."""
     wanted = set(graph.outputs)
     fused: dict[Node, list[Node]] = {}
     for node in graph.nodes:
@@ -56,7 +56,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | None:
-    """`base` with `node` as its epilogue, or None."""
+    """Return `base` with `node` as its epilogue, or None."""
     op: Any = base.op
     kind = (op.domain, op.op_type)
     if kind not in (*_ROWS, *_CHANNELS):
@@ -91,7 +91,7 @@ def _fuse(graph: TypedGraph, base: Node, node: Node, target: Target) -> Node | N
 
 
 def _bound(graph: TypedGraph, base: Node, inputs: list[str]) -> int:
-    """Tensors the product binds: zero points of one known number become parameters."""
+    """Return the number of tensors the product binds. Scalar constant zero points become parameters."""
     if base.op.op_type != "MatMulInteger":
         return sum(map(bool, inputs))
     zeros = [zero_point(inp(i, graph.tensor(n)), 0) for i, n in enumerate(inputs[2:], 2) if n]
@@ -99,7 +99,7 @@ def _bound(graph: TypedGraph, base: Node, inputs: list[str]) -> int:
 
 
 def _result_first(chain: FusedElementwise, node: Node, result: str, others: list[str]) -> FusedElementwise:
-    """The chain with `result` as input 0, followed by `others`."""
+    """Return the chain with `result` as input 0, followed by `others`."""
     order = [result, *others]
 
     def number(i: Source) -> Source:
@@ -109,9 +109,9 @@ def _result_first(chain: FusedElementwise, node: Node, result: str, others: list
 
 
 def _without_bias(base: Node) -> tuple[Any, list[str], str] | None:
-    """A product without what it adds, the inputs left, and the name of that where there is one.
+    """Return a product without its bias, the remaining inputs, and the name of the bias ("" for none).
 
-    None where alpha or beta of a Gemm matter.
+    None for a Gemm with alpha or beta.
     """
     op: Any = base.op
     at = _BIAS[op.op_type]
@@ -127,7 +127,7 @@ def _without_bias(base: Node) -> tuple[Any, list[str], str] | None:
 def _add_first(
     chain: FusedElementwise, node: Node, result: str, others: list[str], added: str
 ) -> tuple[FusedElementwise, list[str]]:
-    """The chain after an addition of `added` to the result."""
+    """Return the chain preceded by an addition of `added` to the result."""
     add: Any = newest("Add")
     others = list(dict.fromkeys([added, *others]))
     order = [result, *others]

@@ -1,8 +1,8 @@
-"""GroupNormalization as torch exports it becomes one operator.
+"""Fuse GroupNormalization as torch exports it into one operator.
 
     Reshape [N, G, -1], InstanceNormalization with scale 1 and bias 0, Reshape back, Mul by [C, 1, ..], Add [C, 1, ..]
 
-Only where nothing else reads the intermediate values. Source: Wu and He, 2018.
+Intermediate values must have no other consumers. Source: Wu and He, 2018.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
-    """A GroupNormalization in the place of the last node of the pattern."""
+    """Replace the last node of the pattern by a GroupNormalization."""
     graph = match.graph
     if node.op.op_type != "InstanceNormalization" or node.op.domain or node.outputs[0] in graph.static:
         return None
@@ -51,7 +51,7 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
 
 
 def _is_plain(graph: TypedGraph, node: Node) -> bool:
-    """True where scale is 1 and bias 0 throughout, for floats that carriers hold."""
+    """Whether scale is 1 and bias 0 everywhere, for float32 and float16."""
     scale, bias = node.inputs[1:3]
     if scale not in graph.static or bias not in graph.static:
         return False
@@ -61,7 +61,7 @@ def _is_plain(graph: TypedGraph, node: Node) -> bool:
 
 
 def _channels(graph: TypedGraph, match: Matcher, node: Node | None, result: str, x: TensorType) -> Array | None:
-    """The static operand of `node` that is one number a channel of x, as a vector."""
+    """Return the static operand of `node` as a vector, if it has one number per channel of x."""
     if node is None:
         return None
     name = match.other(node, result)

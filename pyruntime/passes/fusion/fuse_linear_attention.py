@@ -1,11 +1,11 @@
-"""Loops over tokens that are linear attention, with a gated delta rule or parts of it, become LinearAttention.
+"""Replace loops over tokens that compute linear attention, optionally with a gated delta rule, by LinearAttention.
 
     S = exp(g) ⊙ S;  v = beta · (v - Sᵀ k);  S = S + k ⊗ v;  y = scale · Sᵀ q
 
 A loop is recognized by what it computes, not by its nodes: state and output of an iteration are expanded to sums of
-products (`passes/polynomials.py`), which have to be those of the formula, with or without decay and correction. g is
-one a head, or one a key component. The decay may be computed in the loop, or before it by Exp or Sigmoid. Results
-differ by rounding: a state of 16 bits is kept in 32. Sources: Katharopoulos et al., 2020; Yang et al., 2024.
+products (`passes/polynomials.py`) and compared with those of the formula, with or without decay and correction. g is
+per head or per key component. The decay may be computed in the loop, or before it by Exp or Sigmoid. Results differ by
+rounding: 16-bit states are accumulated in 32 bits. Sources: Katharopoulos et al., 2020; Yang et al., 2024.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from pyruntime.passes.writer import reshaped
 __all__ = ["run"]
 
 LEAST = (1.2e-38, 6e-8)
-"""The least decay where it is given as a factor, whose logarithm is taken: of float32, and of float16."""
+"""Minimum of a decay given as a factor before its logarithm is taken: for float32, and for float16."""
 
 RULES = {(False, False): "linear", (True, False): "gated", (False, True): "delta", (True, True): "gated_delta"}
 
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """LinearAttention, with what brings its operands into place, for a loop that computes it."""
+    """Replace a loop that computes linear attention by LinearAttention and transposes of its operands."""
     op = node.op
     if not isinstance(op, Repeat) or op.states != 1 or len(op.body.outputs) != 2 or any(op.backward):
         return None
@@ -53,13 +53,14 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """What is what in a loop.
+    """Roles of the values in a loop.
 
     Attributes:
-        batch: dimensions of the state besides `axes`, those of keys and values, which have `sizes`.
-        leaves: the atoms of query, key, value, beta and decay; None where there is none. places: of their dimensions,
-            which of the state each is.
-        rows: of the output's dimensions, which of the state each is.
+        batch: dimensions of the state other than `axes`.
+        axes, sizes: dimensions of keys and values in the state, and their sizes.
+        leaves: atoms of query, key, value, beta and decay; None if absent.
+        places: for each leaf, the dimension of the state of each of its dimensions.
+        rows: the dimension of the state of each dimension of the output.
     """
 
     batch: tuple[int, ...]
@@ -72,7 +73,7 @@ class _Attention:
 
 
 def _recognized(op: Repeat) -> _Attention | None:
-    """What is what in the body; None where it is something else."""
+    """Return the roles in the loop's body, or None if it is not linear attention."""
     body: TypedGraph = op.body
     values = Values(body)
     made, out = (values.value(name) for name in body.outputs)
@@ -95,7 +96,7 @@ def _recognized(op: Repeat) -> _Attention | None:
 
 
 def _leaves(state: str, made: Polynomial, out: Polynomial, k: Any, v: Any) -> dict[str, Any] | None:
-    """The leaves by their roles, with their indices, found by which of the indices of keys and values they have."""
+    """Find the leaf of each role by the indices of keys and values that it has."""
     leaves: dict[str, Any] = dict.fromkeys(("query", "key", "value", "beta", "decay"))
     plain = [atoms for _, atoms in made.products if all(name != state for name, _ in atoms)]
     kept = [a for _, a in made.products if any(n == state and k in at and v in at for n, at in a)]
@@ -126,7 +127,7 @@ def _proved(
     axes: tuple[int, int],
     leaves: dict[str, Any],
 ) -> _Attention | None:
-    """The attention where the formula, of these leaves, has the products of state and output."""
+    """Return the attention if the formula with these leaves has the same products as state and output, else None."""
     wanted = {"query": (*batch, axes[0]), "key": (*batch, axes[0]), "value": (*batch, axes[1]), "beta": batch}
     of_state = {i: d for d, i in enumerate(made.dims) if i is not None}
     names, places = {}, {}
@@ -135,7 +136,7 @@ def _proved(
         if found is None:
             continue
         name, at = found
-        if role == "query":  # its last index is bound in the output, whose dimensions are those of the state but keys
+        if role == "query":  # the output sums over the query's key index
             at = _of_query(at, out, made, axes, batch)
         where = tuple(None if i is None else of_state.get(i, -1) for i in at)
         indices = {d for d in where if d is not None}
@@ -168,14 +169,14 @@ def _proved(
 
 
 def _spread(rank: int, where: Sequence[int | None]) -> tuple[int | None, ...]:
-    """The dimensions of a tensor that is broadcast to the state."""
+    """Return the dimensions of a tensor that is broadcast to the state."""
     return tuple(d if d in where else None for d in range(rank))
 
 
 def _of_query(
     at: Sequence[int | None], out: Polynomial, made: Polynomial, axes: tuple[int, int], batch: tuple[int, ...]
 ) -> tuple[int | None, ...]:
-    """The indices of the query, as those of the state."""
+    """Return the query's indices in terms of those of the state."""
     rows = _rows(out, made, axes, batch)
     if rows is None:
         raise NotPolynomial
@@ -186,27 +187,27 @@ def _of_query(
 def _rows(
     out: Polynomial, made: Polynomial, axes: tuple[int, int], batch: tuple[int, ...]
 ) -> tuple[int | None, ...] | None:
-    """Which dimension of the state each of the output's is: in their order, values where the state has values."""
+    """Return the dimension of the state of each output dimension: the same order without the key dimension."""
     left = iter(sorted((*batch, axes[1])))
     rows = tuple(None if i is None else next(left, -1) for i in out.dims)
     return rows if -1 not in rows and next(left, None) is None else None
 
 
 def _ratio(a: Polynomial, b: Polynomial) -> float | None:
-    """The factor of `a` over that of `b`, of some product that both have."""
+    """Return the ratio of the factors of a product that both have."""
     first, second = a.canonical(), b.canonical()
     return next((first[key] / second[key] for key in first if key in second), None)
 
 
 class _Writer:
-    """Writes LinearAttention for a loop."""
+    """Builder of the LinearAttention that replaces a loop."""
 
     def __init__(self, match: Matcher, node: Node, op: Repeat, found: _Attention) -> None:
         self._graph, self._node, self._op, self._found = match.graph, node, op, found
         self._made: list[Node] = []
 
     def nodes(self) -> list[Node] | None:
-        """The nodes; None where an operand is not at hand."""
+        """Return the nodes, or None if an operand is not available outside the loop."""
         found, node = self._found, self._node
         sources = {role: self._source(leaf) for role, leaf in found.leaves.items()}
         if any(source is None for source in sources.values()):
@@ -236,7 +237,10 @@ class _Writer:
         return self._made
 
     def _source(self, leaf: Any) -> str | None:
-        """The value of all tokens that a leaf is a slice of; None where it is none, or the decay may be negative."""
+        """Return the tensor of all tokens that a leaf is a slice of.
+
+        None if there is none, or if a decay may be negative.
+        """
         is_power = isinstance(leaf, tuple)
         name = leaf[2] if is_power else leaf
         slices = self._op.body.inputs[2 : 2 + self._op.sliced]
@@ -254,7 +258,7 @@ class _Writer:
         return self._apply("Log", kind, least)
 
     def _is_positive(self, name: str) -> bool:
-        """Whether a value cannot be negative, seen through movements."""
+        """Whether a value, possibly reshaped or transposed, comes from Exp or Sigmoid."""
         node = self._graph.producer(name)
         while node is not None and node.op.op_type in ("Reshape", "Transpose", "Unsqueeze", "Squeeze", "Identity"):
             node = self._graph.producer(node.inputs[0])
@@ -272,7 +276,7 @@ class _Writer:
         return made
 
     def _tokens(self, source: str, places: Sequence[int | None], batch: Any, heads: int) -> str:
-        """[tokens, the leaf's dimensions] as [batch, tokens, heads * components]."""
+        """Rearrange [tokens, dimensions of the leaf] to [batch, tokens, heads * components]."""
         found = self._found
         order = [d for d in (*found.batch, *found.axes) if d in places]
         kind = self._graph.tensor(source)
@@ -287,6 +291,7 @@ class _Writer:
         return result
 
     def _moved(self, source: str, order: Sequence[int], shape: Sequence[Any]) -> str:
+        """Transpose `source` so that the dimensions `order` come first, and reshape it."""
         kind = self._graph.tensor(source)
         perm = [*order, *(d for d in range(kind.rank) if d not in order)]
         moved = self._transposed(source, perm)
@@ -303,14 +308,14 @@ class _Writer:
         return made
 
     def _end_state(self, state: str, kind: TensorType) -> None:
-        """The last state as the loop has it."""
+        """Write the last state in the loop's layout."""
         if not self._node.outputs[0]:
             return
         order = (*self._found.batch, *self._found.axes)
         self._placed(state, order, kind.shape, self._node.outputs[0])
 
     def _end_rows(self, y: str, batch: Any, heads: int) -> None:
-        """The rows of all tokens as the loop has them."""
+        """Write the output of all tokens in the loop's layout."""
         name = self._node.outputs[1] if len(self._node.outputs) > 1 else ""
         if not name:
             return
@@ -327,7 +332,7 @@ class _Writer:
         self._made.append(reshaped(graph, turned, name, graph.tensor(name).shape))
 
     def _placed(self, source: str, order: Sequence[int], shape: Sequence[Any], name: str) -> None:
-        """`source`, whose dimensions are those of `order`, in their own order."""
+        """Transpose `source`, whose dimensions are in `order`, to ascending order and write it to `name`."""
         kind = self._graph.tensor(source)
         apart = self._value("apart", TensorType(kind.dtype, tuple(shape[d] for d in order)))
         self._made.append(reshaped(self._graph, source, apart, [shape[d] for d in order]))

@@ -1,10 +1,10 @@
-"""Normalizations written out by exporters become LayerNormalization and RMSNormalization, one kernel each.
+"""Fuse normalizations that exporters decompose into LayerNormalization and RMSNormalization.
 
     RMS:    x * (1 / sqrt(mean(x^2) + e)) [* w]                          torch's nn.RMSNorm, llama
     layer:  d * w + b, d = (x - mean(x)) / sqrt(mean(d0^2) + e), d0 = x - mean(x)      torch 1, TensorFlow
 
-Means are over the last dimension; x^2 may be Pow or Mul, 1 / sqrt Reciprocal or Div; w, b and e are constants.
-Source: Ba et al., 2016; Zhang and Sennrich, 2019.
+Means are over the last dimension; x^2 may be Pow or Mul, 1 / sqrt Reciprocal or Div; w, b and e are constants. Source:
+Ba et al., 2016; Zhang and Sennrich, 2019.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CENTRED = made_by("Sub", "x", made_by("ReduceMean", "x", name="mean"))
 
 @node_pass(ensures=(Fact.NORMS_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
-    """One operator in the place of the last node of a norm."""
+    """Replace the last node of a norm by one operator."""
     graph = match.graph
     if node.op.domain or node.op.op_type not in ("Mul", "Div") or node.outputs[0] in graph.static:
         return None
@@ -40,7 +40,7 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
 
 
 def _normalized(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, float, bool] | None:
-    """(x, epsilon, mean subtracted) where `node` is x, or x minus its mean, over the root of its mean square."""
+    """Return (x, epsilon, mean subtracted) if `node` is x, or x minus its mean, divided by its root mean square."""
     for found in match.bind(node.outputs[0], _NORM):
         epsilon = match.scalar(found["epsilon"])
         if epsilon is None or not _over_last(graph, found["mean"]) or graph.tensor(found["d"]).dtype.is_wide:
@@ -53,7 +53,7 @@ def _normalized(graph: TypedGraph, match: Matcher, node: Node) -> tuple[str, flo
 
 
 def _over_last(graph: TypedGraph, name: str) -> bool:
-    """True for a mean over the last dimension that keeps it."""
+    """Whether a mean is over the last dimension and keeps it."""
     mean = graph.producer(name)
     assert mean is not None
     op: Any = mean.op
@@ -70,7 +70,7 @@ def _over_last(graph: TypedGraph, name: str) -> bool:
 def _with_weights(
     graph: TypedGraph, match: Matcher, node: Node, x: str, epsilon: float, centred: bool
 ) -> dict[Node, list[Node]]:
-    """The operator in the place of the last node of the pattern, weight and bias included."""
+    """Return the replacement of the last node of the pattern, including weight and bias."""
     kind = graph.tensor(x)
     last, weight, bias = node, "", ""
     for op_type in ("Mul", "Add") if centred else ("Mul",):

@@ -1,9 +1,9 @@
-"""A matrix product with an epilogue and the normalization of its rows become one node.
+"""Fuse a matrix product with an epilogue and the normalization of its rows.
 
-The kernel that reduces the partial sums of a split-K product normalizes too, so that deep narrow products cost no
-further dispatch. The norm is a LayerNormalization or RMSNormalization over the last dimension of a float32 or float16
-product, with constant scale and bias; a Reshape that keeps the rows may lie between. Other consumers of the product
-read output 1.
+The kernel that reduces the partial sums of a split-K product also normalizes, which saves a dispatch for narrow
+products with large K. The norm is a LayerNormalization or RMSNormalization over the last dimension of a float32 or
+float16 product, with constant scale and bias; a Reshape that keeps the rows may be between. Other consumers of the
+product read output 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 @node_pass(requires=(Fact.EPILOGUES_FUSED,), ensures=(Fact.PRODUCT_NORMS_FUSED,))
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
-    """One node in the place of the product `node` and of the norm of its rows."""
+    """Replace the product `node` and the norm of its rows by one node."""
     found = next(_norms(match.graph, node), None)
     if found is None:
         return None
@@ -35,7 +35,7 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
 
 
 def _norms(graph: TypedGraph, node: Node) -> Iterator[tuple[Node, Node | None]]:
-    """Normalisations of the rows of the product `node`, and the Reshape in between."""
+    """Yield normalizations of the rows of the product `node`, and the Reshape in between, if any."""
     base = node.op
     if not isinstance(base, WithEpilogue) or base.base.op_type not in ("MatMul", "Gemm"):
         return
@@ -53,13 +53,13 @@ def _norms(graph: TypedGraph, node: Node) -> Iterator[tuple[Node, Node | None]]:
 
 
 def _read_elsewhere(graph: TypedGraph, node: Node, norm: Node, between: Node | None) -> bool:
-    """True where the product is wanted for itself too."""
+    """Whether the product has other consumers than the norm."""
     names = [n.outputs[0] for n in (node, between) if n is not None]
     return any(name in graph.outputs or graph.reads(name) > 1 for name in names)
 
 
 def _fused(graph: TypedGraph, node: Node, norm: Node, between: Node | None, kept: bool) -> list[Node]:
-    """`node` and `norm` as one, and the Reshape that gives the result its shape."""
+    """Return `node` and `norm` as one node, and the Reshape of its result, if any."""
     base = node.op
     assert isinstance(base, WithEpilogue)
     form: Any = replace(norm.op, present=(True,))  # type: ignore[type-var]
@@ -76,7 +76,7 @@ def _fused(graph: TypedGraph, node: Node, norm: Node, between: Node | None, kept
 
 
 def _fits(graph: TypedGraph, product: str, norm: Node) -> bool:
-    """True where `norm` normalises the rows of `product` with constant weights."""
+    """Whether `norm` normalizes the rows of `product` with constant weights."""
     op = norm.op
     form: Any = op
     if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(norm.outputs[1:]):

@@ -1,11 +1,11 @@
-"""Rotary embeddings written out by exporters become one kernel that reads its heads through views.
+"""Fuse decomposed rotary embeddings into one kernel that reads its heads as strided views.
 
     x * cos + rotate(x) * sin,  rotate(x) = concat(-x[half:], x[:half])             torch: llama, gpt-neox, most others
                                 rotate(x) = reshape(concat(-x[1::2], x[0::2]))      interleaved: gpt-j, cohere
     concat(a * cos - b * sin, b * cos + a * sin)    with a, b the halves of x, or interleaved, reshaped
 
-A concatenation with the rest of a head may follow either, where only its first components turn. Tables are any values
-that broadcast to x, constant or not; tensors are floats of rank 2 to 4. Source: Su et al., 2021.
+A Concat with the rest of a head may follow, if only the first components are rotated. Tables are any values that
+broadcast to x; tensors are floats of rank 2 to 4. Source: Su et al., 2021.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECOND = made_by("Add", made_by("Mul", "b", "cos"), made_by("Mul", "a", "sin"))
 
 @node_pass(requires=(Fact.SHAPES_CONSTANT,), ensures=(Fact.ROTARY_FUSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
-    """One operator in the place of the last node of a rotary embedding."""
+    """Replace the last node of a rotary embedding by one operator."""
     graph = match.graph
     if node.op.domain or node.outputs[0] in graph.static or node.op.op_type not in ("Add", "Concat", "Reshape"):
         return None
@@ -37,14 +37,14 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
 
 
 class _Turn:
-    """x as a view, its tables, and which pairs turn."""
+    """A rotary embedding: view of x, tables, and whether pairs are interleaved."""
 
     def __init__(self, view: View, cos: str, sin: str, interleaved: bool) -> None:
         self.view, self.cos, self.sin, self.interleaved = view, cos, sin, interleaved
 
 
 def _turns(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[View, str, str, bool]]:
-    """What `node` turns, in either form."""
+    """Yield the rotary embeddings that `node` may compute, in either form."""
     if node.op.op_type == "Add":
         products = [match.producer(n, "Mul") for n in node.inputs]
         if products[0] is None or products[1] is None:
@@ -63,7 +63,7 @@ def _turns(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[View
 
 
 def _rotated(graph: TypedGraph, match: Matcher, name: str) -> tuple[View, View, bool] | None:
-    """The views (negated, other) that `name` is joined of, and whether they are interleaved."""
+    """Return the views (negated, other) that `name` concatenates, and whether they are interleaved."""
     parts = _joined(graph, match, name)
     if parts is None:
         return None
@@ -76,7 +76,7 @@ def _rotated(graph: TypedGraph, match: Matcher, name: str) -> tuple[View, View, 
 
 
 def _joined(graph: TypedGraph, match: Matcher, name: str) -> tuple[list[str], bool] | None:
-    """The two values that `name` is along its last dimension: sequentially, or interleaved."""
+    """Return the two values that `name` concatenates along its last dimension, and whether they are interleaved."""
     node = match.producer(name, "Concat", "Reshape")
     interleaved = False
     if node is not None and node.op.op_type == "Reshape":
@@ -97,7 +97,7 @@ def _joined(graph: TypedGraph, match: Matcher, name: str) -> tuple[list[str], bo
 
 
 def _before_unsqueeze(graph: TypedGraph, match: Matcher, name: str) -> str | None:
-    """x where `name` is x with a last dimension of 1; Neg and Unsqueeze come in either order."""
+    """Return x if `name` is x with a last dimension of size 1 appended."""
     node = match.producer(name, "Unsqueeze", "Reshape", "Neg")
     if node is None:
         return None
@@ -108,7 +108,7 @@ def _before_unsqueeze(graph: TypedGraph, match: Matcher, name: str) -> str | Non
 
 
 def _trace(graph: TypedGraph, match: Matcher, name: str) -> View | None:
-    """`name` as a view of rank 2 to 4 without factor."""
+    """Return `name` as a view of rank 2 to 4 without scale, or None."""
     kind = graph.types.get(name)
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.dtype.is_wide or not 2 <= kind.rank <= 4:
         return None
@@ -117,12 +117,13 @@ def _trace(graph: TypedGraph, match: Matcher, name: str) -> View | None:
 
 
 def _is_rotation(x: View, negated: View, other: View, interleaved: bool) -> bool:
-    """True where `other` and `negated` are the first and second components of x's pairs."""
+    """Whether `other` and `negated` are the first and second components of x's pairs."""
     first, second = _pairs(x, interleaved)
     return first == other and second == negated
 
 
 def _pairs(x: View, interleaved: bool) -> tuple[View | None, View | None]:
+    """Return the views of the first and second components of x's pairs."""
     last, size = len(x.shape) - 1, x.shape[-1]
     if not isinstance(size, int) or size % 2 or not size:
         return None, None
@@ -133,7 +134,7 @@ def _pairs(x: View, interleaved: bool) -> tuple[View | None, View | None]:
 
 
 def _by_halves(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[View, str, str, bool]]:
-    """concat(a cos - b sin, b cos + a sin)."""
+    """Yield matches of concat(a cos - b sin, b cos + a sin)."""
     parts = _joined(graph, match, node.outputs[0])
     if parts is None:
         return
@@ -141,13 +142,13 @@ def _by_halves(graph: TypedGraph, match: Matcher, node: Node) -> Iterator[tuple[
     for first in match.bind(one, _FIRST):
         for found in match.bind(two, _SECOND, first):
             views = _trace(graph, match, found["a"]), _trace(graph, match, found["b"])
-            whole = None if views[0] is None or views[1] is None else _whole(views[0], views[1], interleaved)
+            whole = None if views[0] is None or views[1] is None else _in_pairs(views[0], views[1], interleaved)
             if whole is not None:
                 yield whole, found["cos"], found["sin"], interleaved
 
 
-def _whole(a: View, b: View, interleaved: bool) -> View | None:
-    """The view whose pairs' components are a and b."""
+def _in_pairs(a: View, b: View, interleaved: bool) -> View | None:
+    """Return the view whose pairs have components a and b, or None."""
     size = a.shape[-1]
     if not isinstance(size, int) or not size:
         return None
@@ -160,7 +161,7 @@ def _whole(a: View, b: View, interleaved: bool) -> View | None:
 
 
 def _with_rest(graph: TypedGraph, match: Matcher, node: Node, turn: _Turn) -> dict[Node, list[Node]] | None:
-    """The operator in the place of the last node of the pattern, the rest of the heads included."""
+    """Return the replacement of the last node of the pattern, including the rest of the heads."""
     view, cos = turn.view, graph.tensor(turn.cos)
     sin, y = graph.tensor(turn.sin), graph.tensor(node.outputs[0])
     turning = view.shape[-1]

@@ -1,8 +1,8 @@
-"""An addition and the normalization of its rows become one node; other consumers of the sum read its output 3.
+"""Fuse an addition and the normalization of its rows; other consumers of the sum read output 3.
 
-The norm is a LayerNormalization or RMSNormalization over the last dimension, with vectors that are known before the
-run. The sum is of two tensors, one of the sum's shape and the other of it, of its last dimensions, or a vector; or of
-three, one of them a vector. Additions that follow a product are its epilogue by now.
+The norm is a LayerNormalization or RMSNormalization over the last dimension, with static vectors. The sum has two
+terms: one with its shape, and one with its shape, its trailing dimensions, or a vector. With three terms, one is a
+vector. Additions to products are already epilogues.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["run"]
 
 @node_pass(requires=(Fact.ELEMENTWISE_FUSED, Fact.PRODUCT_NORMS_FUSED), ensures=(Fact.SKIP_NORMS_FUSED,))
 def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | None:
-    """One node in the place of the addition `node` and the norm after it."""
+    """Replace the addition `node` and the norm after it by one node."""
     graph, total = match.graph, node.outputs[0]
     terms = _terms(graph, node)
     readers = graph.consumers(total) if terms is not None else ()
@@ -34,7 +34,7 @@ def run(match: Matcher, target: Target, node: Node) -> dict[Node, list[Node]] | 
 
 
 def _terms(graph: TypedGraph, node: Node) -> tuple[str, str, str] | None:
-    """(x, skip, bias) where `node` adds these, absent ones empty; None for anything else."""
+    """Return (x, skip, bias) that `node` adds, "" for absent ones, or None for other nodes."""
     if not isinstance(node.op, Elementwise | FusedElementwise) or node.outputs[0] in graph.static:
         return None
     if isinstance(node.op, Elementwise) and (node.op.op_type != "Add" or len(set(node.inputs)) < 2):
@@ -51,7 +51,7 @@ def _terms(graph: TypedGraph, node: Node) -> tuple[str, str, str] | None:
 
 
 def _roles(graph: TypedGraph, names: list[str], shape: tuple[int, ...]) -> tuple[str, str, str] | None:
-    """The terms of a sum as (x, skip, bias)."""
+    """Return the terms of a sum as (x, skip, bias), or None."""
     x = next((n for n in names if graph.tensor(n).shape == shape), "")
     if not x:
         return None
@@ -65,7 +65,7 @@ def _roles(graph: TypedGraph, names: list[str], shape: tuple[int, ...]) -> tuple
 
 
 def _normalizes(graph: TypedGraph, node: Node, total: str) -> bool:
-    """True where `node` normalizes the rows of `total` with vectors that are known before the run."""
+    """Whether `node` normalizes the rows of `total` with static vectors."""
     op: Any = node.op
     if op.domain or op.op_type not in ("LayerNormalization", "RMSNormalization") or any(node.outputs[1:]):
         return False
@@ -78,7 +78,7 @@ def _normalizes(graph: TypedGraph, node: Node, total: str) -> bool:
 
 
 def _fused(node: Node, norm: Node, terms: tuple[str, str, str], kept: bool) -> Node:
-    """`node` and `norm` as one."""
+    """Return `node` and `norm` as one node."""
     x, skip, bias = terms
     op: Any = norm.op
     fused = SkipNorm(epsilon=op.epsilon, rms=int(op.op_type == "RMSNormalization"), present=(True, False, False, kept))

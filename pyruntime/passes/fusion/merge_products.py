@@ -1,8 +1,8 @@
-"""Query, key and value projections: matrix products of one input by several constants become one product.
+"""Merge query, key and value projections, matrix products of one input by several constants, into one product.
 
-[x A, x B, x C] = split(x [A B C]); biases are merged too. The split costs nothing where attention reads it as views, so
-only products that lead to reshapes into attention heads are merged, also where these are normalized: MatMul, and Gemm
-without factors, as optimizers write it between two reshapes. The GPU concatenates the weights once.
+[x A, x B, x C] = split(x [A B C]); biases are merged, too. The split is free where attention reads it as views, so only
+products followed by reshapes into attention heads (and optionally norms) are merged: MatMul, and Gemm without factors,
+which optimizers write between two reshapes. The GPU concatenates the weights once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """x W [+ b]: product, addition where there is one, the result's name; `turned`: W is transposed."""
+    """x W [+ b]: product, addition (or None), names of bias and result; `turned`: W is transposed."""
 
     product: Node
     addition: Node | None
@@ -36,13 +36,13 @@ class _Projection:
 
     @property
     def nodes(self) -> list[Node]:
-        """The product, and the addition."""
+        """The product and, if present, the addition."""
         return [self.product, *([self.addition] if self.addition is not None else [])]
 
 
 @graph_pass(requires=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Merge every group; True where there was one."""
+    """Merge all groups; returns whether there were any."""
     match = Matcher(graph)
     groups: dict[tuple[str, str, bool], list[_Projection]] = {}
     for node in graph.nodes:

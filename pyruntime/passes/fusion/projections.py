@@ -1,4 +1,4 @@
-"""Query, key and value projections, products of one input by several constants: what passes that merge them share."""
+"""Helpers of passes that merge query, key and value projections, i.e. products of one input by several constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Projection = TypeVar("Projection")
 
 
 def leads_to_heads(match: Matcher, result: str) -> bool:
-    """True where a Reshape and a Transpose follow; a factor before it, or a norm between them, or neither."""
+    """Whether Reshape and Transpose follow `result`, optionally with a scale before or a norm between them."""
     after = match.only_consumer(result, "Mul", "Div", "Reshape")
     if after is not None and after.op.op_type != "Reshape":
         after = match.only_consumer(after.outputs[0], "Reshape") if match.with_scalar(after) else None
@@ -34,11 +34,11 @@ def merge_groups(
     merged: Callable[[Sequence[Projection]], list[Node]],
     limit: int,
 ) -> bool:
-    """Put what `merged` gives of each group of several in the place of its first node; True where there was one.
+    """Replace each group of two or more projections by the nodes `merged` returns; returns whether there were any.
 
     Args:
-        nodes: those that a projection consists of, the product first.
-        limit: bytes that the weights of a product may take.
+        nodes: returns the nodes of a projection, the product first.
+        limit: maximum bytes of a product's weights.
     """
     instead: dict[Node, list[Node]] = {}
     for projections in groups:
@@ -50,7 +50,7 @@ def merge_groups(
 
 
 def apart(graph: TypedGraph, wide: str, widths: Sequence[int], results: Sequence[str], name: str) -> Node:
-    """The Split of `wide` along its last dimension."""
+    """Return the Split of `wide` along its last dimension."""
     sizes = graph.add_constant(np.array(widths, np.int64), DType.INT64, f"{wide}.sizes")
     split = newest("Split", axis=graph.tensor(wide).rank - 1, present=(True,) * len(results))
     return Node(split, (wide, sizes), tuple(results), name)

@@ -1,1 +1,1 @@
-"""Passes that move, merge or remove changes of layout."""
+"""Passes that move, merge or remove layout changes."""

@@ -1,7 +1,7 @@
-"""What an iteration of a loop computes of its slices alone is computed for all of them at once, before the loop.
+"""Move computations that depend only on the slices of an iteration out of a loop, for all iterations at once.
 
-A recurrent cell multiplies each token by weights, and its state by others: the first product is one of matrices for all
-tokens. MatMul and Gemm are moved, and elementwise operators whose result is not larger than what they read.
+A recurrent cell multiplies each token by weights, and its state by others: the former become one matrix product over
+all tokens. MatMul, Gemm, and elementwise operators whose result is not larger than their inputs are moved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 @graph_pass()
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Move what can be moved out of every loop."""
+    """Move nodes out of all loops; returns whether any were moved."""
     changed = False
     for node in graph.nodes:
         if isinstance(node.op, Repeat) and node.op.sliced:
@@ -32,14 +32,14 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """A value of all iterations: its name in the graph, and whether the last one comes first."""
+    """A value of all iterations: its name in the outer graph, and whether iterations read it in reverse order."""
 
     name: str
     is_backward: bool
 
 
 class _Batched:
-    """Moves nodes out of a loop."""
+    """Moves nodes out of one loop."""
 
     def __init__(self, graph: TypedGraph, node: Node, op: Repeat) -> None:
         self._graph, self._node, self._op = graph, node, op
@@ -53,7 +53,7 @@ class _Batched:
         self._before: list[Node] = []
 
     def run(self) -> bool:
-        """True where a node was moved."""
+        """Move nodes; returns whether any were moved."""
         slices = {*self._tokens}
         moved = [node for node in self._body.nodes if self._move(node)]
         if not moved:
@@ -72,7 +72,7 @@ class _Batched:
         return True
 
     def _move(self, node: Node) -> bool:
-        """Write the node for all iterations, where it needs nothing else of them; False where it stays."""
+        """Write the node for all iterations if its inputs allow it; returns whether they did."""
         given = [self._tokens[n] for n in node.inputs if n in self._tokens]
         known = all(not n or n in self._tokens or n in self._outer or n in self._body.static for n in node.inputs)
         if not given or not known or len(node.outputs) != 1 or len({t.is_backward for t in given}) != 1:
@@ -92,13 +92,16 @@ class _Batched:
         return self._body.tensor(name)
 
     def _is_elementwise(self, node: Node) -> bool:
-        """Whether tokens have the rank and the size of the result: their axis then comes before all others."""
+        """Return whether an elementwise node allows a leading token axis.
+
+        Its per-iteration inputs must have the rank of the result, and one of them its shape.
+        """
         y = self._kind(node.outputs[0])
         kinds = [self._kind(n) for n in node.inputs if n in self._tokens]
         return all(k.rank == y.rank for k in kinds) and any(k.shape == y.shape for k in kinds)
 
     def _is_product(self, node: Node) -> bool:
-        """Whether only the left factor is of the iteration, and the right one is a matrix."""
+        """Whether only the left factor is per-iteration, and the right one is a matrix."""
         op: Any = node.op
         left, right, *rest = node.inputs
         if left not in self._tokens or right in self._tokens or self._kind(right).rank != 2:
@@ -110,7 +113,7 @@ class _Batched:
         return not op.transA and same_rows and not any(n in self._tokens for n in rest)
 
     def _names(self, node: Node) -> list[str]:
-        """The inputs of a node, for all iterations."""
+        """Return the inputs of a node in the outer graph."""
         return [self._tokens[n].name if n in self._tokens else self._outer.get(n, n) for n in node.inputs]
 
     def _value(self, name: str, shape: Sequence[Any]) -> str:
@@ -123,7 +126,7 @@ class _Batched:
         return made
 
     def _gemm(self, node: Node) -> str:
-        """Gemm of the rows of all iterations."""
+        """Write the Gemm of the rows of all iterations."""
         names, result, times = self._names(node), node.outputs[0], self._op.times
         (rows, depth), columns = self._kind(node.inputs[0]).shape, self._kind(result).shape[1]
         flat = self._value(node.inputs[0], (times * rows, depth))

@@ -1,9 +1,9 @@
-"""Elementwise operators between transpositions run with their channels first, where fewer bytes are moved then.
+"""Run elementwise operators between transposes channels-first, if that moves fewer bytes.
 
-Files that onnxruntime's optimizer wrote have convolutions, pools and norms over channels last (NhwcConv, QLinearConv,
-GroupNorm), which are planned as those over channels first, between transpositions. What is between such operators
-(residuals, activations, steps of a quantization) is elementwise: regions of it that are connected change their layout
-together, if the transpositions at their borders weigh less then.
+Models optimized by onnxruntime have channels-last convolutions, pools and norms (NhwcConv, QLinearConv, GroupNorm),
+which are planned as channels-first operators between transposes. Residuals, activations and quantization steps between
+them are elementwise. Connected regions of these change their layout together if the transposes at their borders then
+cost less.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["run"]
 
 @dataclass(slots=True)
 class _Region:
-    """Elementwise nodes, the values that they make, and those of their shape that they read."""
+    """Elementwise nodes, their results, and the inputs of the results' shape."""
 
     nodes: list[Node] = field(default_factory=list)
     made: set[str] = field(default_factory=set)
@@ -34,9 +34,9 @@ class _Region:
 
 @graph_pass(requires=(Fact.CHANNELS_LAST,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Turn every region that is worth it; True where there was one."""
+    """Change the layout of all profitable regions; returns whether there were any."""
     match = Matcher(graph)
-    if not any(_turns(graph, n, to_last) for n in graph.nodes):
+    if not any(_transposes_to(graph, n, to_last) for n in graph.nodes):
         return False
     chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
     if not chosen:
@@ -44,7 +44,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
     return graph.substitute(_Rewriter(graph, match, chosen).instead())
 
 
-def _turns(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
+def _transposes_to(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
     """Whether `node` is a Transpose to this layout."""
     op: Any = node and node.op
     if node is None or op.op_type != "Transpose" or op.domain or node.outputs[0] in graph.static:
@@ -54,7 +54,7 @@ def _turns(graph: TypedGraph, node: Node | None, layout: Any) -> bool:
 
 
 def _regions(graph: TypedGraph, match: Matcher) -> list[_Region]:
-    """Elementwise nodes, joined where one reads what another makes or both read the same."""
+    """Return connected elementwise nodes: one reads the other's result, or both read the same value."""
     groups, members = Groups(), list[tuple[Node, list[str]]]()
     first: dict[str, Node] = {}
     for node in graph.nodes:
@@ -74,7 +74,7 @@ def _regions(graph: TypedGraph, match: Matcher) -> list[_Region]:
 
 
 def _full(graph: TypedGraph, node: Node) -> list[str] | None:
-    """The inputs of an elementwise node that have its result's shape; None where it cannot change its layout."""
+    """Return the inputs of an elementwise node with its result's shape; None if it cannot change its layout."""
     y = graph.types.get(node.outputs[0])
     if not isinstance(node.op, Elementwise) or hasattr(node.op, "axis") or any(node.outputs[1:]):
         return None
@@ -93,28 +93,28 @@ def _full(graph: TypedGraph, node: Node) -> list[str] | None:
 
 
 def _along(kind: TensorType, rank: int) -> tuple[Any, ...] | None:
-    """The shape with channels first of an operand without spatial extent, None of any other."""
+    """Return the channels-first shape of an operand without spatial extent; None for others."""
     shape = (1,) * (rank - kind.rank) + kind.shape
     flat = len(shape) == rank and all(not hasattr(d, "sizes") and d == 1 for d in shape[1:-1])
     return tuple(shape[p] for p in to_first(rank)) if flat else None
 
 
 def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
-    """Bytes that are not moved when the region has its channels first, less those that are then."""
+    """Return the bytes saved if the region becomes channels-first."""
     members = set(region.nodes)
     saved = 0
     for name in region.read:
         if name in region.made:
             continue
-        if not _turns(graph, graph.producer(name), to_last):
+        if not _transposes_to(graph, graph.producer(name), to_last):
             saved -= weight(graph, name)
         elif name not in match.wanted and members.issuperset(graph.consumers(name)):
             saved += weight(graph, name)
-    return saved + saved_after(graph, match, region.made, members, lambda r, _: _turns(graph, r, to_first))
+    return saved + saved_after(graph, match, region.made, members, lambda r, _: _transposes_to(graph, r, to_first))
 
 
 class _Rewriter(Writer):
-    """Writes regions with their channels first, and what turned their results as views."""
+    """Writes regions channels-first, and the transposes of their results as views."""
 
     def __init__(self, graph: TypedGraph, match: Matcher, regions: list[_Region]) -> None:
         super().__init__(graph, match)
@@ -124,32 +124,33 @@ class _Rewriter(Writer):
 
     def _write(self, node: Node) -> bool:
         if node in self.members:
-            self._turn(node)
-        elif _turns(self.graph, node, to_first) and node.inputs[0] in self.inside:
+            self._convert(node)
+        elif _transposes_to(self.graph, node, to_first) and node.inputs[0] in self.inside:
             result = node.outputs[0]
             self.made.append(self._reshape(self.first[node.inputs[0]], result, self.graph.tensor(result).shape))
         else:
             return False
         return True
 
-    def _turn(self, node: Node) -> None:
+    def _convert(self, node: Node) -> None:
+        """Write an elementwise node channels-first, and a Transpose of its result where consumers need one."""
         full, name = set(_full(self.graph, node) or ()), node.outputs[0]
         y = self.graph.tensor(name)
         inputs = [n if not n else self._in_first(n) if n in full else self._across(n, y.rank) for n in node.inputs]
         self.first[name] = self._value(f"{name}.first", y.dtype, tuple(y.shape[p] for p in to_first(y.rank)))
         self.made.append(Node(node.op, tuple(inputs), (self.first[name],), node.name))
         outside = [r for r in self.graph.consumers(name) if r not in self.members]
-        if name in self.match.wanted or not all(_turns(self.graph, r, to_first) for r in outside):
+        if name in self.match.wanted or not all(_transposes_to(self.graph, r, to_first) for r in outside):
             self.made.append(
                 Node(newest("Transpose", perm=to_last(y.rank)), (self.first[name],), (name,), f"{node.name}.last")
             )
 
     def _in_first(self, name: str) -> str:
-        """`name` with its channels first."""
+        """Return `name` in channels-first layout."""
         if name not in self.first:
             maker = self.graph.producer(name)
             kind = self.graph.tensor(name)
-            if maker is not None and _turns(self.graph, maker, to_last):
+            if maker is not None and _transposes_to(self.graph, maker, to_last):
                 self.first[name] = maker.inputs[0]
             else:
                 perm = to_first(kind.rank)
@@ -159,7 +160,7 @@ class _Rewriter(Writer):
         return self.first[name]
 
     def _across(self, name: str, rank: int) -> str:
-        """An operand without spatial extent with its channels first."""
+        """Return an operand without spatial extent in channels-first layout."""
         kind = self.graph.tensor(name)
         shape: Any = _along(kind, rank)
         if kind.size == 1:

@@ -1,10 +1,10 @@
-"""Convolutions between transpositions run with their channels last, where fewer bytes are moved then.
+"""Run convolutions between transposes channels-last, if that moves fewer bytes.
 
 Models that mix convolutions [N, C, H, W] with layers over the last dimension (ConvNeXt, SegFormer, PVT, Conformer)
-transpose every value between the two. Some operators can do without: depthwise convolutions (`DepthwiseLast`),
-pointwise ones and those whose windows neither overlap nor leave gaps (matrix products, after one movement), elementwise
-operators. Regions of such operators that are connected by values in one layout change it together, if the
-transpositions at their borders weigh less then.
+transpose each value between the two. Some operators run in either layout: depthwise convolutions (`DepthwiseLast`),
+pointwise ones and those with windows that tile the input (matrix products, the latter after a transpose), and
+elementwise operators. Connected regions of such operators change their layout together if the transposes at their
+borders then cost less.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyruntime.passes.graph_pass import Fact, graph_pass
 from pyruntime.passes.layout.layouts import (
     Groups,
     Kind,
+    is_layout_transpose,
     kind_of,
     layout_inputs,
     saved_after,
-    turned_back,
-    turned_from,
-    turns,
+    transposed_from,
+    transposes_back,
     weight,
 )
 from pyruntime.passes.layout.write_channels_last import Rewriter
@@ -34,7 +34,7 @@ __all__ = ["run"]
 
 @dataclass(slots=True)
 class _Region:
-    """Nodes that change their layout together, and the values that they make."""
+    """Nodes that change their layout together, and their results."""
 
     kinds: dict[Node, Kind] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
@@ -42,8 +42,8 @@ class _Region:
 
 @graph_pass(ensures=(Fact.CHANNELS_LAST,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Turn every region that is worth it; True where there was one."""
-    if not any(turns(graph, node) for node in graph.nodes):
+    """Change the layout of all profitable regions; returns whether there were any."""
+    if not any(is_layout_transpose(graph, node) for node in graph.nodes):
         return False
     match = Matcher(graph)
     chosen = [region for region in _regions(graph, match) if _saved(graph, match, region) > 0]
@@ -54,7 +54,10 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
-    """Nodes that can have their channels last, joined where one reads what the other makes, or both what was turned."""
+    """Return groups of connected nodes that can run channels-last.
+
+    Two nodes connect if one reads the other's result or both read the same transposed value.
+    """
     kinds: dict[Node, Kind] = {}
     groups = Groups()
     first_reader: dict[str, Node] = {}
@@ -67,7 +70,7 @@ def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
             maker = graph.producer(name)
             if maker is not None and kinds.get(maker, Kind.SINK) is not Kind.SINK:
                 groups.join(maker, node)
-            elif turned_from(graph, match, name) is not None:
+            elif transposed_from(graph, match, name) is not None:
                 groups.join(first_reader.setdefault(name, node), node)
     regions: dict[Node, _Region] = {}
     for node, kind in kinds.items():
@@ -79,7 +82,7 @@ def _regions(graph: TypedGraph, match: Matcher) -> Iterable[_Region]:
 
 
 def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
-    """Bytes that are not moved when the region has its channels last, less those that are then."""
+    """Return the bytes saved if the region becomes channels-last."""
     saved = 0
     seen: set[str] = set()
     for node, kind in region.kinds.items():
@@ -89,10 +92,10 @@ def _saved(graph: TypedGraph, match: Matcher, region: _Region) -> int:
             if name in region.made or name in graph.static or name in seen:
                 continue
             seen.add(name)
-            if turned_from(graph, match, name) is None:
+            if transposed_from(graph, match, name) is None:
                 saved -= weight(graph, name) if kind is not Kind.PATCHES else 0
             elif name not in match.wanted and all(r in region.kinds for r in graph.consumers(name)):
                 saved += weight(graph, name)
     return saved + saved_after(
-        graph, match, region.made, region.kinds, lambda r, name: turned_back(graph, match, r, name)
+        graph, match, region.made, region.kinds, lambda r, name: transposes_back(graph, match, r, name)
     )

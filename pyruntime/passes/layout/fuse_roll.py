@@ -1,8 +1,8 @@
-"""Rolls written as concat(x[n:], x[:n]), and the movements around them, become one kernel.
+"""Fuse rolls, written as concat(x[n:], x[:n]), with adjacent reshapes and transposes.
 
-Two slices of one value that are all of it in the other order are a roll along their dimension. It absorbs rolls along
-other dimensions, and a Reshape, Transpose and Reshape after it (windows) or before it (windows put back), one of them
-each time the pass runs. Not for dynamic dimensions. Source: Liu et al., 2021 (Swin).
+Two slices that together are all of a value, in exchanged order, are a roll along their dimension. It absorbs rolls
+along other dimensions, and a Reshape, Transpose and Reshape after it (window partition) or before it (window reverse),
+one of them each time the pass runs. Not for dynamic dimensions. Source: Liu et al., 2021 (Swin).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 @graph_pass(requires=(Fact.SHAPES_CONSTANT,), ensures=(Fact.ROLLS_FUSED,), breaks=(Fact.NO_DEAD_NODES,), repeats=True)
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Replace rolls, and join each with one node before or after it; True where there was one."""
+    """Replace rolls, and fuse each with one adjacent node; returns whether there were any."""
     match = Matcher(graph)
     changed = graph.rewrite(lambda node: [roll] if (roll := _roll(graph, match, node)) else None)
     if changed:
@@ -31,12 +31,12 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _is_read(graph: TypedGraph, node: Node) -> bool:
-    """True where the node has an output that is read or is the graph's."""
+    """Whether an output of the node is read or is a graph output."""
     return any(name in graph.outputs or graph.reads(name) for name in node.outputs)
 
 
 def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
-    """The Concat `node` as a roll."""
+    """Return the Concat `node` as a roll, or None."""
     op: Any = node.op
     if op.domain or op.op_type != "Concat" or len(node.inputs) != 2 or node.outputs[0] in graph.static:
         return None
@@ -61,13 +61,13 @@ def _roll(graph: TypedGraph, match: Matcher, node: Node) -> Node | None:
 
 
 def _join(graph: TypedGraph) -> bool:
-    """Join each roll with one node after or before it; True where any was."""
+    """Fuse each roll with one node after or before it; returns whether any was fused."""
     match = Matcher(graph)
     instead: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         if not isinstance(node.op, RolledTranspose) or node in instead:
             continue
-        for other, joined in _neighbours(graph, match, node):
+        for other, joined in _neighbors(graph, match, node):
             if joined is not None and other not in instead:
                 first, last = (node, other) if joined.outputs == other.outputs else (other, node)
                 instead |= {first: [], last: [joined]}
@@ -75,7 +75,8 @@ def _join(graph: TypedGraph) -> bool:
     return graph.substitute(instead)
 
 
-def _neighbours(graph: TypedGraph, match: Matcher, node: Node) -> list[tuple[Node, Node | None]]:
+def _neighbors(graph: TypedGraph, match: Matcher, node: Node) -> list[tuple[Node, Node | None]]:
+    """Return the node after and before a roll, each with the fused node (None if they cannot be fused)."""
     found: list[tuple[Node, Node | None]] = []
     if match.read_once(node.outputs[0]):
         (after,) = graph.consumers(node.outputs[0])
@@ -88,14 +89,14 @@ def _neighbours(graph: TypedGraph, match: Matcher, node: Node) -> list[tuple[Nod
 
 
 def _with_after(graph: TypedGraph, node: Node, after: Node) -> Node | None:
-    """The roll and what follows it."""
+    """Return the roll fused with the node after it, or None."""
     op, next_op = node.op, after.op
     assert isinstance(op, RolledTranspose)
     name = after.name or node.name
-    turns = op.perm != tuple(range(len(op.perm)))
+    permutes = op.perm != tuple(range(len(op.perm)))
     if isinstance(next_op, RolledTranspose):
         plain = next_op.perm == tuple(range(len(next_op.perm)))
-        if turns or any(op.after) or not plain or next_op.middle != op.shape or any(next_op.after):
+        if permutes or any(op.after) or not plain or next_op.middle != op.shape or any(next_op.after):
             return None
         sizes = zip(op.before, next_op.before, op.shape, strict=True)
         return Node(replace(op, before=tuple((a + b) % n for a, b, n in sizes)), node.inputs, after.outputs, name)
@@ -103,11 +104,11 @@ def _with_after(graph: TypedGraph, node: Node, after: Node) -> Node | None:
         return None
     shape = graph.tensor(after.outputs[0]).shape
     if next_op.op_type == "Reshape":
-        middle = op.middle if turns else shape
-        perm = op.perm if turns else tuple(range(len(shape)))
+        middle = op.middle if permutes else shape
+        perm = op.perm if permutes else tuple(range(len(shape)))
         made = replace(op, middle=middle, perm=perm, shape=shape, after=(0,) * len(shape))
         return Node(made, node.inputs, after.outputs, name)
-    if next_op.op_type == "Transpose" and not turns:
+    if next_op.op_type == "Transpose" and not permutes:
         perm = tuple(next_op.permutation(len(shape)))  # type: ignore[attr-defined]
         made = replace(op, perm=perm, shape=shape, after=(0,) * len(shape))
         return Node(made, node.inputs, after.outputs, name)
@@ -115,27 +116,27 @@ def _with_after(graph: TypedGraph, node: Node, after: Node) -> Node | None:
 
 
 def _with_before(graph: TypedGraph, node: Node, before: Node) -> Node | None:
-    """A Reshape or Transpose and the roll after it, which then comes after the transposition."""
+    """Return a Reshape or Transpose fused with the roll after it, or None."""
     op = node.op
     assert isinstance(op, RolledTranspose)
     if before.op.domain or before.op.op_type not in ("Reshape", "Transpose"):
         return None
-    turns = op.perm != tuple(range(len(op.perm)))
+    permutes = op.perm != tuple(range(len(op.perm)))
     x = graph.tensor(before.inputs[0])
     if any(isinstance(d, Dim) for d in x.shape):
         return None
     none = (0,) * x.rank
     if any(op.before):
-        # Without a transposition, rolling x is rolling y, whose dimensions are the same.
+        # Without a transpose, the roll before equals a roll after.
         rolled = graph.tensor(node.inputs[0]).shape
-        if turns or any(op.after) or op.shape != rolled:
+        if permutes or any(op.after) or op.shape != rolled:
             return None
         op = replace(op, before=(0,) * len(rolled), middle=rolled, perm=tuple(range(len(rolled))), after=op.before)
     if before.op.op_type == "Reshape":
-        middle = op.middle if turns else x.shape
-        perm = op.perm if turns else tuple(range(x.rank))
+        middle = op.middle if permutes else x.shape
+        perm = op.perm if permutes else tuple(range(x.rank))
         made = replace(op, before=none, middle=middle, perm=perm)
-    elif turns:
+    elif permutes:
         return None
     else:
         perm = tuple(before.op.permutation(x.rank))  # type: ignore[attr-defined]

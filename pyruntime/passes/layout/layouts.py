@@ -1,4 +1,4 @@
-"""Nodes that can have their channels last, [N, D1 .. Dn, C] for [N, C, D1 .. Dn], and what turns one into the other."""
+"""Nodes that can run channels-last, [N, D1 .. Dn, C] instead of [N, C, D1 .. Dn], and the cost of layout changes."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ __all__ = [
     "Groups",
     "Kind",
     "across",
+    "is_layout_transpose",
     "kind_of",
     "layout_inputs",
     "saved_after",
     "to_first",
     "to_last",
-    "turned_back",
-    "turned_from",
-    "turns",
+    "transposed_from",
+    "transposes_back",
     "weight",
 ]
 
 MOVEMENT = 1 << 18
-"""Bytes that cost as much as the dispatch of a movement without its bytes."""
+"""Bytes whose movement costs as much as the dispatch that moves them."""
 
 
 class Groups:
-    """Nodes that belong together, because one was joined with the other or both with a third one."""
+    """Disjoint sets of nodes (union-find)."""
 
     def __init__(self) -> None:
         self._parents: dict[Node, Node] = {}
 
     def root(self, node: Node) -> Node:
-        """The node that stands for the group of `node`."""
+        """Return the representative of the set of `node`."""
         while (parent := self._parents.get(node)) is not None:
             node = parent
         return node
 
     def join(self, one: Node, other: Node) -> None:
-        """Make one group of those of two nodes; that of `other` stands for it."""
+        """Merge the sets of two nodes; the representative of `other` represents both."""
         first, second = self.root(one), self.root(other)
         if first is not second:
             self._parents[first] = second
 
 
 class Kind(Enum):
-    """How a node computes with its channels last.
+    """How a node runs channels-last.
 
-    DEPTHWISE: by its own kernel. POINTWISE: as a product. PATCHES: as a product after one movement of its input.
-    ELEMENTWISE: as it is. SINK: it reduces all spatial dimensions, so that its result has no layout.
+    DEPTHWISE: by a separate kernel. POINTWISE: as a matrix product. PATCHES: as a matrix product after one transpose of
+    its input. ELEMENTWISE: unchanged. SINK: it reduces all spatial dimensions, so its result has no layout.
     """
 
     DEPTHWISE = "depthwise"
@@ -69,17 +69,17 @@ class Kind(Enum):
 
 
 def to_last(rank: int) -> tuple[int, ...]:
-    """The permutation [N, C, D1 .. Dn] -> [N, D1 .. Dn, C]."""
+    """Return the permutation [N, C, D1 .. Dn] -> [N, D1 .. Dn, C]."""
     return (0, *range(2, rank), 1)
 
 
 def to_first(rank: int) -> tuple[int, ...]:
-    """The permutation [N, D1 .. Dn, C] -> [N, C, D1 .. Dn]."""
+    """Return the permutation [N, D1 .. Dn, C] -> [N, C, D1 .. Dn]."""
     return (0, rank - 1, *range(1, rank - 1))
 
 
 def kind_of(graph: TypedGraph, node: Node) -> Kind | None:
-    """How `node` can have its channels last; None where it cannot."""
+    """Return how `node` can run channels-last; None if it cannot."""
     if any(node.outputs[1:]) or node.outputs[0] in graph.static:
         return None
     y = graph.types[node.outputs[0]]
@@ -95,7 +95,7 @@ def kind_of(graph: TypedGraph, node: Node) -> Kind | None:
 
 
 def _reduces_space(graph: TypedGraph, node: Node) -> bool:
-    """Whether nothing but the images and channels of its input are left."""
+    """Whether the node reduces exactly the spatial dimensions of its input."""
     if node.op.op_type == "GlobalAveragePool":
         return True
     if not isinstance(node.op, Reduce) or node.inputs[0] in graph.static:
@@ -115,7 +115,7 @@ def _is_elementwise(graph: TypedGraph, node: Node, y: TensorType) -> bool:
 
 
 def across(kind: TensorType, rank: int) -> tuple[Any, ...] | None:
-    """The shape with channels last of an operand without spatial extent, None of any other."""
+    """Return the channels-last shape of an operand without spatial extent; None for others."""
     shape = (1,) * (rank - kind.rank) + kind.shape
     flat = len(shape) == rank and all(d == 1 for d in shape[2:])
     return (shape[0], *shape[2:], shape[1]) if flat else None
@@ -142,13 +142,13 @@ def _convolution(graph: TypedGraph, node: Node, y: TensorType) -> Kind | None:
 
 
 def _tiles(window: Window) -> bool:
-    """Whether windows cover the input without gaps, overlap or padding, whatever its sizes are."""
+    """Whether windows tile the input without gaps, overlap or padding, for all sizes."""
     dense = window.kernel == window.strides and not any(window.begin) and set(window.dilations) == {1}
     return dense and all(multiple(i, k) for i, k in zip(window.input, window.kernel, strict=True))
 
 
 def layout_inputs(graph: TypedGraph, node: Node, kind: Kind) -> list[str]:
-    """The inputs of a node whose layout is that of its result."""
+    """Return the inputs of a node that have the layout of its result."""
     if kind is not Kind.ELEMENTWISE:
         return [node.inputs[0]]
     y = graph.tensor(node.outputs[0])
@@ -156,8 +156,8 @@ def layout_inputs(graph: TypedGraph, node: Node, kind: Kind) -> list[str]:
     return [n for n in names if graph.tensor(n).shape == y.shape and across(graph.tensor(n), y.rank) is None]
 
 
-def turns(graph: TypedGraph, node: Node) -> bool:
-    """Whether `node` turns values between the two layouts, as far as its permutation says."""
+def is_layout_transpose(graph: TypedGraph, node: Node) -> bool:
+    """Whether `node` is a Transpose between the two layouts."""
     op: Any = node.op
     if op.op_type != "Transpose" or op.domain or node.outputs[0] in graph.static:
         return False
@@ -165,8 +165,8 @@ def turns(graph: TypedGraph, node: Node) -> bool:
     return rank > 2 and tuple(op.permutation(rank)) in (to_first(rank), to_last(rank))
 
 
-def turned_from(graph: TypedGraph, match: Matcher, name: str) -> str | None:
-    """What has the elements of `name` with channels last, perhaps as [N, D1 * .. * Dn, C]; None where nothing has."""
+def transposed_from(graph: TypedGraph, match: Matcher, name: str) -> str | None:
+    """Return the value of which `name` is the channels-first transpose, possibly via [N, D1 * .. * Dn, C], or None."""
     kind = graph.tensor(name)
     node: Any = match.producer(name, "Transpose", "Reshape")
     if node is None:
@@ -182,8 +182,8 @@ def turned_from(graph: TypedGraph, match: Matcher, name: str) -> str | None:
     return node.inputs[0] if rank > 2 and tuple(node.op.permutation(rank)) == to_first(rank) else None
 
 
-def turned_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> bool:
-    """Whether `node`, which reads `name`, gives nothing but its elements with channels last."""
+def transposes_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> bool:
+    """Whether `node`, which reads `name`, only transposes it to channels-last."""
     op: Any = node.op
     rank = graph.tensor(name).rank
     if op.domain or node.outputs[0] in graph.static:
@@ -196,11 +196,11 @@ def turned_back(graph: TypedGraph, match: Matcher, node: Node, name: str) -> boo
     if merged.rank != 3 or merged.shape[:2] != graph.tensor(name).shape[:2]:
         return False
     readers = graph.consumers(node.outputs[0])
-    return all(turned_back(graph, match, r, node.outputs[0]) and r.op.op_type == "Transpose" for r in readers)
+    return all(transposes_back(graph, match, r, node.outputs[0]) and r.op.op_type == "Transpose" for r in readers)
 
 
 def weight(graph: TypedGraph, name: str) -> int:
-    """What moving a value costs, in bytes."""
+    """Return the cost of moving a value, in bytes."""
     kind = graph.tensor(name)
     return int(hint(kind.size)) * kind.dtype.bits // 8 + MOVEMENT
 
@@ -208,11 +208,12 @@ def weight(graph: TypedGraph, name: str) -> int:
 def saved_after(
     graph: TypedGraph, match: Matcher, made: Iterable[str], members: Collection[Node], back: Callable[[Node, str], bool]
 ) -> int:
-    """Bytes that are not moved after a region whose layout changes, less those that are then.
+    """Return the bytes saved after a region whose layout changes.
 
     Args:
-        made: values of the region. members: its nodes.
-        back: whether a node only turns a value into the region's new layout.
+        made: values of the region.
+        members: nodes of the region.
+        back: whether a node only transposes a value to the region's new layout.
     """
     saved = 0
     for name in made:

@@ -1,7 +1,7 @@
-"""Two transpositions with nothing but reshapes between them become one, of dimensions that both are made of.
+"""Merge two transposes with only reshapes between them into one, over their common dimensions.
 
-transpose(reshape(transpose(x, p)), q) = reshape(transpose(reshape(x), r)) wherever what p gives and what q takes are
-products of the same smaller dimensions, in order. Both move elements, nothing else reads what is between them, and no
+transpose(reshape(transpose(x, p)), q) = reshape(transpose(reshape(x), r)), if the dimensions after p and before q are
+products of the same smaller dimensions, in order. Both move elements, values in between have no other consumers, and no
 dimension is dynamic. Source: the unfolding of Mehta and Rastegari, 2022 (MobileViT).
 """
 
@@ -22,7 +22,7 @@ __all__ = ["run"]
 
 @graph_pass(requires=(Fact.NO_DEAD_NODES, Fact.ATTENTION_FUSED))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Merge every pair; True where there was one."""
+    """Merge all pairs; returns whether there were any."""
     match = Matcher(graph)
     changed = False
     for node in graph.nodes:
@@ -31,7 +31,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _merged(graph: TypedGraph, match: Matcher, node: Node) -> dict[Node, list[Node]]:
-    """What takes the place of the Transpose `node`, of the one before it, and of what is between them."""
+    """Return the replacements of the Transpose `node`, of the one before it, and of the reshapes in between."""
     name, path = node.inputs[0], list[Node]()
     while match.read_once(name) and (reshape := match.producer(name, "Reshape")) is not None:
         path.append(reshape)
@@ -55,7 +55,7 @@ def _merged(graph: TypedGraph, match: Matcher, node: Node) -> dict[Node, list[No
 
 
 def _moves(graph: TypedGraph, node: Node) -> bool:
-    """True for a Transpose of concrete sizes that moves elements."""
+    """Whether the node is a Transpose of concrete sizes that moves elements."""
     if not isinstance(node.op, Transpose) or node.outputs[0] in graph.static:
         return False
     x = graph.tensor(node.inputs[0])
@@ -63,7 +63,7 @@ def _moves(graph: TypedGraph, node: Node) -> bool:
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> list[int] | None:
-    """Dimensions that those of both shapes are products of, in order; None where there are none."""
+    """Return dimensions of which those of both shapes are products, in order; None if there are none."""
     steps = sorted({1, *_ends(first), *_ends(second)}, reverse=True)
     if any(a % b for a, b in pairwise(steps)):
         return None
@@ -71,7 +71,7 @@ def _common(first: Sequence[int], second: Sequence[int]) -> list[int] | None:
 
 
 def _ends(shape: Sequence[int]) -> list[int]:
-    """Elements of each dimension and those after it."""
+    """Return the number of elements of each dimension and all that follow it, innermost first."""
     made: list[int] = []
     for size in reversed(shape):
         made.append(size * (made[-1] if made else 1))
@@ -79,7 +79,7 @@ def _ends(shape: Sequence[int]) -> list[int]:
 
 
 def _grouped(parts: Sequence[int], shape: Sequence[int]) -> list[list[int]]:
-    """The numbers of the parts that each dimension is the product of."""
+    """Return the indices of the parts whose product each dimension is."""
     at, made = 0, list[list[int]]()
     for size in shape:
         group: list[int] = []

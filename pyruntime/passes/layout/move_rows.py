@@ -1,10 +1,10 @@
-"""Rows that are moved before or after a normalization are moved by the kernel that normalizes them.
+"""Fuse permutations of rows before or after a normalization into its kernel.
 
-Reshape, Transpose, RolledTranspose and Slice that keep rows whole (windows and shifts of images whose channels come
-last) only say which row comes where: a table of row numbers. A norm writes its rows where the table says, and reads one
-of the two tensors that it adds from there, or, where rows are put together of pieces (patches that are merged), these.
-Its sum stays in order. Nothing else reads what is between the movements and the norm, and no dimension is dynamic; a
-Slice after the norm stays. Source: Liu et al., 2021 (Swin).
+Reshape, Transpose, RolledTranspose and Slice that keep rows whole (windows and shifts of channels-last images) are
+described by a table of row indices. A norm stores its rows where the table says. It also reads one of the two tensors
+that it adds in that order, or, where rows consist of pieces (patch merging), piece by piece. The order of its sum
+output does not change. Values in between have no other consumers, and no dimension is dynamic. A Slice after the norm
+is not fused. Source: Liu et al., 2021 (Swin).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyruntime.passes.writer import reshaped
 __all__ = ["run"]
 
 LEAST = 16
-"""Elements of a piece of a row, at least: tables stay small next to what they move."""
+"""Minimum elements of a piece of a row, so that tables are small compared to the data."""
 
 
 @graph_pass(
@@ -43,16 +43,16 @@ LEAST = 16
     )
 )
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one."""
+    """Rewrite all matches; returns whether there were any."""
     return _Rows(graph, target).run()
 
 
 class _Rows:
-    """The pass at work on a graph.
+    """State of the pass for one graph.
 
     Attributes:
-        tables: constants by what they say.
-        gone: nodes that a norm does the work of.
+        tables: movements -> name of the constant with their table.
+        gone: nodes fused into a norm.
     """
 
     def __init__(self, graph: TypedGraph, target: Target) -> None:
@@ -65,12 +65,12 @@ class _Rows:
         return bool(self.gone) and self.graph.substitute({**written, **{node: [] for node in self.gone}})
 
     def rewritten(self, node: Node) -> list[Node]:
-        """The norm, and the Reshape of its result, with the movements around it."""
+        """Return the norm, fused with the movements around it, and the Reshape of its result, if any."""
         read = self.reads_moved(node)
         return self.writes_moved(read or node) or [read or node]
 
     def reads_moved(self, node: Node) -> Node | None:
-        """The norm where it reads one of what it adds as it was before it was moved."""
+        """Return the norm fused with the movements before one of its terms, or None."""
         if isinstance(node.op, WithNorm):
             return None
         normal = _as_skip_norm(node)
@@ -93,9 +93,9 @@ class _Rows:
         return None
 
     def writes_moved(self, node: Node) -> list[Node] | None:
-        """The norm where it writes its rows where they are moved to, and the Reshape of its result."""
+        """Return the norm fused with the movements after it, and the Reshape of its result, or None."""
         chain = self.movements_after(node.outputs[0])
-        # The kernel that adds a product's shares reads these in the place of both of its factors.
+        # The kernel that reduces a product's partial results binds these instead of the two factors.
         if not chain or not self.fits(node, 0 if isinstance(node.op, WithNorm) else 1):
             return None
         y, last = self.graph.tensor(node.outputs[0]), chain[-1].outputs[0]
@@ -113,11 +113,11 @@ class _Rows:
         return [Node(normal.op, inputs, outputs, normal.name), *after]
 
     def fits(self, node: Node, more: int) -> bool:
-        """True where the device binds so many tensors in one kernel."""
+        """Whether the device can bind the tensors of the node and `more` others in one kernel."""
         return sum(map(bool, (*node.inputs, *node.outputs))) + more <= self.target.limits.storage_buffers
 
     def movements_after(self, name: str) -> list[Node]:
-        """The only consumers, in sequence, that move the rows of `name`; the last of them moves elements."""
+        """Return the chain of single consumers that move the rows of `name`; the last one moves elements."""
         chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
         while self.match.read_once(name):
             (node,) = self.graph.consumers(name)
@@ -132,7 +132,7 @@ class _Rows:
         return chain
 
     def movements_before(self, name: str) -> list[Node]:
-        """The nodes that made `name` alone by moving rows or pieces of them; the first of them moves elements."""
+        """Return the chain of nodes that produce `name` by moving rows or pieces; the first one moves elements."""
         chain, unit = list[Node](), self.graph.tensor(name).shape[-1]
         full = unit
         while self.match.read_once(name) and name not in self.graph.static:
@@ -149,7 +149,7 @@ class _Rows:
         return chain
 
     def keeps_rows(self, node: Node) -> bool:
-        """True for a movement of concrete sizes that leaves the last dimension where it is."""
+        """Whether the node is a movement of concrete sizes that keeps the last dimension in place."""
         op = node.op
         if node in self.gone or node.outputs[0] in self.graph.static:
             return False
@@ -167,15 +167,19 @@ class _Rows:
         return kept and all(shape and not any(is_dim(d) or not d for d in shape) for shape in shapes)
 
     def moves(self, node: Node) -> bool:
-        """True where elements are moved."""
+        """Whether the movement moves elements."""
         if isinstance(node.op, Transpose):
             return node.op.alias(self.graph.tensor(node.inputs[0])) is None
         return isinstance(node.op, RolledTranspose | Slice)
 
     def table(self, chain: Sequence[Node], unit: int, placed: bool) -> str:
-        """The name of a constant: which piece of `unit` elements comes where; `placed`: where each one goes."""
+        """Return the name of a constant with the source index of each piece of `unit` elements.
+
+        Args:
+            placed: return the destination of each piece instead.
+        """
         x = self.graph.tensor(chain[0].inputs[0])
-        key = (x.shape, unit, placed, *(_said(self.graph, n) for n in chain))
+        key = (x.shape, unit, placed, *(_movement_key(self.graph, n) for n in chain))
         if key not in self.tables:
             order = _order(self.graph, chain, x.shape, unit)
             if placed:
@@ -186,7 +190,7 @@ class _Rows:
 
 
 def _order(graph: TypedGraph, chain: Sequence[Node], shape: tuple[int, ...], unit: int) -> Array:
-    """The number of the piece of the source, of this shape, that each piece of the result is."""
+    """Return the index of the source piece for each piece of the result."""
 
     def pieces(dims: tuple[int, ...]) -> tuple[int, ...]:
         return (*dims[:-1], dims[-1] // unit)
@@ -206,13 +210,13 @@ def _order(graph: TypedGraph, chain: Sequence[Node], shape: tuple[int, ...], uni
 
 
 def _unit(graph: TypedGraph, chain: Sequence[Node]) -> int:
-    """Elements that lie together whatever the nodes do."""
+    """Return the number of elements that stay adjacent in all nodes of the chain."""
     names = (chain[0].inputs[0], *(n.outputs[0] for n in chain))
     return math.gcd(*(graph.tensor(n).shape[-1] for n in names))
 
 
-def _said(graph: TypedGraph, node: Node) -> tuple[Any, ...]:
-    """What a movement does to a tensor of a shape."""
+def _movement_key(graph: TypedGraph, node: Node) -> tuple[Any, ...]:
+    """Return a key of what a movement does to a tensor of a given shape."""
     if isinstance(node.op, Transpose | RolledTranspose):
         return (node.op,)
     if isinstance(node.op, Slice):
@@ -221,14 +225,14 @@ def _said(graph: TypedGraph, node: Node) -> tuple[Any, ...]:
 
 
 def _cuts_rows(graph: TypedGraph, node: Node) -> bool:
-    """True for a Slice along the last dimension."""
+    """Whether a Slice is along the last dimension."""
     rank = graph.tensor(node.inputs[0]).rank
     axes = graph.tensor(node.inputs[3]).ints() if node.inputs[3:4] and node.inputs[3] else range(rank)
     return any(axis % rank == rank - 1 for axis in axes)
 
 
 def _is_norm(graph: TypedGraph, node: Node) -> bool:
-    """True for a normalisation over the last dimension, of concrete sizes, that can move rows."""
+    """Whether the node is a normalization over the last dimension, of concrete sizes, that can move rows."""
     op: Any = node.op
     if isinstance(op, SkipNorm | WithNorm):
         return not any(map(is_dim, graph.tensor(node.outputs[0]).shape))
@@ -243,7 +247,7 @@ def _is_norm(graph: TypedGraph, node: Node) -> bool:
 
 
 def _as_skip_norm(node: Node) -> Node:
-    """A normalisation as one of a sum of one term."""
+    """Return a normalization as a SkipNorm of a single term."""
     op: Any = node.op
     if isinstance(op, SkipNorm):
         return node

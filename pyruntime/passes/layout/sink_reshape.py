@@ -1,4 +1,4 @@
-"""Reshapes move after elementwise operators, so that these meet the product before the reshape.
+"""Move reshapes after elementwise operators, so that these become epilogues of the product before the reshape.
 
 f(reshape(x), z) = reshape(f(x, z')), where z' is z reshaped (a view, free), a scalar, or a vector along the unchanged
 last dimension.
@@ -21,7 +21,7 @@ _PRODUCTS = (*(("", n) for n in ("Gemm", "MatMul", "Conv", "ConvTranspose")), ("
 
 @graph_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Move every reshape that stands between a product and an elementwise operator; True where there was one."""
+    """Move all reshapes between a product and an elementwise operator; returns whether there were any."""
     moved: set[str] = set()
     for node in graph.nodes:
         made = _moved(graph, node, moved)
@@ -31,7 +31,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _moved(graph: TypedGraph, node: Node, moved: set[str]) -> list[Node] | None:
-    """The nodes in the place of an elementwise one that moves; `moved` gets the value that it makes."""
+    """Return the replacement of an elementwise node that moves, or None; adds its result to `moved`."""
     if not isinstance(node.op, Elementwise) or any(node.outputs[1:]) or node.outputs[0] in graph.static:
         return None
     y = graph.tensor(node.outputs[0])
@@ -52,7 +52,7 @@ def _moved(graph: TypedGraph, node: Node, moved: set[str]) -> list[Node] | None:
 
 
 def _before(graph: TypedGraph, name: str, y: TensorType, moved: set[str]) -> str | None:
-    """The input of a reshape that makes `name`, where a product or an operator that moved made it."""
+    """Return the input of the reshape that produces `name`, if a product or a moved operator produces that input."""
     node = graph.producer(name)
     if node is None or node.op.op_type != "Reshape" or node.op.domain or name in graph.static:
         return None
@@ -65,7 +65,7 @@ def _before(graph: TypedGraph, name: str, y: TensorType, moved: set[str]) -> str
 
 
 def _operand(graph: TypedGraph, name: str, y: TensorType, shape: tuple[int, ...], added: list[Node]) -> str | None:
-    """`name` as an operand over `shape`; None where it has none."""
+    """Return `name` as an operand that broadcasts to `shape`, or None."""
     kind = graph.types[name]
     if not isinstance(kind, TensorType):
         return None

@@ -1,8 +1,8 @@
-"""A Concat of every n-th element from each start on becomes a transposition: patches that are merged, Focus.
+"""Replace a Concat of strided slices with all start offsets by a transpose, as in patch merging and YOLO's Focus.
 
-concat([x[i::n, j::m] for j, i in ...]) = reshape(transpose(reshape(x, [.., size / n, n, ..]))) where the slices are all
-of x, in the order of a mixed radix over their starts. Not for dynamic dimensions. Rotary embeddings have such slices,
-too, and are fused before. Source: Liu et al., 2021 (Swin); YOLOv5.
+concat([x[i::n, j::m] for j, i in ...]) = reshape(transpose(reshape(x, [.., size / n, n, ..]))), where the slices cover
+x in mixed-radix order of their starts. Not for dynamic dimensions. Rotary embeddings have such slices, too, and are
+fused first. Source: Liu et al., 2021 (Swin); YOLOv5.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pyruntime.passes.writer import rearranged
 __all__ = ["run"]
 
 MOST = 3
-"""Axes along which slices take steps, at most."""
+"""Maximum number of axes with strided slices."""
 
 
 @node_pass(requires=(Fact.ROTARY_FUSED,), ensures=(Fact.PATCHES_TRANSPOSED,), breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """A transposition in the place of a Concat of strided slices."""
+    """Replace a Concat of strided slices by a transpose."""
     graph = match.graph
     op: Any = node.op
     if op.domain or op.op_type != "Concat" or len(node.inputs) < 2 or node.outputs[0] in graph.static:
@@ -51,14 +51,14 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
 
 
 def _sliced(match: Matcher, name: str) -> str:
-    """What `name` is a slice of a slice .. of."""
+    """Return the value that `name` is a slice, or nested slice, of."""
     while (made := match.producer(name, "Slice")) is not None:
         name = made.inputs[0]
     return name
 
 
 def _parts(whole: View, part: tuple[int, ...], steps: list[int], order: tuple[int, ...]) -> list[View]:
-    """Slices of these steps whose starts count up, those of the last axis of `order` fastest."""
+    """Return slices with these steps, with starts in mixed-radix order; the last axis of `order` varies fastest."""
     made: list[View] = []
     for starts in product(*(range(steps[d]) for d in order)):
         view = whole

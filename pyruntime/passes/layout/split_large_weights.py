@@ -1,13 +1,13 @@
-"""Weights larger than a device's binding are split: each part is bound on its own.
+"""Split weights larger than a device's binding limit into parts that are bound separately.
 
-    Gather(w, i)                       the rows that each part has, one part after the other
+    Gather(w, i)                       the rows of each part, one part at a time
     MatMul(a, w), MatMulInteger        the sum of products of columns of a and rows of w
-    MatMul(w, x), Gemm(a, wᵀ), Conv    the results of rows of w, concatenated; packed weights too
+    MatMul(w, x), Gemm(a, wᵀ), Conv    the results for rows of w, concatenated; also for packed weights
     MatMul(a, w) of stacked matrices   the results of stacks, concatenated
 
-A part is a range of the bytes of w, which is a constant: nothing is copied. Where ConstantOfShape makes w, another one
-makes each part. A Transpose of w before a product, and a Cast to a wider float, are done for each part. Weights that
-other operators read stay whole: those run on the host.
+A part is a byte range of the constant w: nothing is copied. If ConstantOfShape produces w, another one produces each
+part. A Transpose of w before a product, and a Cast to a wider float, are applied to each part. Weights with other
+consumers are not split: those run on the host.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from pyruntime.passes.writer import reshaped
 __all__ = ["run"]
 
 ROWS = 64
-"""Parts have a multiple of so many rows where they can: kernels then read whole vectors and tiles."""
+"""Parts have a multiple of this many rows if possible, so that kernels read whole vectors and tiles."""
 
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,), always=True)
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """Nodes that read parts of a weight in the place of one that reads all of it."""
+    """Replace a node that reads a large weight by nodes that read its parts."""
     graph = match.graph
     split = _SPLITS.get((node.op.domain, node.op.op_type))
     if split is None or node.outputs[0] in graph.static:
@@ -44,16 +44,17 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
 
 
 _Inputs: TypeAlias = Callable[[int, int, list[Node]], Sequence[str]]
-"""Gives the inputs of a node for the rows `first` to `end` of a weight, and adds what makes them to the nodes."""
+"""Returns the inputs of a node for the rows `first` to `end` of a weight; appends the nodes that produce them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Weight:
-    """A constant, or what ConstantOfShape makes, that is split.
+    """A constant, or the result of ConstantOfShape, to split.
 
     Attributes:
         parts: (first, end) of the rows of each part.
-        cast: the type that its elements are read as. turned: a Transpose of the matrix follows.
+        cast: type to which its elements are cast.
+        turned: a Transpose of the matrix follows.
     """
 
     name: str
@@ -64,7 +65,7 @@ class _Weight:
 
 @dataclass(frozen=True, slots=True)
 class _Splitter:
-    """Writes the nodes that take the place of `node`, for bindings of `limit` bytes."""
+    """Builder of the nodes that replace `node`, for bindings of at most `limit` bytes."""
 
     graph: TypedGraph
     node: Node
@@ -72,11 +73,11 @@ class _Splitter:
 
     @property
     def op(self) -> Any:
-        """The operator of the node."""
+        """Operator of the node."""
         return self.node.op
 
     def weight(self, name: str) -> _Weight | None:
-        """What `name` is made of where it is larger than a binding and made of a constant; else None."""
+        """Return the weight from which `name` is computed, if it is too large for a binding; else None."""
         graph = self.graph
         if name not in graph.static or graph.tensor(name).nbytes <= self.limit:
             return None
@@ -101,7 +102,7 @@ class _Splitter:
         return _Weight(name, parts, cast, turned) if parts else None
 
     def part(self, weight: _Weight, first: int, end: int, nodes: list[Node]) -> str:
-        """Rows of a weight as they are read, without its Transpose; `nodes` gets what makes them."""
+        """Return rows of a weight, cast but not transposed; appends the nodes that produce them."""
         name = self.rows(weight.name, self.graph.tensor(weight.name).shape[0], first, end, nodes)
         kind = self.graph.tensor(name)
         if kind.dtype is weight.cast:
@@ -115,7 +116,7 @@ class _Splitter:
         return result
 
     def rows(self, name: str, rows: int, first: int, end: int, nodes: list[Node]) -> str:
-        """The rows `first` to `end` of `rows` of a weight; `nodes` gets what makes them."""
+        """Return rows `first` to `end` of a weight with `rows` rows; appends the nodes that produce them."""
         graph = self.graph
         if name not in graph.constants:
             return self.filled(name, (end - first, *graph.tensor(name).shape[1:]), nodes)
@@ -128,7 +129,7 @@ class _Splitter:
         return graph.add_stored(part, f"{name}.rows{first}")
 
     def filled(self, name: str, shape: tuple[int, ...], nodes: list[Node]) -> str:
-        """What ConstantOfShape makes, in another shape; `nodes` gets what makes it."""
+        """Return the result of ConstantOfShape in another shape; appends the node that produces it."""
         graph, made = self.graph, self.graph.producer(name)
         assert made is not None
         op: Any = made.op
@@ -138,7 +139,7 @@ class _Splitter:
         return result
 
     def sliced(self, name: str, axis: int, first: int, end: int, nodes: list[Node]) -> str:
-        """A range of `name` along an axis."""
+        """Return a range of `name` along an axis; appends the Slice."""
         graph, kind = self.graph, self.graph.tensor(name)
         shape = list(kind.shape)
         shape[axis] = end - first
@@ -152,7 +153,7 @@ class _Splitter:
         return result
 
     def value(self, axis: int | None = None, size: int = 0) -> str:
-        """A new value of the type of the node's result, but with another size along an axis."""
+        """Add a value of the type of the node's result, optionally with another size along an axis."""
         (name,), y = self.node.outputs, self.graph.tensor(self.node.outputs[0])
         shape = list(y.shape)
         if axis is not None:
@@ -160,14 +161,15 @@ class _Splitter:
         return self.graph.add_value(f"{name}.part", y.with_shape(*shape))
 
     def concatenated(self, results: Sequence[str], axis: int, nodes: list[Node]) -> list[Node]:
-        """`nodes`, and the Concat of `results` that makes what the node makes."""
+        """Return `nodes`, followed by the Concat of `results` to the node's output."""
         return [*nodes, Node(newest("Concat", axis=axis), tuple(results), self.node.outputs, self.node.name)]
 
     def along(self, axis: int, weight: _Weight, inputs: _Inputs, op: Callable[[int], Any] | None = None) -> list[Node]:
-        """The node once for each part of a weight, and the Concat of the results along `axis`.
+        """Return the node for each part of a weight, and the Concat of the results along `axis`.
 
         Args:
-            inputs: of the part with these rows. op: the operator of a part of so many rows; None: the node's.
+            inputs: inputs for the part with the given rows.
+            op: operator for a part of a given number of rows; None: that of the node.
         """
         nodes: list[Node] = []
         results = [
@@ -182,7 +184,7 @@ class _Splitter:
         return self.concatenated(results, axis, nodes)
 
     def added(self, results: Sequence[str], nodes: list[Node]) -> list[Node]:
-        """`nodes`, and the sum of `results`, which is what the node makes."""
+        """Return `nodes`, followed by the sum of `results` to the node's output."""
         total = results[0]
         for number, result in enumerate(results[1:], 2):
             outputs = self.node.outputs if number == len(results) else (self.value(),)
@@ -191,18 +193,18 @@ class _Splitter:
         return nodes
 
     def made(self, op: Any, inputs: Sequence[str], result: str, nodes: list[Node]) -> str:
-        """The node of an operator, in `nodes`; returns its result."""
+        """Append a node to `nodes` and return its result."""
         nodes.append(Node(op, tuple(inputs), (result,), self.node.name))
         return result
 
 
 def _widens(source: DType, result: DType) -> bool:
-    """True for a Cast between floats that keeps every number."""
+    """Whether a Cast between floats is lossless."""
     return source.is_float and result.is_float and source.bits < result.bits
 
 
 def _parts(kind: TensorType, bits: int, limit: int) -> tuple[tuple[int, int], ...]:
-    """(first, end) of parts of the rows of a tensor, whose elements take `bits`; none where a row is too large."""
+    """Return (first, end) of parts of a tensor's rows with elements of `bits` bits; empty if a row is too large."""
     if not kind.rank or not kind.size or not kind.dtype.compute:
         return ()
     rows, row = kind.shape[0], kind.size // kind.shape[0]
@@ -274,7 +276,7 @@ def _rows_of_left(s: _Splitter, weight: _Weight, b: str) -> list[Node] | None:
 
 
 def _shares_of_k(s: _Splitter, weight: _Weight, axis: int) -> list[Node]:
-    """The sum of products over shares of k, along which `axis` of a goes; what is added is added once."""
+    """Return the sum of products over parts of k, which is axis `axis` of a; the bias is added once."""
     nodes: list[Node] = []
     results: list[str] = []
     a, _, *more = s.node.inputs
@@ -286,7 +288,7 @@ def _shares_of_k(s: _Splitter, weight: _Weight, axis: int) -> list[Node]:
 
 
 def _columns(s: _Splitter, weight: _Weight) -> list[Node]:
-    """The products with rows of w [n, k], concatenated."""
+    """Return the concatenation of the products with rows of w [n, k]."""
     graph, (a, *_), (result,) = s.graph, s.node.inputs, s.node.outputs
     kind, y = graph.tensor(a), graph.tensor(result)
     nodes: list[Node] = []
@@ -335,7 +337,7 @@ def _gemm(s: _Splitter) -> list[Node] | None:
 
 
 def _shared(s: _Splitter, name: str, n: int, first: int, end: int, nodes: list[Node]) -> str:
-    """Columns of what broadcasts to n columns."""
+    """Return the columns `first` to `end` of an operand that broadcasts to n columns."""
     if not name:
         return ""
     kind = s.graph.tensor(name)

@@ -1,4 +1,4 @@
-"""A transposition between two reshapes, one of which merges leading dimensions that the other restores, goes without.
+"""Remove the reshapes around a transpose, if one merges leading dimensions that the other restores.
 
 reshape(transpose(reshape(x, [n, S, D]), (0, 2, 1)), [.., D, S]) = transpose(x, (.., last, next to last)), as torch's
 exporter writes the keys of scaled_dot_product_attention.
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 @node_pass(breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """One transposition in the place of the last Reshape."""
+    """Replace the last Reshape by a transpose."""
     graph = match.graph
     if node.op.domain or node.op.op_type != "Reshape" or node.outputs[0] in graph.static:
         return None

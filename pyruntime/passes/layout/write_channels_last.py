@@ -1,4 +1,4 @@
-"""Nodes written anew with their channels last."""
+"""Write nodes channels-last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import Any
 from pyruntime.ir import DType, Node, TensorType, TypedGraph, int_array
 from pyruntime.ops.fused.depthwise_channels_last import DepthwiseLast
 from pyruntime.ops.registry import newest
-from pyruntime.passes.layout.layouts import Kind, across, layout_inputs, to_first, to_last, turned_back, turned_from
+from pyruntime.passes.layout.layouts import (
+    Kind,
+    across,
+    layout_inputs,
+    to_first,
+    to_last,
+    transposed_from,
+    transposes_back,
+)
 from pyruntime.passes.match import Matcher
 from pyruntime.passes.writer import Writer
 
@@ -17,22 +25,22 @@ __all__ = ["Rewriter"]
 
 
 class Rewriter(Writer):
-    """Rewrites the nodes of `kinds`, and those that turn values before or after them."""
+    """Rewrites the nodes of `kinds`, and the transposes before and after them."""
 
     def __init__(self, graph: TypedGraph, match: Matcher, kinds: Mapping[Node, Kind]) -> None:
         super().__init__(graph, match)
         self.kinds = kinds
         self.last: dict[str, str] = {}
-        """The name of each value with channels last, where it has been made."""
+        """The channels-last copies made so far, by the original's name."""
 
     def _write(self, node: Node) -> bool:
         kind = self.kinds.get(node)
         if kind is None:
             return self._viewed(node)
-        self._turn(node, kind)
+        self._convert(node, kind)
         return True
 
-    def _turn(self, node: Node, kind: Kind) -> None:
+    def _convert(self, node: Node, kind: Kind) -> None:
         write = {
             Kind.DEPTHWISE: self._depthwise,
             Kind.POINTWISE: self._product,
@@ -50,17 +58,17 @@ class Rewriter(Writer):
         """Whether a consumer reads `name` in the model's layout."""
         graph, match = self.graph, self.match
         outside = [r for r in graph.consumers(name) if r not in self.kinds]
-        return name in match.wanted or not all(turned_back(graph, match, r, name) for r in outside)
+        return name in match.wanted or not all(transposes_back(graph, match, r, name) for r in outside)
 
     def _viewed(self, node: Node) -> bool:
-        """Write a node that turns a value back as a view of what has its channels last; False where it is another."""
+        """Write a node that transposes a rewritten value as a view of it; returns False for other nodes."""
         source = node.inputs[0] if node.inputs else ""
-        if source not in self.last or not turned_back(self.graph, self.match, node, source):
+        if source not in self.last or not transposes_back(self.graph, self.match, node, source):
             return False
         result = node.outputs[0]
         if node.op.op_type == "Transpose":
             self.made.append(self._reshape(self.last[source], result, self.graph.tensor(result).shape))
-        else:  # the transpositions after a Reshape are views of the same
+        else:  # the transposes after a Reshape are views of the same value
             self.last[result] = self.last[source]
         return True
 
@@ -73,7 +81,7 @@ class Rewriter(Writer):
         self.made.append(Node(made, inputs, (self._named(node.outputs[0]),), node.name))
 
     def _product(self, node: Node) -> None:
-        """A convolution of windows that do not overlap as patches times weights, [N, O1 .. On, K1 * .. * Kn * C]."""
+        """Write a convolution of disjoint windows as patches [N, O1 .. On, K1 * .. * Kn * C] times weights."""
         w, y = self.graph.tensor(node.inputs[1]), self.graph.tensor(node.outputs[0])
         depth = math.prod(w.shape[1:])
         matrix = self._weights(node.inputs[1], (*range(2, w.rank), 1, 0), (depth, w.shape[0]))
@@ -87,11 +95,11 @@ class Rewriter(Writer):
         self.made.append(Node(newest("Add"), (product, node.inputs[2]), (result,), f"{node.name}.bias"))
 
     def _patches(self, node: Node, w: TensorType, y: TensorType) -> str:
-        """[N, O1 .. On, K1 * .. * Kn * C] of a convolution's input, by one transposition."""
+        """Return the patches of a convolution's input, [N, O1 .. On, K1 * .. * Kn * C], produced by one transpose."""
         name, graph = node.inputs[0], self.graph
         x, spatial = graph.tensor(name), y.rank - 2
         cut = [d for pair in zip(y.shape[2:], w.shape[2:], strict=True) for d in pair]
-        if name in self.last or turned_from(graph, self.match, name) is not None:
+        if name in self.last or transposed_from(graph, self.match, name) is not None:
             source, shape = self._in_last(name), (x.shape[0], *cut, x.shape[1])
             outs, inside, channels = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2), 2 * spatial + 1
         else:
@@ -113,7 +121,7 @@ class Rewriter(Writer):
         self.made.append(Node(node.op, inputs, (self._named(node.outputs[0]),), node.name))
 
     def _sink(self, node: Node) -> None:
-        """A reduction of all spatial dimensions."""
+        """Write a reduction of all spatial dimensions."""
         x, y = self.graph.tensor(node.inputs[0]), self.graph.tensor(node.outputs[0])
         axes = self.graph.add_constant(int_array(range(1, x.rank - 1)), DType.INT64, f"{node.outputs[0]}.axes")
         name = "ReduceMean" if node.op.op_type == "GlobalAveragePool" else node.op.op_type
@@ -123,7 +131,7 @@ class Rewriter(Writer):
         self.made.append(self._reshape(reduced, node.outputs[0], y.shape))
 
     def _across(self, name: str, rank: int) -> str:
-        """An operand without spatial extent with its channels last."""
+        """Return an operand without spatial extent in channels-last layout."""
         kind = self.graph.tensor(name)
         shape = across(kind, rank)
         if kind.size == 1 or shape is None:
@@ -134,14 +142,14 @@ class Rewriter(Writer):
         return result
 
     def _in_last(self, name: str) -> str:
-        """`name` with its channels last."""
+        """Return `name` in channels-last layout."""
         found = self.last.get(name)
         if found is not None:
             return found
         kind = self.graph.tensor(name)
         shape = tuple(kind.shape[p] for p in to_last(kind.rank))
-        source = turned_from(self.graph, self.match, name)
-        if source in self.last:  # it has its channels last itself, and may not exist in the model's layout
+        source = transposed_from(self.graph, self.match, name)
+        if source in self.last:  # rewritten channels-last, so it may not exist in the model's layout
             source = None
         if source is not None and self.graph.tensor(source).shape == shape:
             self.last[name] = source
@@ -157,7 +165,7 @@ class Rewriter(Writer):
         return result
 
     def _weights(self, name: str, perm: Sequence[int], shape: Sequence[Any]) -> str:
-        """Constant weights with their dimensions in another order, seen as `shape`; computed once."""
+        """Return constant weights, transposed and reshaped to `shape`; computed once."""
         kind = self.graph.tensor(name)
         order = tuple(perm)
         turned = self._static(name, lambda v: v.transpose(order), tuple(kind.shape[p] for p in order), f"{name}.turned")
@@ -167,7 +175,7 @@ class Rewriter(Writer):
         return viewed
 
     def _named(self, name: str) -> str:
-        """The value that has the elements of `name` with channels last."""
+        """Add the channels-last version of `name` and return its name."""
         kind = self.graph.tensor(name)
         shape = tuple(kind.shape[p] for p in to_last(kind.rank))
         self.last[name] = self._value(f"{name}.last", kind.dtype, shape)

@@ -1,1 +1,1 @@
-"""Passes over quantized graphs."""
+"""Passes for quantized graphs, packed weights and reduced precision."""

@@ -1,4 +1,4 @@
-"""The parameters of DequantizeLinear and QuantizeLinear that are known while planning, in the form kernels take."""
+"""Static parameters of DequantizeLinear and QuantizeLinear, in the form that kernels take."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ __all__ = ["Scaled", "derived", "is_quantized", "scaled", "shaped", "value"]
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """y = (x - zero) scale, or the other way round.
+    """y = (x - zero) scale, or the inverse.
 
     Attributes:
-        node: the operator. x: its first input. scale, zero: names; zero may be "".
-        axis: None for one scale for the tensor, or the axis whose every index has its own.
+        node: the operator.
+        x: its first input.
+        scale, zero: names; zero may be "".
+        axis: axis with a scale per index; None: one scale per tensor.
     """
 
     node: Node
@@ -28,14 +30,14 @@ class Scaled:
     axis: int | None
 
     def same(self, graph: TypedGraph, other: Scaled) -> bool:
-        """True where both have the same known scale and zero point for the tensor."""
+        """Return whether `other` has the same static per-tensor scale and zero point."""
         if self.axis is not None or other.axis is not None:
             return False
         mine, theirs = (s.numbers(graph) for s in (self, other))
         return mine is not None and mine == theirs
 
     def numbers(self, graph: TypedGraph) -> tuple[float, int] | None:
-        """Scale and zero point for the tensor, where they are known."""
+        """Return the per-tensor scale and zero point, or None if they are not static."""
         scale, zero = value(graph, self.scale), value(graph, self.zero) if self.zero else np.zeros(1)
         if self.axis is not None or scale is None or zero is None:
             return None
@@ -43,17 +45,17 @@ class Scaled:
 
 
 def is_quantized(graph: TypedGraph) -> bool:
-    """True where anything is quantised or dequantised."""
+    """Whether the graph has QuantizeLinear or DequantizeLinear."""
     return any(n.op.op_type in ("QuantizeLinear", "DequantizeLinear") and not n.op.domain for n in graph.nodes)
 
 
 def value(graph: TypedGraph, name: str) -> Array | None:
-    """A static value, or None."""
+    """Return a static value, or None."""
     return graph.tensor(name).value() if name in graph.static else None
 
 
 def scaled(graph: TypedGraph, node: Node | None, op_type: str) -> Scaled | None:
-    """`node` as an ai.onnx operator of this type, of float32 scales without blocks; None where it is none."""
+    """Return `node` as an operator of type `op_type` with float32 scales that are not blocked, or None."""
     if node is None or node.op.domain or node.op.op_type != op_type:
         return None
     op: Any = node.op
@@ -72,7 +74,7 @@ def scaled(graph: TypedGraph, node: Node | None, op_type: str) -> Scaled | None:
 
 
 def shaped(graph: TypedGraph, name: str, shape: tuple[int, ...], dtype: DType) -> str:
-    """A static value as a constant of another shape and element type."""
+    """Return a static value as a constant of another shape and element type."""
     kind = graph.tensor(name)
     if kind.shape == shape and kind.dtype is dtype:
         return name
@@ -80,7 +82,7 @@ def shaped(graph: TypedGraph, name: str, shape: tuple[int, ...], dtype: DType) -
 
 
 def derived(graph: TypedGraph, hint: str, op: Any, source: str, nodes: list[Node]) -> str:
-    """A value that follows from constants: computed on demand, or by the GPU once."""
+    """Return a value derived from a static one: computed on demand, or once on the GPU. Appends its node."""
     kind = graph.tensor(source)
     (result,) = op.infer(kind)
     name = graph.add_value(hint, result, lambda: op.evaluate_typed((kind,), kind.value())[0])

@@ -1,4 +1,4 @@
-"""The range of float16, and how large the elements of constants are."""
+"""Range of float16, and magnitudes of the elements of constants."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ LARGEST = 65504.0
 """Largest float16."""
 
 SMALLEST_NORMAL = 2.0**-14
-"""Smallest float16 that is not subnormal: devices may take smaller ones for 0, and these have fewer digits."""
+"""Smallest normal float16. Devices may flush subnormal numbers to 0, and these have fewer significant bits."""
 
 SMALLEST = 2.0**-24
-"""Smallest float16."""
+"""Smallest positive float16, a subnormal number."""
 
 _BLOCK = 4 << 20
-"""Bytes of a constant that are read at a time."""
+"""Bytes of a constant to read at a time."""
 
 _COMPUTED = 1 << 16
-"""Elements of a computed static value above which the constants that it follows from are looked at in its place."""
+"""Elements of a computed static value above which the constants it is computed from are examined instead."""
 
 _INFINITY = 0x7F800000
 
@@ -31,7 +31,7 @@ def largest(graph: TypedGraph, name: str, known: dict[str, float]) -> float:
     """Return the largest finite magnitude of a static float32 value.
 
     Args:
-        known: largest magnitudes by name, which this adds to.
+        known: cache of magnitudes by name.
     """
     if name not in known:
         known[name] = 0.0

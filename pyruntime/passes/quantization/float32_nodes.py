@@ -1,4 +1,4 @@
-"""Which nodes stay in float32 where a session wants float16, and why."""
+"""Select the nodes that stay in float32 under `precision: 'float16'`, each with its reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FAMILIES = frozenset(_FOLDERS.split())
 """Folders of `pyruntime.ops` whose operators may compute in float16."""
 
 _LOCAL = frozenset(["elementwise", "indexing", "movement", "reduction"])
-"""Folders of operators that leave positions and masks what they are."""
+"""Folders of operators through which positions and masks pass unchanged in kind."""
 
 _LISTED = """
 Acos AffineGrid Asin Atan Ceil Cos Cosh CumProd CumSum DeformConv Det DynamicQuantizeLSTM
@@ -34,22 +34,22 @@ ReduceSum ReduceSumSquare Repeat RoiAlign Round Sin Sinh Softplus Tan TopK Uniqu
 """
 
 _OPERATORS = frozenset(_LISTED.split())
-"""Operators whose arguments or results float16 has too few digits or too small a range for."""
+"""Operators whose arguments or results need more digits or a wider range than float16 has."""
 
 _SUMS = """
 CumProd CumSum Exp Pow Reciprocal ReduceL1 ReduceL2 ReduceMean ReduceProd ReduceSum ReduceSumSquare
 """
 
 _UNBOUNDED = frozenset(_SUMS.split())
-"""Of these, those whose results may be beyond float16's range though their arguments are not."""
+"""Those of `_OPERATORS` whose results may exceed the float16 range even if their arguments do not."""
 
 _SQUARES = frozenset(("Pow", "Exp"))
 
 _QUANTIZERS = frozenset(("DynamicQuantizeLinear", "QuantizeLinear", "Quantize"))
-"""Where most products are of integers, the floats between them are read by these, which take float32."""
+"""Consumers that take float32: in a model with mostly integer products, they read the floats between the products."""
 
 _HEAVY = 64 << 10
-"""Bytes of a weight that are worth a cast of what its node computes."""
+"""Least size of a weight, in bytes, that makes it worth casting the inputs and results of its node."""
 
 _OPERANDS: dict[str, tuple[int, ...]] = {
     "FusedAttention": (3,),
@@ -58,31 +58,31 @@ _OPERANDS: dict[str, tuple[int, ...]] = {
     "Resize": (1, 2),
     "Upsample": (1,),
 }
-"""Inputs that stay in float32: masks, coordinates, scales."""
+"""Indices of inputs that stay in float32, by operator: masks, coordinates, scales."""
 
-_DERIVED = "it computes positions, masks or other numbers that follow from integers"
-_WIDE = "it reads what has numbers beyond float16's range"
+_DERIVED = "it computes positions, masks or other numbers derived from integers"
+_WIDE = "it reads values that may exceed float16's range"
 
 
 def float32_operands(op: Op) -> tuple[int, ...]:
-    """Return the inputs that stay in float32 where `op` computes in float16."""
+    """Return the indices of the inputs that stay in float32 when `op` computes in float16."""
     return _OPERANDS.get(op.op_type, ())
 
 
 def is_static(graph: TypedGraph, node: Node) -> bool:
-    """Return whether all that a node makes is known before a run."""
+    """Return whether all outputs of a node are constants of the session."""
     return all(n in graph.static for n in node.outputs if n)
 
 
 def named(node: Node) -> str:
-    """Return a node's name, or its first output where it has none."""
+    """Return the name of a node, or its first output if it has no name."""
     return node.name or next(filter(None, node.outputs), "")
 
 
 def values_after(graph: TypedGraph, target: Target) -> list[list[str]]:
-    """Return, for each node that the session's options name, what it makes and what is made of that, the nearest first.
+    """Return, for each node named by the session option, its outputs and all values computed from them, nearest first.
 
-    Passes may make other nodes of it: what is still made then says which.
+    Passes may replace the node: the first of these values that still exists then identifies its replacement.
     """
     half = target.half
     return [_values_after(graph, node) for node in graph.nodes if half is not None and half.keeps(named(node))]
@@ -98,19 +98,19 @@ def _values_after(graph: TypedGraph, node: Node) -> list[str]:
 
 
 def _family(op: object) -> str:
-    """The folder of `pyruntime.ops` that an operator is declared in; empty for users' own."""
+    """Return the folder of `pyruntime.ops` that declares an operator, "" for a custom operator."""
     name = type(op).__module__
     return name.split(".")[2] if name.startswith("pyruntime.ops.") else ""
 
 
 @dataclass(slots=True)
 class Float32Nodes:
-    """Finds the nodes of a graph that compute floats, and of these the ones that stay in float32.
+    """Classifies the nodes of a graph that compute floats into float16 and float32.
 
     Attributes:
-        computing: nodes that make float32 of what a run brings.
-        reasons: why some of them stay in float32.
-        derived: float32 values of any magnitude: positions, masks.
+        computing: nodes with a float32 output that is computed in each run.
+        reasons: those of `computing` that stay in float32, with the reason.
+        derived: float32 values of unlimited magnitude: positions, masks.
     """
 
     graph: TypedGraph
@@ -127,7 +127,7 @@ class Float32Nodes:
     _quantizes: bool = False
 
     def find(self) -> None:
-        """Look at all nodes."""
+        """Classify all nodes; fills the attributes."""
         self._named = set(self._named_nodes())
         quantizers = sum(node.op.op_type in _QUANTIZERS for node in self.graph.nodes)
         self._quantizes = quantizers > sum(map(self._has_heavy_weights, self.graph.nodes))
@@ -140,17 +140,17 @@ class Float32Nodes:
                 self.reasons[node] = reason
         for node in reversed(self.computing):
             if node not in self.reasons and self._is_read_in_float32(node):
-                self.reasons[node] = "what is around it is in float32"
+                self.reasons[node] = "its neighbors are in float32"
 
     def _is_float(self, name: str) -> bool:
         return bool(name) and _is_float(self.graph.types[name])
 
     def _floats(self, node: Node) -> list[str]:
-        """Float32 inputs that a run brings."""
+        """Return the float32 inputs of a node that are not constants."""
         return [n for n in node.inputs if self._is_float(n) and n not in self.graph.static]
 
     def _named_nodes(self) -> Iterator[Node]:
-        """The nodes that make, or have become part of what makes, what the session's options name."""
+        """Yield the nodes named by the session option, or the nodes that passes fused them into."""
         for values in self.graph.float32_values:
             node = next((found for name in values if (found := self.graph.producer(name)) is not None), None)
             while node is not None:
@@ -158,7 +158,7 @@ class Float32Nodes:
                 node = self.graph.producer(node.inputs[0]) if _family(node.op) == "movement" else None
 
     def _reason(self, node: Node) -> str:
-        """Why a node stays in float32, whatever its consumers; empty where it need not."""
+        """Return why a node stays in float32 whatever its consumers, "" if it may be converted."""
         op, family = node.op, _family(node.op)
         assert isinstance(op, Op)
         floats = self._floats(node)
@@ -186,13 +186,13 @@ class Float32Nodes:
         if wrong := self._wrong_constant(node, op):
             return wrong
         if prepares:
-            return "it prepares inputs, which are float32"
+            return "it preprocesses inputs, which are float32"
         if self._quantizes and not self._has_heavy_weights(node):
             return "the model quantizes its activations from float32"
         return "" if self._has_kernel(node, op) else "it has no float16 kernel"
 
     def _wrong_constant(self, node: Node, op: Op) -> str:
-        """What is wrong with a constant of a node in float16; empty where nothing is."""
+        """Return why a constant of a node cannot be float16, "" if all can."""
         stay = float32_operands(op)
         for i, name in enumerate(node.inputs):
             if i in stay or name not in self.graph.static or not self._is_float(name):
@@ -207,18 +207,18 @@ class Float32Nodes:
         return ""
 
     def _is_bias(self, op: Op, kind: TensorType) -> bool:
-        """Whether a constant is a vector that is added: results lose no more where it loses digits than by rounding."""
+        """Return whether a constant is an added vector, which loses no more digits than rounding takes from a sum."""
         if isinstance(op, Elementwise):
             return op.op_type in ("Add", "Sub") and kind.size > 1
         return kind.rank <= 1
 
     def _has_heavy_weights(self, node: Node) -> bool:
-        """Whether a node reads much that would be half of that in float16."""
+        """Return whether a node reads a float32 constant of more than `_HEAVY` bytes."""
         names = (n for n in node.inputs if n in self.graph.static and self._is_float(n))
         return any(self.graph.tensor(n).nbytes > _HEAVY for n in names)
 
     def _follows_from_integers(self, node: Node, floats: list[str], is_open: bool) -> bool:
-        """Whether what a node makes follows from integers or sizes alone."""
+        """Return whether the outputs of a node depend on integers or sizes only."""
         if any(self.graph.types[n].is_known for n in node.outputs if n):
             return True
         if floats:
@@ -226,32 +226,32 @@ class Float32Nodes:
         return _family(node.op) in ("creation", "elementwise", "reduction")
 
     def _prepares_inputs(self, node: Node, floats: list[str], is_light: bool) -> bool:
-        """Whether a node without large weights reads inputs of the graph alone, or what others made of these."""
+        """Return whether a node without large weights reads only graph inputs and values preprocessed from them."""
         reads_inputs = all(n in self._given or n in self.graph.inputs for n in floats)
         return is_light and bool(floats) and reads_inputs and not self._has_heavy_weights(node)
 
     def _widen(self, node: Node, floats: list[str]) -> None:
-        """Note that a node reads what is beyond the range, and whether what it makes may be, too."""
+        """Record the outputs of a node with an out-of-range input, if they may be out of range, too."""
         if node.op.op_type in ("Div", "Mul") and not self._wide.issuperset(floats):
-            return  # what is normalized is within the range
+            return  # the result is normalized, so within the range
         made = list(filter(self._is_float, node.outputs))
         self._wide.update(made)
         if not self.derived.isdisjoint(floats):
             self.derived.update(made)
 
     def _is_outer(self, node: Node) -> bool:
-        """Whether a product sums nothing."""
+        """Return whether a product has no sum: an inner dimension of 1."""
         return node.op.op_type == "Einsum" or self.graph.tensor(node.inputs[0]).shape[-1:] == (1,)
 
     def _sums_squares(self, node: Node) -> bool:
-        """Whether it is a mean of what may be beyond the range, though the mean of the arguments is not."""
+        """Return whether a node is a mean of squares or powers, whose sum may overflow float16."""
         source = self.graph.producer(node.inputs[0]) if node.op.op_type == "ReduceMean" else None
         if source is None:
             return False
         return source.op.op_type in _SQUARES or (source.op.op_type == "Mul" and len(set(source.inputs)) == 1)
 
     def _is_cache(self, node: Node) -> bool:
-        """Whether a node makes an output of the graph out of an input that is a cache."""
+        """Return whether a node appends to a float32 cache: a graph input, updated as a graph output."""
         op = node.op
         if not isinstance(op, CacheOp):
             return False
@@ -266,7 +266,7 @@ class Float32Nodes:
         return bool(given) and not set(self.graph.outputs).isdisjoint(node.outputs)
 
     def _has_kernel(self, node: Node, op: Op) -> bool:
-        """Whether the GPU computes a node in float16."""
+        """Return whether a node has a float16 kernel."""
         stay = float32_operands(op)
         types = [
             _halved(self.graph.types[n]) if n and i not in stay else self.graph.types.get(n)
@@ -298,7 +298,7 @@ class Float32Nodes:
         return True
 
     def _is_read_in_float32(self, node: Node) -> bool:
-        """Whether a node that computes little is read by nodes in float32 alone, or is between them and an output."""
+        """Return whether a cheap node has float32 consumers only, or lies between float32 nodes and a graph output."""
         simple = isinstance(node.op, Elementwise) or _family(node.op) == "movement"
         readers = [r for n in node.outputs if self._is_float(n) for r in self.graph.consumers(n)]
         if not simple or not all(r in self.reasons or self._reads_in_float32(r) for r in readers):
@@ -306,12 +306,12 @@ class Float32Nodes:
         return set(self.graph.outputs).isdisjoint(node.outputs) or all(map(self._is_in_float32, self._floats(node)))
 
     def _is_in_float32(self, name: str) -> bool:
-        """Whether an input or a node in float32 makes a value."""
+        """Return whether a value is a graph input or the output of a node that stays in float32."""
         maker = self.graph.producer(name)
         return maker is None or maker in self.reasons
 
     def _reads_in_float32(self, node: Node) -> bool:
-        """Whether a node that makes no float32 reads some: a comparison, a conversion to integers."""
+        """Return whether a node has no float32 output: a comparison, or a conversion to integers."""
         return not any(self._is_float(n) for n in node.outputs) and not is_static(self.graph, node)
 
 
@@ -324,7 +324,7 @@ def _halved(kind: ValueType) -> ValueType:
 
 
 def _fits(before: ValueType, now: ValueType) -> bool:
-    """Whether a result is what it was, in float16 where it was float32."""
+    """Return whether a type is unchanged, apart from float16 in the place of float32."""
     if not _is_float(before):
         return before == now
     return isinstance(now, TensorType) and now.dtype in (DType.FLOAT, DType.FLOAT16) and now.rank == before.rank  # type: ignore[union-attr]

@@ -1,8 +1,8 @@
-"""With the session option `precision: 'float16'`, nodes of float32 compute in float16, between casts.
+"""Convert float32 nodes to float16, with casts between, under the session option `precision: 'float16'`.
 
-Inputs and outputs of the graph keep their types. Weights are cast once, when a model is loaded. It runs on fused norms
-and attention, whose kernels compute in float32 themselves, and before elementwise chains are fused, which casts join.
-`float32_nodes.py` says which nodes stay in float32.
+Graph inputs and outputs keep their types. Weights are cast once, when the model is loaded. The pass runs after norms
+and attention are fused, whose kernels accumulate in float32, and before elementwise chains are fused, so that casts
+join the chains. `float32_nodes.py` selects the nodes that stay in float32.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["run"]
 
 @graph_pass(requires=(Fact.NORMS_FUSED, Fact.ATTENTION_FUSED), ensures=(Fact.HALF_PRECISION,), always=True)
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Convert what may be; True where anything was."""
+    """Convert all eligible nodes; return whether there was one."""
     if target.half is None:
         return False
     kept = Float32Nodes(graph, target)
@@ -37,9 +37,9 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 class _Conversion:
-    """Writes casts between nodes of float32 and nodes of float16.
+    """Inserts casts between float32 and float16 nodes.
 
-    `half` has the name of each float32 value in float16, `full` those of values that are float16 now in float32.
+    `half` maps a float32 value to its name in float16, `full` a value that has become float16 to its name in float32.
     """
 
     def __init__(self, graph: TypedGraph, kept: Float32Nodes) -> None:
@@ -50,7 +50,7 @@ class _Conversion:
         self.before: list[Node] = []
 
     def run(self) -> bool:
-        """Convert the graph; True where anything was."""
+        """Convert the graph; return whether it changed."""
         converted = set(self.kept.computing) - self.kept.reasons.keys()
         edits: dict[Node, Sequence[Node]] = {}
         for node in self.graph.nodes:
@@ -66,7 +66,7 @@ class _Conversion:
         return self.graph.substitute(edits) or bool(converted)
 
     def _convert(self, node: Node) -> list[Node]:
-        """Let a node compute in float16; returns casts of what it makes."""
+        """Let a node compute in float16; return the casts of its outputs to float32."""
         op: Any = node.op
         stay = float32_operands(op)
         inputs = [self._in_float32(n) if i in stay else self._in_float16(n) for i, n in enumerate(node.inputs)]
@@ -110,7 +110,7 @@ class _Conversion:
         return made
 
     def _original(self, name: str) -> str:
-        """The constant that a static value is by another name: layers may share a weight so."""
+        """Follow Identity nodes from a static value to the constant, so that a shared weight is cast once."""
         while name in self.graph.static and (node := self.graph.producer(name)) is not None:
             if node.op.op_type != "Identity":
                 break
@@ -118,7 +118,7 @@ class _Conversion:
         return name
 
     def _within_range(self, name: str) -> str:
-        """The value bounded to what float16 holds: masks have -3.4e38, which is not to become infinite."""
+        """Clip a value to the float16 range: masks contain -3.4e38, which must not become -inf."""
         bounds = [self.graph.add_constant(np.array(b, np.float32), DType.FLOAT, "bound") for b in (-LARGEST, LARGEST)]
         made = self.graph.add_value(f"{name}.bounded", self.graph.tensor(name))
         self.before.append(Node(newest("Clip"), (name, *bounds), (made,), made))

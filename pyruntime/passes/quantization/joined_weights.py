@@ -1,4 +1,4 @@
-"""Packed weights of several products as those of one: joined on the GPU, once, packed as they are."""
+"""Concatenate the packed weights of several products on the GPU, once, without unpacking."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyruntime.passes.writer import joined, reshaped
 __all__ = ["rows_concatenated", "rows_interleaved"]
 
 Joined = tuple[list[Node], list[str]]
-"""The nodes that join, and the names of weights, scales and, where there are some, zero points."""
+"""The nodes that concatenate, and the names of the weights, scales and, if present, zero points."""
 
 
 def rows_interleaved(graph: TypedGraph, sides: Sequence[Sequence[str]], rows: int, limit: int) -> Joined | None:
-    """Weights, scales and zero points of products of `rows` columns each: row 0 of each, then row 1, and so on.
+    """Interleave the weights, scales and zero points of products of `rows` columns each: row 0 of each, then row 1...
 
-    None where they cannot be joined, or the weights take more than `limit` bytes.
+    Returns None if the operands do not match or the weights exceed `limit` bytes.
     """
     return _all(graph, sides, limit, lambda names: _joined(graph, names, rows, interleaved=True))
 
@@ -24,7 +24,7 @@ def rows_interleaved(graph: TypedGraph, sides: Sequence[Sequence[str]], rows: in
 def rows_concatenated(
     graph: TypedGraph, sides: Sequence[Sequence[str]], counts: Sequence[int], limit: int
 ) -> Joined | None:
-    """The same with all rows of the first, then those of the next; `counts` of each."""
+    """Like `rows_interleaved`, but all rows of the first product, then all of the next; `counts` rows of each."""
     return _all(graph, sides, limit, lambda names: _joined(graph, names, counts, interleaved=False))
 
 
@@ -48,9 +48,9 @@ def _all(
 
 
 def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], interleaved: bool) -> Joined | None:
-    """One static tensor of several, whose elements are the rows of all; None where they are not static, or not alike.
+    """Concatenate static tensors by rows; None if one is not static or they differ in type or row length.
 
-    Its shape is not that of the rows: operators with packed weights ask for their number of elements alone.
+    The result's shape may differ from [rows, ...]: operators with packed weights check the number of elements only.
     """
     counts = [rows] * len(names) if isinstance(rows, int) else list(rows)
     kinds = [graph.tensor(n) for n in names]
@@ -74,7 +74,7 @@ def _joined(graph: TypedGraph, names: Sequence[str], rows: int | Sequence[int], 
 
 
 def _rows(graph: TypedGraph, name: str, kind: TensorType, count: int) -> Node:
-    """A static tensor as `count` rows."""
+    """Reshape a static tensor to [count, -1]."""
     shape = (count, kind.size // count)
     result = graph.add_value(f"{name}.rows", kind.with_shape(*shape), lambda: kind.value().reshape(shape))
     return reshaped(graph, name, result, shape)

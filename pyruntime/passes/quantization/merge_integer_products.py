@@ -1,9 +1,9 @@
-"""Quantized query, key and value projections: integer products of one input by several constants become one product.
+"""Merge quantized query, key and value projections of one input into a single integer product.
 
     Cast(x A) (s a) + c, Cast(x B) (s b) + d  =  split(Cast(x [A B]) (s [a b]) + [c d]),  x A, x B: MatMulInteger
 
-As `merge_products`, for what onnxruntime's dynamic quantization writes: s is the scale of x, a and b are those of the
-weights.
+Like `merge_products`, for graphs written by onnxruntime's dynamic quantization: s is the scale of x, a and b are the
+scales of the weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """A product with all that follows up to `result`: its nodes, the scales of x and of the weights, the bias."""
+    """A product and the nodes up to `result`, with the scales of x and of the weights, zero points and bias."""
 
     nodes: tuple[Node, ...]
     x_scale: str
@@ -38,13 +38,13 @@ class _Projection:
 
     @property
     def product(self) -> Node:
-        """The MatMulInteger."""
+        """The MatMulInteger node."""
         return self.nodes[0]
 
 
 @graph_pass(requires=(Fact.NO_DEAD_NODES,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Merge every group; True where there was one."""
+    """Merge every group; return whether there was one."""
     match = Matcher(graph)
     groups: dict[tuple[object, ...], list[_Projection]] = {}
     for node in graph.nodes:
@@ -84,7 +84,7 @@ def _projection(graph: TypedGraph, match: Matcher, node: Node) -> _Projection | 
 
 
 def _scales(graph: TypedGraph, match: Matcher, name: str, width: int) -> tuple[str, Array] | None:
-    """The scale of x, and those of the weights, of which `name` is the product; "" and all of it where it is known."""
+    """Split the scale `name` into the name of x's scale ("" if `name` is constant) and the weight scales."""
     if name in graph.static:
         known = _vector(graph, name, width)
         return None if known is None else ("", known)
@@ -99,7 +99,7 @@ def _scales(graph: TypedGraph, match: Matcher, name: str, width: int) -> tuple[s
 
 
 def _vector(graph: TypedGraph, name: str, width: int) -> Array | None:
-    """A static scalar or vector, one value a column."""
+    """Return a static scalar or vector as one value per column, None for other values."""
     found = value(graph, name) if graph.tensor(name).size in (1, width) else None
     if found is None or graph.tensor(name).rank > 1:
         return None

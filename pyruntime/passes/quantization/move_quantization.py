@@ -1,6 +1,6 @@
-"""Tensors that are dequantized, moved and quantized again are moved as they are.
+"""Let tensors that are dequantized, moved and quantized again move in their quantized type.
 
-QuantizeLinear(move(DequantizeLinear(x)))  =  move(x)    of one scale and zero point, for Reshape, MaxPool and such
+QuantizeLinear(move(DequantizeLinear(x)))  =  move(x)    with one scale and zero point; Reshape, MaxPool and such
 QuantizeLinear(Concat(x, y))               =  Concat(QuantizeLinear(x), QuantizeLinear(y)), of dequantized x, y
 """
 
@@ -32,7 +32,7 @@ _MOVES = frozenset((*_SHAPES, *_PICKS))
     repeats=True,
 )
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Move quantization over each Concat and each movement once; True where there was one."""
+    """Move quantization past each Concat and each movement once; return whether there was one."""
     if not is_quantized(graph):
         return False
     match = Matcher(graph)
@@ -43,7 +43,7 @@ def run(graph: TypedGraph, target: Target) -> bool:
 
 
 def _concatenations(graph: TypedGraph, match: Matcher) -> dict[Node, list[Node]]:
-    """What quantizes the parts of each Concat instead of the whole: parts of the same scale then need no change."""
+    """Return edits that quantize the parts of a Concat, not its result: equally quantized parts pass unchanged."""
     instead: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         after = scaled(graph, node, "QuantizeLinear")
@@ -64,7 +64,7 @@ def _concatenations(graph: TypedGraph, match: Matcher) -> dict[Node, list[Node]]
 
 
 def _move(graph: TypedGraph, match: Matcher, node: Node) -> bool:
-    """Take the quantization `node` off what is only moved; False where it is another node."""
+    """Remove the quantization `node` of a tensor that is only moved; return False if `node` does not match."""
     after = scaled(graph, node, "QuantizeLinear")
     move = graph.producer(node.inputs[0]) if after else None
     if after is None or move is None or move.op.domain or any(move.outputs[1:]):
@@ -76,20 +76,20 @@ def _move(graph: TypedGraph, match: Matcher, node: Node) -> bool:
     before = scaled(graph, graph.producer(move.inputs[0]), "DequantizeLinear") if move.op.op_type in _MOVES else None
     if before is None or not match.read_once(move.outputs[0]):
         return False
-    if not _is_undone(graph, before, after) or not _takes(graph, move, graph.tensor(before.x)):
+    if not _is_undone(graph, before, after) or not _accepts(graph, move, graph.tensor(before.x)):
         return False
     moved = Node(move.op, (before.x, *move.inputs[1:]), node.outputs, move.name)
     return graph.substitute({move: [], node: [moved]})
 
 
 def _is_undone(graph: TypedGraph, before: Scaled, after: Scaled) -> bool:
-    """True where `after` gives the integers that `before` dequantized."""
+    """Return whether `after` restores the integers that `before` dequantized."""
     kinds = graph.tensor(before.x).dtype, graph.tensor(after.node.outputs[0]).dtype
     return kinds[0] is kinds[1] and kinds[0] in STORED and before.same(graph, after)
 
 
-def _takes(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
-    """True where the operator, of its version, takes integers of this type."""
+def _accepts(graph: TypedGraph, move: Node, kind: TensorType) -> bool:
+    """Return whether the operator, in its opset version, accepts tensors of this type."""
     op: Any = move.op
     try:
         op.infer(kind, *(graph.types[n] if n else None for n in move.inputs[1:]))

@@ -1,11 +1,11 @@
-"""Weights of 8 bits and fewer stay packed: what dequantizes them becomes part of the kernel that reads them.
+"""Keep weights of 8 bits and fewer packed: their dequantization becomes part of the kernel that reads them.
 
-    MatMul(a, DequantizeLinear(w)), Gemm       MatMulNBits, of w's rows packed along k
+    MatMul(a, DequantizeLinear(w)), Gemm       MatMulNBits, with the rows of w packed along k
     Conv(x, DequantizeLinear(w))               Int8Conv, scaled by output channel
-    Gather(DequantizeLinear(w), i)             DequantizeLinear(Gather(w, i)), or GatherBlockQuantized of 4-bit w
+    Gather(DequantizeLinear(w), i)             DequantizeLinear(Gather(w, i)), or GatherBlockQuantized for 4-bit w
 
-w: a constant of 2, 4 or 8 bits. Scales of products: one for all, one a column, or one for blocks along k of a multiple
-of 16; of convolutions: one for all, or one an output channel. A Transpose may lie between a matrix and its product.
+w is a constant of 2, 4 or 8 bits. Products take one scale per tensor, per column, or per block along k of a multiple of
+16; convolutions one per tensor or per output channel. A Transpose may lie between a matrix and its product.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
+from pyruntime.ops.base import attributes_of
 from pyruntime.ops.fused.int8_conv import Int8Conv
 from pyruntime.ops.fused.repack import PackRows, SpreadRows
 from pyruntime.ops.quantization.parameters import RANGES
@@ -35,8 +36,9 @@ class _Weight:
     """DequantizeLinear of a constant.
 
     Attributes:
-        x, scale, zero: its inputs; zero may be "". axis, block: what has a scale of its own, an index where block is 0;
-            axis None: the tensor.
+        x, scale, zero: names of its inputs; zero may be "".
+        axis: the axis along which scales differ; None if there is one scale.
+        block: elements along `axis` with one scale; 0 for a scale per index.
         turned: a Transpose of the matrix follows.
     """
 
@@ -50,7 +52,7 @@ class _Weight:
 
 @node_pass(requires=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """What reads the packed weight in the place of a MatMul, Gemm, Conv or Gather."""
+    """Replace a MatMul, Gemm, Conv or Gather by one that reads the packed weight."""
     graph = match.graph
     op: Any = node.op
     if op.domain or node.outputs[0] in graph.static or op.op_type not in ("MatMul", "Gemm", "Conv", "Gather"):
@@ -67,7 +69,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
 
 
 def _weight(graph: TypedGraph, name: str) -> _Weight | None:
-    """What `name` dequantises, or None."""
+    """Match a DequantizeLinear of a constant, and a Transpose after it; None otherwise."""
     node = graph.producer(name)
     turned = False
     if node is not None and not node.op.domain and node.op.op_type == "Transpose":
@@ -91,7 +93,7 @@ def _weight(graph: TypedGraph, name: str) -> _Weight | None:
 
 
 def _block(k: int, given: int) -> int:
-    """The block of a packed product for scales that hold for `given` of k (all: 0); 0 where there is none."""
+    """Return the block size for scales per `given` elements of k (0: one scale for all k); 0 if there is none."""
     if given:
         return next((b for b in (1 << 14, 8192, 4096, 2048, 1024, 512, 256, *_BLOCKS) if given % b == 0), 0)
     return next((b for b in _BLOCKS if -(-k // b) * b * 8 <= 9 * k), 16)
@@ -99,12 +101,14 @@ def _block(k: int, given: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a matrix, and the scales over it, become those of MatMulNBits.
+    """Strides by which a matrix and its scales are read as those of MatMulNBits.
 
     Attributes:
-        n, k: columns of the product, and its depth. weights: elements from one column to the next, and along k.
-        block: elements along k with one scale in the product; blocks: how many.
-        scales: from one column to the next, and from one scale along k to the next; share: blocks of one scale.
+        n, k: columns of the product, and its inner dimension.
+        weights: strides of the matrix along n and k, in elements.
+        block: elements along k with one scale in the product.
+        scales: strides of the scales along n and along k, in elements.
+        share: consecutive blocks that have the same scale.
     """
 
     n: int
@@ -120,7 +124,7 @@ class _Form:
 
     @staticmethod
     def of(kind: TensorType, w: _Weight, rows_are_n: bool) -> _Form | None:
-        """Of a matrix [n, k], or [k, n]; None where a product with packed weights has no such scales."""
+        """Return the form of a matrix [n, k] or [k, n]; None if MatMulNBits cannot express its scales."""
         k_axis = 1 if rows_are_n else 0
         k, n = kind.shape[k_axis], kind.shape[1 - k_axis]
         along_k = w.axis == k_axis
@@ -142,7 +146,7 @@ class _Form:
 
 
 def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
-    """MatMul or Gemm, as MatMulNBits and an addition."""
+    """Replace MatMul or Gemm by MatMulNBits and an addition."""
     op: Any = node.op
     kind, a = graph.tensor(w.x), graph.tensor(node.inputs[0])
     if kind.rank != 2 or a.dtype is not graph.tensor(w.scale).dtype or not a.rank:
@@ -167,7 +171,7 @@ def _product(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
 
 
 def _packed(graph: TypedGraph, w: _Weight, kind: TensorType, form: _Form, nodes: list[Node]) -> list[str]:
-    """Weights, scales and, where there are some, zero points as MatMulNBits takes them; `nodes` gets what packs."""
+    """Return weights, scales and any zero points in MatMulNBits' layout; appends the packing nodes to `nodes`."""
     bits, (step_n, step_k) = kind.dtype.bits, form.weights
     pitch = form.blocks * form.block * bits // 8
     weights = PackRows(rows=form.n, columns=form.k, step_n=step_n, step_c=step_k, pitch=pitch, bits=bits)
@@ -186,14 +190,13 @@ def _packed(graph: TypedGraph, w: _Weight, kind: TensorType, form: _Form, nodes:
 
 
 def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
-    """Conv, as Int8Conv, a scaling and an addition."""
+    """Replace Conv by Int8Conv, a scaling and an addition."""
     op: Any = node.op
     x, y = graph.tensor(node.inputs[0]), graph.tensor(node.outputs[0])
     if x.dtype is not DType.FLOAT or w.block or w.axis not in (None, 0):
         return None
     column = (-1, *(1,) * (y.rank - 2))
-    names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
-    conv = Int8Conv(**{n: getattr(op, n) for n in names if hasattr(op, n)})
+    conv = Int8Conv(**attributes_of(op))
     zero = value(graph, w.zero) if w.zero else None
     sums = graph.add_value(f"{node.outputs[0]}.sums", y)
     nodes = [
@@ -212,13 +215,13 @@ def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
 
 
 def _gathered(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
-    """Gather of rows, before they are dequantised."""
+    """Gather rows before they are dequantized."""
     op: Any = node.op
     kind, scale, y = graph.tensor(w.x), graph.tensor(w.scale), graph.tensor(node.outputs[0])
     if kind.rank != 2 or op.axis_of(op.axis, 2) != 0 or (w.block and w.axis != 1):
         return None
     if w.axis == 0 and not w.block:
-        # One scale a row is one for a block of all its elements.
+        # One scale per row is one per block of all its elements.
         shape = (kind.shape[0], 1)
         scales = shaped(graph, w.scale, shape, scale.dtype)
         zero = shaped(graph, w.zero, shape, kind.dtype) if w.zero else ""

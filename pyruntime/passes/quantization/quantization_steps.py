@@ -1,8 +1,8 @@
-"""Quantization becomes elementwise steps, which join the kernels around them.
+"""Convert quantization to elementwise steps, which fuse with the kernels around them.
 
-QuantizeLinear and DequantizeLinear between float32 and integers of 8 or 16 bits, with known parameters or one scale for
-the tensor, become Quantize and Dequantize (`ops.fused.quantization_steps`); every elementwise consumer has a
-separate Dequantize, so that integers are stored between kernels.
+QuantizeLinear and DequantizeLinear between float32 and integers of 8 or 16 bits, with constant parameters or one scale
+per tensor, become Quantize and Dequantize (`ops.fused.quantization_steps`). Every elementwise consumer gets a separate
+Dequantize, so that kernels exchange integers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOURCES = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16, DType.INT32)
 
 @node_pass(requires=(Fact.INTEGER_PRODUCTS, Fact.QUANTIZATION_MOVED), breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """Steps in the place of a QuantizeLinear or DequantizeLinear."""
+    """Replace a QuantizeLinear or DequantizeLinear by Quantize or Dequantize."""
     graph = match.graph
     back = scaled(graph, node, "DequantizeLinear")
     if back is not None and graph.tensor(back.x).dtype in _SOURCES and node.outputs[0] not in graph.static:
@@ -36,7 +36,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
 
 
 def _dequantized(graph: TypedGraph, target: Target, back: Scaled) -> list[Node] | None:
-    """One Dequantize for each elementwise consumer, which then reads that, and one for all others."""
+    """Return a separate Dequantize for each elementwise consumer, and one for all others."""
     parameters = _parameters(graph, target, back, graph.tensor(back.x).rank)
     if parameters is None:
         return None
@@ -71,25 +71,26 @@ def _quantized(graph: TypedGraph, target: Target, there: Scaled) -> list[Node] |
     return [Node(step, (there.x, *parameters), there.node.outputs, there.node.name)]
 
 
-def _parameters(graph: TypedGraph, target: Target, it: Scaled, rank: int) -> tuple[str, ...] | None:
-    """Scale and zero point as they broadcast over the tensor; numbers that are known as float32.
+def _parameters(graph: TypedGraph, target: Target, node: Scaled, rank: int) -> tuple[str, ...] | None:
+    """Return scale and zero point, shaped to broadcast over the tensor; constants become float32. None if impossible.
 
-    A processor gets zeros, too: an addition is nothing to it, a pipeline more takes it a tenth of a second.
+    Software adapters get a zero point of 0, too: the addition is free there, while a further pipeline takes 0.1 s to
+    build.
     """
     shape: tuple[int, ...] = ()
-    if it.axis is not None:
-        size = graph.tensor(it.scale).size
-        shape = (*(1,) * it.axis, size, *(1,) * (rank - 1 - it.axis))
+    if node.axis is not None:
+        size = graph.tensor(node.scale).size
+        shape = (*(1,) * node.axis, size, *(1,) * (rank - 1 - node.axis))
     names: list[str] = []
-    for name in (it.scale, it.zero):
+    for name in (node.scale, node.zero):
         if not name:
             continue
         if name in graph.static:
             names.append(shaped(graph, name, shape, DType.FLOAT))
-        elif it.axis is None and graph.tensor(name).rank <= rank:
+        elif node.axis is None and graph.tensor(name).rank <= rank:
             names.append(name)
         else:
             return None
-    if target.is_software and not it.zero and it.axis is None:
+    if target.is_software and not node.zero and node.axis is None:
         names.append(graph.add_constant(np.zeros((), np.float32), DType.FLOAT, "zero"))
     return tuple(names)

@@ -1,10 +1,9 @@
-"""Products of dequantized operands become integer products, scaled on their way out.
+"""Convert products of dequantized operands to integer products with a scaled result.
 
     f(DequantizeLinear(x), DequantizeLinear(w)) + b  =  (f_integer(x, w) + b / s) s,  s = x_scale w_scale
 
-f is Conv, MatMul or Gemm; x has one scale, w one or one for each output channel or column, known before the run. The
-sums are exact in int32, as in onnxruntime's own kernels; a bias that was quantized by s is added to them, any other
-after the scaling.
+f is Conv, MatMul or Gemm; x has one scale, w one or one per output channel or column, all constant. Sums are exact in
+int32, as in onnxruntime's kernels; a bias quantized with scale s is added to them, any other bias after the scaling.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.products.integer_matmul import BYTES
+from pyruntime.ops.base import attributes_of
 from pyruntime.ops.registry import newest
 from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
@@ -28,7 +28,7 @@ __all__ = ["run"]
 
 @node_pass(ensures=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
 def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
-    """An integer product and its scaling in the place of a Conv, MatMul or Gemm."""
+    """Replace a Conv, MatMul or Gemm by an integer product and its scaling."""
     graph = match.graph
     op: Any = node.op
     if op.domain or op.op_type not in ("Conv", "MatMul", "Gemm") or node.outputs[0] in graph.static:
@@ -43,7 +43,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
     y = graph.tensor(node.outputs[0])
     build = _Build(graph, node, y)
     if op.op_type == "Conv":
-        return build.product(_convolution(op), x, w, 0, (-1, *(1,) * (y.rank - 2)))
+        return build.product(newest("ConvInteger", **attributes_of(op)), x, w, 0, (-1, *(1,) * (y.rank - 2)))
     rank = graph.tensor(w.x).rank
     transposed = op.op_type == "Gemm" and op.transB
     if rank < 2 and w.axis is not None:
@@ -53,14 +53,9 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
     return build.product(newest("MatMulInteger"), x, w, rank - 1, (-1,))
 
 
-def _convolution(op: Any) -> Any:
-    names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
-    return newest("ConvInteger", **{n: getattr(op, n) for n in names if hasattr(op, n)})
-
-
 @dataclass
 class _Build:
-    """Writes what stands for `node`, whose result is of type `y`."""
+    """Builds the replacement of `node`, whose result has type `y`."""
 
     graph: TypedGraph
     node: Node
@@ -68,7 +63,7 @@ class _Build:
     before: list[Node] = field(default_factory=list)
 
     def turned(self, w: Scaled) -> Scaled:
-        """[n, k] weights as [k, n]."""
+        """Transpose [n, k] weights to [k, n]."""
         kind = self.graph.tensor(w.x)
         value = (lambda: kind.value().T) if w.x in self.graph.static else None
         result = self.graph.add_value(f"{w.x}.turned", kind.with_shape(*kind.shape[::-1]), value)
@@ -76,7 +71,12 @@ class _Build:
         return Scaled(w.node, result, w.scale, w.zero, None if w.axis is None else 1 - w.axis)
 
     def product(self, op: Any, x: Scaled, w: Scaled, axis: int, column: tuple[int, ...]) -> list[Node] | None:
-        """The nodes; `axis`: the one of w that has a scale for each index, `column`: how these lie over y."""
+        """Return the nodes of the integer product `op` and its scaling; None if the operands do not match.
+
+        Args:
+            axis: the axis of w that may have a scale per index.
+            column: the shape of such scales over y, -1 for their number.
+        """
         graph, node = self.graph, self.node
         if w.axis is not None and w.axis != axis:
             return None
@@ -110,7 +110,7 @@ class _Build:
         return nodes
 
     def _scale(self, nodes: list[Node], x: Scaled, weights: Any) -> str:
-        """x_scale w_scale: a constant where both are known."""
+        """Return the name of x_scale w_scale: a constant if both are known."""
         graph = self.graph
         given = value(graph, x.scale)
         if given is not None:
@@ -122,7 +122,7 @@ class _Build:
         return result
 
     def _exact_bias(self, bias: str, x: Scaled, weights: Any) -> str:
-        """The int32 bias that `bias` dequantises, where its scale is that of the sums; or nothing."""
+        """Return the int32 bias that `bias` dequantizes, if its scale is that of the sums; otherwise ""."""
         found = scaled(self.graph, self.graph.producer(bias), "DequantizeLinear")
         scale, given = (value(self.graph, n) if n else None for n in (found.scale if found else "", x.scale))
         if found is None or found.zero or scale is None or given is None or found.x not in self.graph.static:
@@ -135,7 +135,7 @@ class _Build:
         return found.x
 
     def _column(self, name: str, column: Sequence[int], dtype: DType) -> str:
-        """A static vector as it lies over y."""
+        """Reshape a static vector to broadcast over y."""
         size = self.graph.tensor(name).size
         return shaped(self.graph, name, tuple(size if d < 0 else d for d in column), dtype)
 

@@ -1,9 +1,9 @@
-"""Weights of int8 convolutions have their channels last, where the kernel that reads them so is the cheapest.
+"""Store weights of int8 convolutions with their channels last where the fastest kernel reads them so.
 
-    ConvInteger(x, w), QLinearConv   =  the same over ChannelsLast(w), w a constant
+    ConvInteger(x, w), QLinearConv   =  the same with ChannelsLast(w), w a constant
 
-A word of such weights is four channels of a filter position, which software adapters unpack once for four pixels. They
-are made once, where the session's constants are.
+A word of such weights is four channels of a filter position, which software adapters unpack once per four pixels. The
+session converts the weights once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["run"]
 
 @graph_pass(requires=(Fact.INTEGER_PRODUCTS,), breaks=(Fact.NO_DEAD_NODES,))
 def run(graph: TypedGraph, target: Target) -> bool:
-    """Rewrite every match; True where there was one."""
+    """Rewrite every match; return whether there was one."""
     made: dict[str, str] = {}
     return graph.rewrite(lambda node: _instead(graph, target, node, made))
 

@@ -76,7 +76,7 @@ def _check(graph: Graph, attentions: list[Node], names: set[str]) -> None:
             raise _refused(name, f"expected GroupQueryAttention alone to read it, node {others[0].label} does, too")
     for node in attentions:
         assert isinstance(node.op, GroupQueryAttention)
-        if node.op.is_quantised or node.op.sliding_window_cache:
+        if node.op.is_quantized or node.op.sliding_window_cache:
             what = "sliding_window_cache" if node.op.sliding_window_cache else f"k_quant_type {node.op.k_quant_type}"
             raise _refused(next(filter(None, _caches(node))), f"its node {node.label} has {what}")
 

@@ -60,7 +60,7 @@ def test_sequence_position__outside__runtime_exception(op: str, position: int) -
 
 def test_sequence_insert__another_type__invalid_graph() -> None:
     feeds = {"x": f32(1), "y": f32(3), "z": f32(9), "i": np.array(0)}
-    with pytest.raises(errors.InvalidGraph, match=r"element for seq\(tensor\(float\)\), got int64\[\]"):
+    with pytest.raises(errors.InvalidGraph, match=r"element type of seq\(tensor\(float\)\), got int64\[\]"):
         run_model(model(BUILD.format(outputs="a", body="a = SequenceInsert (s, i)")), feeds)
 
 

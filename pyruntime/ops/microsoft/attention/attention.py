@@ -1,4 +1,4 @@
-"""Attention of a projected input: y = attention(x W + b). Source: com.microsoft operator Attention."""
+"""Attention with input projection: y = attention(x W + b). Source: com.microsoft operator Attention."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
 @op("Attention", opsets=range(1, 2), domain="com.microsoft")
 class Attention(Op):
-    """y = softmax(scale · q kᵀ + mask + attention_bias) v of [q, k, v] = input · weights + bias.
+    """y = softmax(scale · q kᵀ + mask + attention_bias) v, where [q, k, v] = input · weights + bias.
 
-    input: [B, S, I], weights: [I, 2·H·D + H·E], bias: [2·H·D + H·E]; `qkv_hidden_sizes` names the widths of the three
-    parts where they are not alike. mask_index: `masks.py` has its forms. past: [2, B, H, P,
-    D]; with `past_present_share_buffer` a buffer of P rows, of which past_sequence_length, int32 [1], are keys.
-    attention_bias: [B or 1, H or 1, S, T]. With `unidirectional` a query sees no later key. `do_rotary`: query and
-    key turn by position / 10000^(2j / R), pairs (j, j + R / 2), R = rotary_embedding_dim or D.
-
-    Outputs: y [B, S, H·E], present [2, B, H, T, D]. Everything is computed in float32 and rounded once.
+    input: [B, S, I], weights: [I, 2·H·D + H·E], bias: [2·H·D + H·E]. `qkv_hidden_sizes` gives the widths of q, k and v
+    where they differ. mask_index: see `masks.py`. past: [2, B, H, P, D]; with `past_present_share_buffer` a buffer of P
+    rows, of which past_sequence_length (int32 [1]) are valid. attention_bias: [B or 1, H or 1, S, T]. `unidirectional`
+    is causal masking. `do_rotary` rotates q and k by position / 10000^(2j / R) in pairs (j, j + R / 2), where R is
+    rotary_embedding_dim or D. Outputs: y [B, S, H·E], present [2, B, H, T, D]. Computed in float32 and rounded once.
     """
 
     operands = named("input weights", optional="bias mask_index past attention_bias past_sequence_length")
@@ -49,14 +47,14 @@ class Attention(Op):
     unidirectional: int = 0
 
     def turning(self, s: MaskedHeads) -> int:
-        """Components of a head that turn."""
+        """Return the number of components of a head to rotate."""
         turning = self.rotary_embedding_dim or s.size
         if turning % 2 or turning > s.size:
             self.fail(f"an even rotary_embedding_dim of at most {s.size}", turning)
         return turning
 
     def sizes(self, *inputs: Any) -> MaskedHeads:
-        """The sizes. Raises InvalidGraph."""
+        """Return the sizes of the attention. Raises InvalidGraph."""
         x, weights, _, _, past, _, length = self.operands(*inputs)
         shared = bool(self.past_present_share_buffer)
         if shared and (past is None or length is None or length.size != 1):
@@ -93,7 +91,7 @@ class Attention(Op):
         s, outs = self.sizes(*inputs), self.infer(*inputs)
         hidden, width = given.weights.type.shape
         if not s.present or not hidden:
-            raise Unsupported("nothing to attend to")
+            raise Unsupported("no keys")
         projected = scratch(DType.FLOAT, s.batch, s.queries, width)
         added = None if given.bias is None else linear(given.bias, width, 1.0, 1.0, 0, 1)
         product = Product(s.batch * s.queries, width, hidden)

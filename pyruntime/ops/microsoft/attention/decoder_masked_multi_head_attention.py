@@ -1,4 +1,4 @@
-"""DecoderMaskedMultiHeadAttention: attention of one token over its caches, for beam search.
+"""DecoderMaskedMultiHeadAttention: attention of one token over its cache, with beam search.
 
 Source: com.microsoft operator DecoderMaskedMultiHeadAttention.
 """
@@ -21,21 +21,22 @@ from pyruntime.ops.registry import newest
 
 @op("DecoderMaskedMultiHeadAttention", opsets=range(1, 2), domain="com.microsoft")
 class DecoderMaskedMultiHeadAttention(Decomposed):
-    """y = softmax(scale · (q + bias_q) (k + bias_k)ᵀ + mask + attention_bias) (v + bias_v), of one query a head.
+    """y = softmax(scale · (q + bias_q) (k + bias_k)ᵀ + mask + attention_bias) (v + bias_v), with one query per head.
 
-    Self attention: query, key and value [B, 1, H·D], or all packed in query; the new row follows past_key and
-    past_value [B, H, P, D], or, with past_present_share_buffer, is set at past_sequence_length, int32 [1], into these
-    buffers. Cross attention: key and value [B, H, T, D], of which nothing is past; bias is the query's alone.
+    Self-attention: query, key and value are [B, 1, H·D], or packed in query. The new row is appended to past_key and
+    past_value [B, H, P, D]; with past_present_share_buffer it is stored into these buffers at past_sequence_length,
+    int32 [1]. Cross-attention: key and value are [B, H, T, D], without past, and bias applies to the query only.
     mask_index: int32 [B, T], 0 adds `mask_filter_value`; attention_bias: [B or 1, H or 1, 1, T]; bias: [3·H·D].
 
-    With cache_indirection, int32 [B / W, W, P] for beam_width W > 1 and shared buffers, a query reads the past row at
-    position j from the caches of beam cache_indirection[b / W, b % W, j] of its own group; presents are not exchanged.
-    (With beams onnxruntime's CPU provider adds the attention_bias of entry b / W to entry b; here it is that of b.)
+    Beam search needs shared buffers and cache_indirection, int32 [B / W, W, P], for beam_width W > 1: entry b reads
+    past row j from the cache of beam cache_indirection[b / W, b % W, j] of its group. The present outputs are not
+    reordered. (onnxruntime's CPU provider then adds the attention_bias of entry b / W to entry b; this operator uses
+    that of b.)
 
-    Outputs: y [B, 1, H·D], the caches present_key and present_value, and qk [B, H, 1, T], what goes into the softmax.
-    The caches are in plain order, as onnxruntime's CPU provider has them.
+    Outputs: y [B, 1, H·D], present_key, present_value, and qk [B, H, 1, T], the input of the softmax. The caches have
+    the layout of onnxruntime's CPU provider.
 
-    It is a MultiHeadAttention; with beams it is one over the caches in the order of the beams, one for the presents.
+    Expands to MultiHeadAttention; with beams, to one for y over reordered caches and one for the present outputs.
     """
 
     operands = named(
@@ -112,7 +113,7 @@ class DecoderMaskedMultiHeadAttention(Decomposed):
         width: TensorType | None,
         indirection: TensorType | None,
     ) -> int:
-        """The beams of a group. Raises InvalidGraph where they do not fit."""
+        """Return the number of beams. Raises InvalidGraph if the inputs do not match."""
         beams = 1
         if indirection is not None:
             if indirection.rank != 3 or indirection.dtype is not DType.INT32:
@@ -130,7 +131,7 @@ class DecoderMaskedMultiHeadAttention(Decomposed):
         return int(beams)
 
     def _split(self, body: Expansion, query: TensorType, past_key: TensorType | None) -> tuple[Any, Any, Any]:
-        """Query, key and value of a packed query."""
+        """Split a packed query into query, key and value."""
         hidden = query.shape[2] // 3 if past_key is None else self.num_heads * past_key.shape[3]
         if query.shape[2] != 3 * hidden:
             self.fail(f"a key, or a packed query of width {3 * hidden}", query)
@@ -142,7 +143,7 @@ class DecoderMaskedMultiHeadAttention(Decomposed):
 class _OfBeams(Op):
     """y[b, h, j] = past[b - b % W + beams[b, j], h, j]; past: [B, H, P, D], beams: int32 [B / W, W, P].
 
-    Rows from `length`, int32 [1], on are not defined.
+    Rows from `length` (int32 [1]) on are undefined.
     """
 
     def infer(self, past: TensorType, beams: TensorType, length: TensorType) -> tuple[TensorType, ...]:

@@ -1,4 +1,4 @@
-"""Attention on NumPy: the reference for the operators of com.microsoft."""
+"""NumPy reference of attention, for the operators of com.microsoft."""
 
 from __future__ import annotations
 
@@ -13,25 +13,31 @@ __all__ = ["Scores", "attend", "heads_of", "packed", "rms_norm", "sees"]
 
 
 def heads_of(x: Array, heads: int) -> Array:
-    """[B, S, heads · D] as [B, heads, S, D], in float32."""
+    """Convert [B, S, heads · D] to float32 [B, heads, S, D]."""
     return x.reshape(x.shape[0], x.shape[1], heads, x.shape[2] // heads).swapaxes(1, 2).astype(np.float32)
 
 
 def packed(x: Array) -> Array:
-    """[B, heads, S, D] as [B, S, heads · D]."""
+    """Convert [B, heads, S, D] to [B, S, heads · D]."""
     b, heads, s, d = x.shape
     return x.swapaxes(1, 2).reshape(b, s, heads * d)
 
 
 def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
-    """x / sqrt(mean(x²) + epsilon) · weight along the last axis."""
+    """Return x / sqrt(mean(x²) + epsilon) · weight along the last axis."""
     mean = np.mean(np.square(x), axis=-1, keepdims=True)
     y: Array = x / np.sqrt(mean + np.float32(epsilon)) * weight.astype(np.float32)
     return y
 
 
 def sees(first: Array, lengths: Array, queries: int, keys: int, before: int, after: int) -> Array:
-    """True [B, 1, S, T] where a query at position first[b] + i sees key j; negative `before`, `after`: all."""
+    """Return a mask [B, 1, S, T], true where the query at position first[b] + i sees key j.
+
+    Args:
+        first: [B], position of the first query.
+        lengths: [B], number of valid keys.
+        before, after: keys visible before and after a query's position; negative: all.
+    """
     distance: Array = np.arange(keys) - (first[:, None, None] + np.arange(queries)[:, None])
     seen: Array = np.broadcast_to(np.arange(keys) < lengths[:, None, None], distance.shape).copy()
     if before >= 0:
@@ -43,7 +49,7 @@ def sees(first: Array, lengths: Array, queries: int, keys: int, before: int, aft
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores that go into the softmax, [B, H, S, T] with -inf where nothing is seen, and what comes out."""
+    """Attention scores [B, H, S, T] before the softmax, with -inf for hidden keys, and after it."""
 
     before: Array
     after: Array
@@ -60,10 +66,10 @@ def attend(
     seen: Array | None = None,
     sink: Array | None = None,
 ) -> tuple[Array, Scores]:
-    """y [B, H, S, E] = softmax(cap(scale · q kᵀ) + bias) v over the keys seen, and the scores.
+    """Return y [B, H, S, E] = softmax(cap(scale · q kᵀ) + bias) v over visible keys, and the scores.
 
-    q: [B, H, S, D], k: [B, G, T, D], v: [B, G, T, E], float32; H is a multiple of G. sink: [H], scores of a key without
-    value. A query that sees no key gives 0.
+    q: [B, H, S, D], k: [B, G, T, D], v: [B, G, T, E], float32; H is a multiple of G. seen: mask of visible keys. sink:
+    [H], scores of an additional key without value. A query without visible keys gives 0.
     """
     wide: Any = np.float32
     group = q.shape[1] // k.shape[1]
@@ -87,7 +93,7 @@ def attend(
         weights = weights / np.where(total == 0, wide(1), total)
         values = np.repeat(v, group, axis=1)
         if seen is not None:
-            # A value that no query sees may be anything, infinity and NaN too.
+            # Values that no query sees are undefined and may be infinity or NaN.
             is_seen: Array = np.any(seen, axis=(1, 2))
             values = np.where(is_seen[:, None, :, None], values, wide(0))
         y = np.matmul(weights, values)

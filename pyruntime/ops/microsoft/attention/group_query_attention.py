@@ -1,4 +1,4 @@
-"""GroupQueryAttention: causal attention with a key/value cache. Source: com.microsoft operator GroupQueryAttention."""
+"""GroupQueryAttention: causal attention with a KV cache. Source: com.microsoft operator GroupQueryAttention."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ _KINDS = ("NONE", "PER_TENSOR", "PER_CHANNEL", PER_ROW)
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="com.microsoft")
 class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
-    """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys each query sees.
+    """y = softmax(cap(scale · q kᵀ) + attention_bias) v, over the keys that each query sees.
 
-    query: [B, S, H·D], key and value: [B, N, G·D]; or all packed along the last axis of query. H is a multiple of G.
-    past_key, past_value: [B, G, P, D]; seqlens_k: int32 [B], the keys of a batch entry less one; total_sequence_length:
-    int32 scalar, their maximum. cos_cache, sin_cache: [positions, R / 2], R <= D. attention_bias: [B or 1, H or 1, S,
-    total]. head_sink: [H]. Outputs: y [B, S, H·D]; present_key, present_value: the cache with the new rows; output_qk
-    [B, H, S, total]: with `qk_output` 1 the scores before the softmax (0 where nothing is seen), with 2 after it.
+    query: [B, S, H·D], key and value: [B, N, G·D]; or all three packed along the last axis of query. H is a multiple of
+    G. past_key, past_value: [B, G, P, D]; seqlens_k: int32 [B], number of keys of each batch entry minus 1;
+    total_sequence_length: int32 scalar, the maximum number of keys. cos_cache, sin_cache: [positions, R / 2], R <= D.
+    attention_bias: [B or 1, H or 1, S, total]. head_sink: [H]. Outputs: y [B, S, H·D]; present_key, present_value: the
+    cache with the new rows; output_qk [B, H, S, total]: the scores before (`qk_output` 1; 0 for hidden keys) or after
+    (2) the softmax.
 
-    - The queries are the last of a batch entry's keys: the first is at position seqlens_k + 1 - S. Where
-      total_sequence_length is S, a first prompt, they begin at 0 instead; entries may then be shorter: the
-      outputs of rows past their end are not defined.
-    - A query at position i sees keys j <= i, with `local_window_size` w those of j > i - w; with `causal` 0 all of its
-      batch entry.
-    - P = total - N, a cache that grows: present has `total` rows. P >= total, one that does not: present has P rows, of
-      which those from total on are not defined. Only the value of total_sequence_length says which, so it is needed
-      while planning wherever P and N are positive and there is no attention_bias, whose shape says it too.
-    - N = 0: the cache is another layer's, and stays.
-    - Query and key are normed (q_norm_weight, k_norm_weight [D]; `q_norm_epsilon` and `k_norm_epsilon` or, where these
-      are not given, `qk_norm_epsilon`) before they are turned, at position_ids int64 [B, S] or their positions; the
-      cache holds turned keys. (In a first prompt onnxruntime's CPU provider reads the first of position_ids alone and
-      counts on from there.)
-    - query_seqlens int32 [B]: of the rows of a batch entry so many are tokens, the others padding on the right, which
-      no cache gets and whose outputs are not defined; the first is at position seqlens_k + 1 - query_seqlens, and
-      total_sequence_length is only a bound. It runs on the host.
-    - `smooth_softmax` 1 adds exp(0), head_sink exp(sink) to the divisor of the softmax.
-    - Caches of int8 hold round(x / scale), of uint8 (`kv_cache_bit_width` 4) pairs of 4 bits plus 8, low first; scales
-      are float [1] or, PER_CHANNEL, [G·D]. With the quantization type PER_ROW, which onnxruntime lacks, each row
-      has its own scale, and there are no scale inputs: `packed_rows.py` has the form.
-    - `sliding_window_cache`: the cache keeps the last rows only (`_sliding_cache.py` has the rule). For prompts
-      of several texts, and with attention_bias or output_qk, it runs on the host.
+    - The queries are the last positions of a batch entry: the first is at position seqlens_k + 1 - S. In a first
+      prompt, where total_sequence_length is S, they start at 0. Entries may then be shorter than S, and the outputs of
+      rows past their end are undefined.
+    - A query at position i sees keys j <= i, and with `local_window_size` w only those with j > i - w. With `causal` 0
+      it sees all keys of its batch entry.
+    - If P = total - N, the cache grows: present has `total` rows. If P >= total, present has P rows, of which those
+      from total on are undefined. total_sequence_length distinguishes the two cases, so planning needs its value where
+      P and N are positive, unless the shape of attention_bias gives it.
+    - N = 0: the cache belongs to another layer and is not changed.
+    - Query and key are normalized (q_norm_weight, k_norm_weight [D]; `q_norm_epsilon` and `k_norm_epsilon`, by default
+      `qk_norm_epsilon`), then rotated at position_ids (int64 [B, S]) or their positions. The cache holds rotated keys.
+      (In a first prompt onnxruntime's CPU provider reads only the first of position_ids and counts on from there.)
+    - query_seqlens, int32 [B], is the number of tokens in the rows of each batch entry; the others are padding on the
+      right, are not cached, and have undefined outputs. The first token is at position seqlens_k + 1 - query_seqlens,
+      and total_sequence_length is only a bound. Runs on the host.
+    - `smooth_softmax` 1 adds exp(0) to the divisor of the softmax, head_sink adds exp(sink).
+    - int8 caches hold round(x / scale). uint8 caches (`kv_cache_bit_width` 4) hold pairs of such 4-bit values plus 8,
+      low bits first. Scales are float [1] or, PER_CHANNEL, [G·D]. The quantization type PER_ROW, which onnxruntime
+      lacks, stores a scale in each row (`packed_rows.py`) instead of scale inputs.
+    - `sliding_window_cache`: the cache holds only the last rows (`sliding_cache.py`). Prompts with several batch
+      entries, attention_bias and output_qk then run on the host.
 
-    Everything is computed in float32 and rounded once.
+    Computed in float32 and rounded once.
     """
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
@@ -73,8 +73,8 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         cache = given.query.dtype
         if given.past_key is not None:
             cache = given.past_key.dtype
-        elif self.is_quantised:
-            cache = self.quantised_dtype
+        elif self.is_quantized:
+            cache = self.quantized_dtype
         present = TensorType(cache, (s.batch, self.kv_num_heads, s.present, self.stored(s.size)))
         made = (TensorType(given.query.dtype, (s.batch, s.queries, self.num_heads * s.size)), present, present)
         if not self.wants(3):
@@ -83,7 +83,7 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         return (*made, TensorType(given.query.dtype, (s.batch, self.num_heads, s.queries, total)))
 
     def _check(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
-        """Raise InvalidGraph where types and shapes of the inputs do not fit one another."""
+        """Raise InvalidGraph where types and shapes of the inputs do not match."""
         query, lengths, total = given.query, given.seqlens_k, given.total_sequence_length
         if query.dtype not in _FLOATS:
             self.fail("a query of float, float16 or bfloat16", query)
@@ -118,7 +118,7 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
                 self.fail(f"query_seqlens of int32 [{s.batch}]", valid)
             if not self.causal or given.past_key is None or s.new != s.queries:
                 self.fail("causal 1, past caches and as many keys as queries with query_seqlens", given.past_key)
-        self._check_quantised(s, given)
+        self._check_quantized(s, given)
 
     def _check_rotary(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
         cosines, sines, positions = given.cos_cache, given.sin_cache, given.position_ids
@@ -131,7 +131,7 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         if positions is not None and positions.shape != (s.batch, s.queries):
             self.fail(f"position_ids of shape {[s.batch, s.queries]}", positions)
 
-    def _check_quantised(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
+    def _check_quantized(self, s: GroupQuerySizes, given: GroupQueryInputs[TensorType]) -> None:
         kinds = (self.k_quant_type, self.v_quant_type)
         alone = any(one in kinds and kinds != (one, one) for one in ("NONE", PER_ROW))
         if any(k not in _KINDS for k in kinds) or alone:
@@ -139,11 +139,11 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         wanted = given.query.dtype
         if self.is_packed and self.sliding_window_cache:
             self.fail(f"no sliding_window_cache with caches of type {PER_ROW}", self.sliding_window_cache)
-        if self.is_quantised:
+        if self.is_quantized:
             if self.bits not in (4, 8) or s.size % 8:
                 self.fail("kv_cache_bit_width 4 or 8 and heads of a multiple of 8", f"{self.bits} and {s.size}")
-            wanted = self.quantised_dtype
-        if self.is_quantised and not self.is_packed:
+            wanted = self.quantized_dtype
+        if self.is_quantized and not self.is_packed:
             for scale, kind in ((given.k_scale, kinds[0]), (given.v_scale, kinds[1])):
                 count = 1 if kind == "PER_TENSOR" else self.kv_num_heads * s.size
                 if scale is None or scale.size != count or scale.dtype is not DType.FLOAT:
@@ -178,9 +178,9 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
             return None
         s = self.sizes(*inputs)
         if has_dims(TensorType(DType.INT32, (s.batch, s.new, s.past, s.size))):
-            return None  # the numbers of rows are constants there
+            return None  # _Sliding needs constant numbers of rows
         if not s.new or (s.new > 1 and s.batch > 1):
-            return None  # of entries that are shorter than a prompt there are no rows
+            return None  # batch entries may be shorter than the prompt
         self.infer(*inputs)
         return _Sliding(attention=self, present=self.present)
 
@@ -199,14 +199,14 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
         return {1: (PAST_KEY, 2), 2: (PAST_VALUE, 2)}
 
     def _writes_words(self, s: GroupQuerySizes, *inputs: TensorType | None) -> bool:
-        """True where all new rows go to a cache and are whole words, so that no other row is written."""
+        """Whether all new rows go to a cache and are whole 32-bit words, so that no store touches another row."""
         if GroupQueryInputs(*inputs).query_seqlens is not None:
             return False
-        words = 8 if self.is_quantised and self.bits == 4 else 4
+        words = 8 if self.is_quantized and self.bits == 4 else 4
         return bool(s.past and s.new and not self.sliding_window_cache and s.size % words == 0)
 
     def rewrites(self, *inputs: TensorType | None) -> dict[int, Rewritten]:
-        """A cache that does not grow: rows past total_sequence_length are not defined."""
+        """Return the caches that do not grow, whose rows past total_sequence_length are undefined."""
         s = self.sizes(*inputs)
         if not self._writes_words(s, *inputs) or s.present > s.past:
             return {}
@@ -225,14 +225,14 @@ class GroupQueryAttention(GroupQueryForm, SometimesDecomposed):
 
     def lower(self, target: Target, *inputs: TensorType | None) -> tuple[Dispatch, ...]:
         if self.sliding_window_cache:
-            raise Unsupported("the host moves a cache of the last rows, for prompts of several texts or with a bias")
+            raise Unsupported("a sliding-window cache with a bias, or with several prompts, is computed on the host")
         given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
         return lower_group_query(self, target, self.sizes(*given), given, self.infer(*given))
 
 
 @op("GroupQueryAttentionInPlace", opsets=range(1, 2), domain="pyruntime")
 class _RewritesInPlace(GroupQueryAttention):
-    """GroupQueryAttention that writes new rows into caches that do not grow, in place."""
+    """GroupQueryAttention that writes new rows in place into caches that do not grow."""
 
     @property
     def overwrites(self) -> dict[int, int]:
@@ -241,16 +241,15 @@ class _RewritesInPlace(GroupQueryAttention):
 
 @op("GroupQueryAttention", opsets=range(1, 2), domain="pyruntime")
 class _AppendsInPlace(AppendsToCaches, GroupQueryAttention):
-    """GroupQueryAttention that appends new rows to caches in memory with capacity for them, in place.
+    """GroupQueryAttention that appends new rows in place to caches with unused capacity.
 
-    past_key, past_value: [B, G, C, D], whose first `past_rows` rows are keys and values; present_key and present_value
-    are the same memory.
+    past_key, past_value: [B, G, C, D] with `past_rows` valid rows; present_key and present_value share their memory.
     """
 
 
 @op("GroupQueryAttentionSliding", opsets=range(1, 2), domain="pyruntime")
 class _Sliding(Decomposed):
-    """With a cache of the last rows alone, as other operators; `attention`: the operator itself."""
+    """Decomposition of `attention`, a GroupQueryAttention with a sliding-window cache."""
 
     attention: Any
 

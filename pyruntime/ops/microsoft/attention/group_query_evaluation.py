@@ -1,4 +1,4 @@
-"""GroupQueryAttention on NumPy: in float32, rounded once."""
+"""NumPy evaluation of GroupQueryAttention, in float32 and rounded once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pyruntime.ir import Array
 from pyruntime.ops.attention.rotary import rotate
 from pyruntime.ops.microsoft.attention.evaluation import attend, heads_of, packed, rms_norm, sees
 from pyruntime.ops.microsoft.attention.group_query_form import GroupQueryForm, GroupQueryInputs, GroupQuerySizes
-from pyruntime.ops.microsoft.attention.kv_cache import quantised, unquantised
+from pyruntime.ops.microsoft.attention.kv_cache import dequantized, quantized
 from pyruntime.ops.microsoft.attention.packed_rows import pack_rows, unpack_rows
 
 __all__ = ["evaluate_group_query"]
 
 
 def evaluate_group_query(op: GroupQueryForm, s: GroupQuerySizes, given: GroupQueryInputs[Array]) -> tuple[Array, ...]:
-    """The outputs of a GroupQueryAttention node of sizes `s`."""
+    """Compute the outputs of a GroupQueryAttention node."""
     q, k, v = _fresh(op, s, given)
     ends = given.seqlens_k.reshape(-1).astype(np.int64) + 1
     total = int(given.total_sequence_length.reshape(-1)[0])
@@ -50,7 +50,7 @@ def evaluate_group_query(op: GroupQueryForm, s: GroupQuerySizes, given: GroupQue
 
 
 def _first(s: GroupQuerySizes, given: GroupQueryInputs[Array], ends: Array, total: int) -> tuple[Array, Array]:
-    """The position of each batch entry's first query, and how many of its rows are tokens."""
+    """Return for each batch entry the position of the first query, and the number of rows that are tokens."""
     if given.query_seqlens is None:
         return np.where(total == s.queries, 0, ends - s.queries), np.full(s.batch, s.queries)
     valid = given.query_seqlens.astype(np.int64)
@@ -85,12 +85,16 @@ def _cache(
     places: tuple[Array, Array],
     scale: Array | None,
 ) -> tuple[Array, Array]:
-    """Keys or values in float32, and the cache as it is stored. `places`: where new rows begin, and how many."""
+    """Return keys or values in float32, and the cache as stored.
+
+    Args:
+        places: [B] each: index of the first new row, and number of new rows.
+    """
     stored = x
     if op.is_packed:
         stored = pack_rows(x, op.bits)
-    elif op.is_quantised:
-        stored = quantised(x, scale, op.bits)
+    elif op.is_quantized:
+        stored = quantized(x, scale, op.bits)
     if past is not None:
         stored = stored.astype(past.dtype)
     present = np.zeros((*stored.shape[:2], s.present, stored.shape[3]), stored.dtype)
@@ -102,8 +106,8 @@ def _cache(
         present[b, :, lo:hi] = stored[b, :, : hi - lo]
     if op.is_packed:
         return unpack_rows(present, op.bits), present
-    if op.is_quantised:
-        return unquantised(present, scale, op.bits, s.size), present
+    if op.is_quantized:
+        return dequantized(present, scale, op.bits, s.size), present
     return present.astype(np.float32), present
 
 
@@ -115,7 +119,7 @@ def _slide(
     valid: Array,
     given: GroupQueryInputs[Array],
 ) -> tuple[Array, ...]:
-    """With a cache of the last rows alone: one batch entry after the other."""
+    """Compute the outputs with a sliding-window cache, one batch entry at a time."""
     q, k, v = qkv
     assert given.past_key is not None and given.past_value is not None
     y = np.zeros((s.batch, op.num_heads, s.queries, s.size), np.float32)
@@ -128,12 +132,12 @@ def _slide(
         old = _resident(op, s, end - new)
         rows = []
         for cache, (x, past, scale) in zip(caches, fresh, strict=True):
-            stored = quantised(x[b : b + 1], scale, op.bits) if op.is_quantised else x[b : b + 1]
+            stored = quantized(x[b : b + 1], scale, op.bits) if op.is_quantized else x[b : b + 1]
             stored = stored[:, :, :new].astype(past.dtype)
             whole = np.concatenate((past[b : b + 1, :, :old], stored), axis=2)
             kept = _resident(op, s, end)
             cache[b, :, :kept] = whole[0, :, whole.shape[2] - kept :]
-            rows.append(unquantised(whole, scale, op.bits, s.size) if op.is_quantised else whole)
+            rows.append(dequantized(whole, scale, op.bits, s.size) if op.is_quantized else whole)
         start = end - new - old
         mask = None if bias is None else bias[min(b, len(bias) - 1)][None, :, :, start:end]
         at = np.array([old])
@@ -145,6 +149,6 @@ def _slide(
 
 
 def _resident(op: GroupQueryForm, s: GroupQuerySizes, processed: int) -> int:
-    """Rows a sliding cache of s.past rows holds after so many tokens."""
+    """Return the number of rows that a sliding cache of s.past rows holds after `processed` tokens."""
     spare = s.past - op.local_window_size + 1
     return processed if processed <= s.past else processed - spare * -(-(processed - s.past) // spare)

@@ -17,11 +17,11 @@ __all__ = ["PER_ROW", "GroupQueryForm", "GroupQueryInputs", "GroupQuerySizes"]
 T = TypeVar("T")
 
 PER_ROW = "PER_ROW"
-"""The quantization type of packed rows (`packed_rows.py`), which onnxruntime lacks: `passes/pack_caches.py` sets it."""
+"""Quantization type of packed rows (`packed_rows.py`). onnxruntime does not have it."""
 
 
 class GroupQueryInputs(NamedTuple, Generic[T]):
-    """Types, arrays or operands in the operator's order; None where an input is absent."""
+    """Types, arrays or operands in input order; None for an absent input."""
 
     query: T
     key: T | None
@@ -44,7 +44,7 @@ class GroupQueryInputs(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class GroupQuerySizes:
-    """`new` rows of keys follow `past` rows; the cache then has `present` rows, of which at most `total` are keys."""
+    """Sizes: `new` rows follow `past` rows, and the output cache has `present` rows of `size` components."""
 
     batch: int
     queries: int
@@ -56,7 +56,7 @@ class GroupQuerySizes:
 
 @attributes
 class GroupQueryForm(CacheOp):
-    """The operator's attributes, and what follows from them and from the types of its inputs."""
+    """Attributes of GroupQueryAttention, and properties derived from them and the input types."""
 
     operands = GroupQueryInputs
 
@@ -79,46 +79,46 @@ class GroupQueryForm(CacheOp):
     v_quant_type: str = "NONE"
 
     @property
-    def is_quantised(self) -> bool:
-        """True where the caches are of integers."""
+    def is_quantized(self) -> bool:
+        """Whether the caches are quantized."""
         return self.k_quant_type != "NONE"
 
     @property
     def is_packed(self) -> bool:
-        """True where the rows of the caches are packed, each with its own scale."""
+        """Whether the caches have packed rows, each with its scale."""
         return self.k_quant_type == PER_ROW
 
     @property
     def bits(self) -> int:
-        """Bits of a quantised component."""
+        """Bits of a quantized component."""
         return self.kv_cache_bit_width or 8
 
     @property
-    def quantised_dtype(self) -> DType:
-        """Elements of quantised caches."""
+    def quantized_dtype(self) -> DType:
+        """Element type of quantized caches."""
         return DType.INT8 if self.bits == 8 and not self.is_packed else DType.UINT8
 
     def stored(self, size: int) -> int:
-        """Elements of a row of the caches, of `size` components."""
+        """Return the number of stored elements of a cache row with `size` components."""
         if self.is_packed:
             return row_bytes(size, self.bits)
-        return size // 2 if self.is_quantised and self.bits == 4 else size
+        return size // 2 if self.is_quantized and self.bits == 4 else size
 
     @property
     def epsilons(self) -> tuple[float, float]:
-        """What is added to the mean squares of queries and of keys."""
+        """Epsilons of the RMS norms of queries and keys."""
         both = (self.q_norm_epsilon, self.k_norm_epsilon)
         q, k = (self.qk_norm_epsilon if e is None else e for e in both)
         return q, k
 
     @property
     def has_one_epsilon(self) -> bool:
-        """True where queries and keys are normed with the same epsilon."""
+        """Whether queries and keys are normalized with the same epsilon."""
         q, k = self.epsilons
         return q == k
 
     def sizes(self, *inputs: TensorType | None) -> GroupQuerySizes:
-        """The sizes. Raises InvalidGraph, ValueNeeded."""
+        """Return the sizes. Raises InvalidGraph, ValueNeeded."""
         given: GroupQueryInputs[TensorType] = GroupQueryInputs(*inputs)  # type: ignore[arg-type]
         query, key, value = given.query, given.key, given.value
         past_key, past_value = given.past_key, given.past_value
@@ -150,7 +150,7 @@ class GroupQueryForm(CacheOp):
         return GroupQuerySizes(batch, queries, new, past, self._present(past, new, given), size)
 
     def _present(self, past: int, new: int, given: GroupQueryInputs[TensorType]) -> int:
-        """Rows of the caches after the node."""
+        """Return the number of rows of the output caches."""
         if not past or not new or self.sliding_window_cache:
             return past or new
         total = self.total(past, new, given)
@@ -161,7 +161,7 @@ class GroupQueryForm(CacheOp):
         return past
 
     def total(self, past: int, new: int, given: GroupQueryInputs[TensorType]) -> int:
-        """The value of total_sequence_length. Raises ValueNeeded where nothing but the value says it."""
+        """Return total_sequence_length. Raises ValueNeeded if it does not follow from the shapes."""
         bias, total = given.attention_bias, given.total_sequence_length
         if bias is not None and bias.rank == 4:
             return bias.shape[3]
@@ -172,15 +172,15 @@ class GroupQueryForm(CacheOp):
         return total.ints()[0]
 
     def factor(self, size: int) -> float:
-        """What scores are multiplied by."""
+        """Return the scale of the scores."""
         return self.scale or 1.0 / float(np.sqrt(max(size, 1)))
 
     @property
     def cap(self) -> float:
-        """The bound of scores; 0: there is none."""
+        """Softcap of the scores; 0: none."""
         return max(0.0, self.softcap or 0.0)
 
     @property
     def before(self) -> int:
-        """The number of keys before its own position that a query sees; -1: all."""
+        """Number of keys visible before a query's position; -1: all."""
         return self.local_window_size - 1 if self.local_window_size > 0 else -1

@@ -1,4 +1,4 @@
-"""GroupQueryAttention on the GPU: rows made ready and set into the caches, then the attention over the caches."""
+"""GPU lowering of GroupQueryAttention: prepare rows, store them in the caches, then attend over the caches."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ class _Node:
     """A node to lower.
 
     Attributes:
-        inputs: its inputs as operands. outs: types of its outputs.
-        rows: where a batch entry's new rows begin. turn: the rotary embedding, or none.
-        fresh: query, key and value: the tensors that they are in, and where.
+        inputs: inputs as operands.
+        outs: output types.
+        rows: position of a batch entry's first new row.
+        turn: rotary embedding, or None.
+        fresh: (tensor, view in it) of query, key and value.
     """
 
     op: GroupQueryForm
@@ -44,16 +46,16 @@ class _Node:
 
     @property
     def writes_into_caches(self) -> bool:
-        """True where the new rows are written into the caches' own memory."""
+        """Whether new rows are written into the memory of the input caches."""
         return bool(self.op.overwrites)
 
     @property
     def needs_scores(self) -> bool:
-        """True where the attention is computed, and not the caches alone."""
+        """Whether the attention is needed, not only the caches."""
         return self.op.wants(0) or self.op.wants(3)
 
     def present(self, index: int) -> Operand:
-        """The cache that is output `index`, in scratch memory where the node does not name it."""
+        """Return cache output `index`, or a scratch operand where the node does not name it."""
         kind = self.outs[index]
         return out(index, kind) if self.op.wants(index) else scratch(kind.dtype, *kind.shape)
 
@@ -65,9 +67,9 @@ def lower_group_query(
     inputs: GroupQueryInputs[TensorType],
     outs: tuple[TensorType, ...],
 ) -> tuple[Dispatch, ...]:
-    """The dispatches of a GroupQueryAttention node. Raises Unsupported."""
+    """Return the dispatches of a GroupQueryAttention node. Raises Unsupported."""
     if inputs.query_seqlens is not None:
-        raise Unsupported("the host sets right-padded chunks (query_seqlens) into the caches")
+        raise Unsupported("right-padded chunks (query_seqlens) are stored into the caches on the host")
     given: GroupQueryInputs[Operand] = bound(GroupQueryInputs, inputs)
     turn = None
     if op.do_rotary:
@@ -79,9 +81,12 @@ def lower_group_query(
 
 
 def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
-    """One query with caches that hold all other rows: the attention makes ready what is new. None for all else."""
+    """Return attention dispatches that also prepare the new row, or None.
+
+    Requires one query, and caches that are updated in place.
+    """
     op, s = node.op, node.sizes
-    readable = op.is_packed or not op.is_quantised
+    readable = op.is_packed or not op.is_quantized
     one = s.queries == 1 and s.new == 1 and node.writes_into_caches and readable and op.has_one_epsilon
     if not one or not op.wants(0) or op.wants(3) or not (op.wants(1) and op.wants(2)):
         return None
@@ -93,9 +98,9 @@ def _in_attention(node: _Node) -> tuple[Dispatch, ...] | None:
 
 
 def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
-    """Few dispatches make all rows ready, then the attention; None where one has more tensors than a device binds."""
+    """Return dispatches that prepare all rows together, then attend; None if the device binds too few buffers."""
     op, s, given = node.op, node.sizes, node.inputs
-    if op.is_quantised or not s.new:
+    if op.is_quantized or not s.new:
         return None
     into = node.writes_into_caches
     keys, values = node.present(1), node.present(2)
@@ -116,12 +121,12 @@ def _prepared(node: _Node) -> tuple[Dispatch, ...] | None:
 
 
 def _angles(node: _Node) -> tuple[int, int, int, int] | None:
-    """Strides of the tables of angles, for rows that turn."""
+    """Return the strides of the rotary tables, or None without rotation."""
     return None if node.turn is None else (0, 0, 0, 1)
 
 
 def _together(node: _Node, parts: tuple[Rows, ...], into: bool) -> tuple[Dispatch, ...] | None:
-    """Few dispatches that make rows ready; None where there is nothing to do, or a device binds too few tensors."""
+    """Return dispatches that prepare rows together; None if no preparation is needed or no kernel fits."""
     op, size, turn = node.op, node.sizes.size, node.turn
     nothing = turn is None and node.inputs.q_norm_weight is None
     if nothing or not op.has_one_epsilon or not node.target.allows("attention_prepare"):
@@ -136,7 +141,7 @@ def _together(node: _Node, parts: tuple[Rows, ...], into: bool) -> tuple[Dispatc
 
 
 def _packed(node: _Node) -> tuple[Dispatch, ...]:
-    """Make queries and keys ready, pack the new rows into the caches, and attend over these."""
+    """Return dispatches that prepare queries and keys, pack new rows into the caches, and attend over these."""
     op, s, given = node.op, node.sizes, node.inputs
     pasts = given.past_key, given.past_value
     if s.new:
@@ -157,7 +162,7 @@ def _packed(node: _Node) -> tuple[Dispatch, ...]:
 
 
 def _queries_and_keys(node: _Node) -> tuple[list[Dispatch], tuple[Operand, HeadView], tuple[Operand, HeadView]]:
-    """The queries and the new keys, normed and turned, and where they are."""
+    """Return dispatches that normalize and rotate queries and new keys, and the views of both."""
     op, s, given, angles = node.op, node.sizes, node.inputs, _angles(node)
     q = scratch(DType.FLOAT, s.batch, op.num_heads, s.queries, s.size)
     k = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.new, s.size)
@@ -175,11 +180,11 @@ def _queries_and_keys(node: _Node) -> tuple[list[Dispatch], tuple[Operand, HeadV
 
 
 def _appended(node: _Node) -> tuple[Dispatch, ...]:
-    """Append to each cache and rotate the queries by separate dispatches, then attend."""
+    """Return separate dispatches that append to each cache and rotate the queries, then attend."""
     op, given = node.op, node.inputs
     k_norm = None if given.k_norm_weight is None else (given.k_norm_weight, op.epsilons[1])
     scales = [
-        None if scale is None or not op.is_quantised else Quantised(scale, op.bits, kind == "PER_CHANNEL")
+        None if scale is None or not op.is_quantized else Quantised(scale, op.bits, kind == "PER_CHANNEL")
         for scale, kind in ((given.k_scale, op.k_quant_type), (given.v_scale, op.v_quant_type))
     ]
     more, keys = _cache(node, 1, given.past_key, scales[0], node.turn, k_norm)
@@ -200,7 +205,7 @@ def _cache(
     turn: Turn | None = None,
     norm: tuple[Operand, float] | None = None,
 ) -> tuple[list[Dispatch], Operand]:
-    """The cache that is output `index` with the new rows, and as attention reads it."""
+    """Return dispatches that compute cache output `index`, and the cache as attention reads it."""
     op, s, target = node.op, node.sizes, node.target
     made: list[Dispatch] = []
     y = node.present(index)
@@ -215,19 +220,19 @@ def _cache(
         y = past
     if scale is not None:
         whole = scratch(DType.FLOAT, s.batch, op.kv_num_heads, s.present, s.size)
-        made.append(_whole(target, whole, y, scale))
+        made.append(_dequantized(target, whole, y, scale))
         y = whole
     return made, y
 
 
 def _kept(node: _Node, index: int, past: Operand) -> Dispatch:
-    """The cache that is output `index`, without new rows."""
+    """Return a copy of the past cache to output `index`."""
     strides = contiguous(node.outs[index].shape)
     return strided_copy(node.target, "attention_kept", node.present(index), past, 0, strides)
 
 
 def _queries(node: _Node) -> tuple[list[Dispatch], tuple[Operand, HeadView]]:
-    """The queries, normed and turned, and where they are."""
+    """Return dispatches that normalize and rotate the queries, and their view."""
     weight = node.inputs.q_norm_weight
     return _ready(node, 0, node.sizes.queries, None if weight is None else (weight, node.op.epsilons[0]))
 
@@ -235,7 +240,7 @@ def _queries(node: _Node) -> tuple[list[Dispatch], tuple[Operand, HeadView]]:
 def _ready(
     node: _Node, index: int, rows: int, norm: tuple[Operand, float] | None
 ) -> tuple[list[Dispatch], tuple[Operand, HeadView]]:
-    """Query (0) or key (1), normed and turned, and where it is."""
+    """Return dispatches that normalize and rotate query (0) or key (1), and its view."""
     x, view = node.fresh[index]
     if node.turn is None and norm is None:
         return [], (x, view)
@@ -246,7 +251,7 @@ def _ready(
 
 
 def _attention(node: _Node, qkv: tuple[Operand, Operand, Operand], q_view: HeadView) -> list[Dispatch]:
-    """The attention over the caches, and its scores where they are an output."""
+    """Return dispatches of the attention over the caches, and of the scores where they are an output."""
     if not node.needs_scores:
         return []
     form, tensors = _attention_of(node, qkv, q_view)
@@ -288,7 +293,7 @@ def _attention_of(
 def _fresh(
     op: GroupQueryForm, s: GroupQuerySizes, given: GroupQueryInputs[Operand]
 ) -> tuple[tuple[Operand, HeadView], ...]:
-    """Query, key and value: the tensors that they are in, and where, as [B, heads, rows, D]."""
+    """Return (tensor, view [B, heads, rows, D]) of query, key and value."""
     groups = op.kv_num_heads
     if given.key is None or given.value is None:
         width = (op.num_heads + 2 * groups) * s.size
@@ -299,8 +304,8 @@ def _fresh(
     return tuple((x, HeadView(0, (rows * heads * s.size, s.size, heads * s.size, 1))) for x, heads, rows in tensors)
 
 
-def _whole(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
-    """y [B, G, T, D] := the numbers a quantised cache stands for; x: [B, G, C, D or D / 2], C >= T."""
+def _dequantized(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:
+    """Return the dispatch that dequantizes a cache x [B, G, C, D or D / 2] to y [B, G, T, D], C >= T."""
     _, heads, length, size = y.type.shape
     at = "(head % params.heads) * params.size_d + i % params.size_d" if made.channels else "0u"
     load = "f32(load_x(j))"

@@ -1,4 +1,4 @@
-"""Attention with key padding masks and caches, for MultiHeadAttention, Attention and similar operators."""
+"""Attention with key padding masks and KV caches, for MultiHeadAttention, Attention and similar operators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def attend_masked(
     bias: Array | None,
     past_length: int | None = None,
 ) -> tuple[Array, Array, Array, Scores]:
-    """y [B, H, S, E], the new caches, and the scores; q, k and v are float32 [B, H, rows, components]."""
+    """Compute y [B, H, S, E], the new caches and the scores from q, k and v, float32 [B, H, rows, components]."""
     q, k, v = qkv
     before = s.past if past_length is None else past_length
     total = before + s.new
@@ -63,7 +63,7 @@ def attend_masked(
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of heads in a tensor: `view` is [B, heads, rows, size]; `bias`: what is added, as in `Append`."""
+    """View [B, heads, rows, size] of heads in a tensor, and the bias to add, as in `Append`."""
 
     operand: Operand
     view: HeadView
@@ -72,12 +72,13 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The keys or the values of a cache.
+    """Keys or values of a cache.
 
     Attributes:
-        past: the rows before the new ones. present: the output that gets all rows.
-        past_heads: heads in `past`, of all batch entries, before those of this cache.
-        stored: the type of all rows, where they are copied to an output; None: that of the new rows.
+        past: rows before the new ones.
+        present: output for all rows.
+        past_heads: number of heads, over all batch entries, that precede this cache in `past`.
+        stored: type of the rows if they are copied to an output; None: type of the new rows.
     """
 
     past: Operand | None = None
@@ -87,18 +88,18 @@ class Cache:
 
     @property
     def is_used(self) -> bool:
-        """True where there are rows to read from it or to write to it."""
+        """Whether rows are read from or written to the cache."""
         return self.past is not None or self.present is not None or self.stored is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The caches of an attention.
+    """Caches of an attention.
 
     Attributes:
-        length: int32 [1], the valid rows of a shared buffer.
-        stacked: the output [2, B, H, T, D] that gets keys and values.
-        in_place: the past rows are in the memory of the outputs.
+        length: int32 [1], number of valid rows of a shared buffer.
+        stacked: output [2, B, H, T, D] for keys and values.
+        in_place: past rows are in the memory of the outputs.
     """
 
     keys: Cache = Cache()
@@ -109,7 +110,7 @@ class Caches:
 
     @staticmethod
     def stacked_in(past: Operand | None, present: Operand | None, heads: int, length: Operand | None) -> Caches:
-        """Caches [2, B, H, ·, D] of keys, then values; `heads`: B · H."""
+        """Return caches stored as [2, B, H, ·, D] of keys, then values; `heads` is B · H."""
         stored = None if present is None else present.type.dtype
         keys, values = Cache(past, stored=stored), Cache(past, past_heads=heads, stored=stored)
         return Caches(keys, values, length, stacked=present)
@@ -117,7 +118,7 @@ class Caches:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What is added to the scores: a key padding mask, attention_bias, or neither."""
+    """Terms added to the scores: a key padding mask, attention_bias, both or neither."""
 
     mask: Operand | None = None
     bias: Operand | None = None
@@ -125,7 +126,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Where the attention, with its view, and its scores are written; None where they are not wanted."""
+    """Operands for the attention output (with its view) and the scores; None if the node does not name them."""
 
     y: tuple[Operand, HeadView] | None
     scores: Operand | None = None
@@ -140,7 +141,7 @@ def lower_masked(
     results: Results,
     turn: Turn | None = None,
 ) -> list[Dispatch]:
-    """The dispatches of `attend_masked`."""
+    """Return the dispatches of `attend_masked`."""
     query, key, value = qkv
     prepared = _Prepared(target, s, caches)
     q, q_view = prepared.queries(query, turn)
@@ -168,7 +169,7 @@ def lower_masked(
 
 
 class _Prepared:
-    """Collects the dispatches that make queries, keys and values ready for the attention."""
+    """Builder of the dispatches that prepare queries, keys and values."""
 
     def __init__(self, target: Target, s: MaskedHeads, caches: Caches) -> None:
         self.target, self.sizes, self.in_place = target, s, caches.in_place
@@ -182,7 +183,7 @@ class _Prepared:
             self.lengths = Lengths(lengths=keys)
 
     def queries(self, rows: Rows, turn: Turn | None) -> tuple[Operand, HeadView]:
-        """Queries with their bias, rotated; as they are where there is neither."""
+        """Return the queries with bias and rotation applied; the input itself where there is neither."""
         s = self.sizes
         if rows.bias is None and turn is None:
             return rows.operand, rows.view
@@ -192,7 +193,7 @@ class _Prepared:
         return y, HeadView.of(y)
 
     def cached(self, rows: Rows, cache: Cache, size: int, turn: Turn | None = None) -> tuple[Operand, HeadView]:
-        """Past and new keys or values, with their bias and rotated; the new ones as they are where there is no more."""
+        """Return past and new keys or values, with bias and rotation applied; the input itself if there are none."""
         s, y = self.sizes, cache.present
         if rows.bias is None and turn is None and not cache.is_used:
             return rows.operand, rows.view
@@ -205,7 +206,7 @@ class _Prepared:
 
 
 def _stacked(target: Target, y: Operand, k: Operand, v: Operand) -> Dispatch:
-    """y [2, B, H, T, D] := k and v."""
+    """Return the dispatch that writes k and v to y [2, B, H, T, D]."""
     unit = Unit.widest(y.type.dtype, k.type.size)
     code = f"""if (i < params.half) {{ return {unit.load}_k(i); }}
   return {unit.load}_v(i - params.half);"""

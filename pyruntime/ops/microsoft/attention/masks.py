@@ -1,7 +1,7 @@
-"""Key padding masks of MultiHeadAttention, Attention and similar operators: their forms, and what they add to scores.
+"""Key padding masks of MultiHeadAttention, Attention and similar operators: supported forms, and the resulting bias.
 
-A mask is int32. It adds `filter` to the score of a masked key, which does not hide the key: a query whose every key is
-masked sees all of them. Source: onnxruntime, operators Attention and MultiHeadAttention of com.microsoft.
+A mask is int32. It adds `filter` to the score of a masked key and does not hide the key: a query with all keys masked
+sees all of them. Source: onnxruntime, operators Attention and MultiHeadAttention of com.microsoft.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["MaskedHeads", "check_bias", "check_mask", "filter_of", "lower_mask",
 
 @dataclass(frozen=True, slots=True)
 class MaskedHeads:
-    """Sizes of an attention whose `new` keys follow `past` ones.
+    """Sizes of an attention whose `new` keys follow `past` keys.
 
     Attributes:
         causal: a query sees no later key; the first query follows the past.
-        shared: past is a buffer of `present` rows, of which a number known at run time are keys.
+        shared: past is a buffer of `present` rows, of which the number of valid ones is known at run time.
     """
 
     batch: int
@@ -47,19 +47,20 @@ class MaskedHeads:
         return self.past if self.shared else self.past + self.new
 
     def factor(self) -> float:
-        """What scores are multiplied by."""
+        """Return the scale of the scores."""
         return self.scale or 1.0 / float(np.sqrt(max(self.size, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One form of a key padding mask.
+    """A form of key padding mask.
 
     Attributes:
-        name: in the names of kernels.
-        kept: (mask, number of keys, slice of the queries' positions) to bool [B, 1, S or 1, keys]: keys not masked.
-        code: a WGSL condition, true where key j is not masked for query m of batch entry b.
-        by_query: queries differ in the keys that are masked.
+        name: used in kernel names.
+        kept: (mask, number of keys, slice of the queries' positions) -> bool [B, 1, S or 1, keys], true for unmasked
+            keys.
+        code: WGSL condition, true where key j is unmasked for query m of batch entry b.
+        by_query: the mask differs between queries.
     """
 
     name: str
@@ -76,26 +77,26 @@ def _between(begins: Array | int, ends: Array, keys: int) -> Array:
 _COLUMN = "j < params.width && load_mask({row} * params.width + min(j, params.width - 1u)) != 0"
 
 _LENGTHS = _Form("1", lambda mask, keys, _: _between(0, mask[:, None], keys), "i32(j) < load_mask(b)")
-"""[B]: the number of keys of an entry. Or [3B + 2]: these numbers, then offsets that say nothing more."""
+"""[B]: number of keys of each entry; or [3B + 2]: these numbers, followed by redundant offsets."""
 _RANGES = _Form(
     "1_ends",
     lambda mask, keys, _: _between(mask[len(mask) // 2 :, None], mask[: len(mask) // 2, None], keys),
     "i32(j) < load_mask(b) && i32(j) >= load_mask(params.batch + b)",
 )
-"""[2B]: the ends of the keys of all entries, then their begins."""
+"""[2B]: ends of the key ranges of all entries, then their starts."""
 _KEYS = _Form("2", lambda mask, keys, _: mask[:, None, None, :keys] != 0, _COLUMN.format(row="b"))
 """[B, T]: 0 for a masked key."""
 _QUERIES = _Form(
     "3", lambda mask, keys, _: mask[:, None, :, :keys] != 0, _COLUMN.format(row="(b * params.mask_rows + m)"), True
 )
-"""[B, S, T]: 0 for a key that is masked for a query."""
+"""[B, S, T]: 0 for a key masked for a query."""
 _POSITIONS = _Form(
     "4",
     lambda mask, keys, positions: mask[:, :, positions, :keys] != 0,
     _COLUMN.format(row="(b * params.mask_rows + min(past + m, params.mask_rows - 1u))"),
     True,
 )
-"""[B, 1, M, M]: the same for all positions, of which the queries' rows are used."""
+"""[B, 1, M, M]: the same for all positions; the rows of the queries' positions are used."""
 
 
 def _form_of(shape: tuple[int, ...], batch: int) -> _Form:
@@ -105,17 +106,17 @@ def _form_of(shape: tuple[int, ...], batch: int) -> _Form:
 
 
 def filter_of(value: float | None) -> float:
-    """The attribute mask_filter_value, or its default."""
+    """Return the value of attribute mask_filter_value, or its default."""
     return -10000.0 if value is None else value
 
 
 def lowest(dtype: DType) -> float:
-    """The score of a hidden key."""
+    """Return the score of a hidden key."""
     return -65504.0 if dtype is DType.FLOAT16 else float(np.finfo(np.float32).min)
 
 
 def check_mask(op: Op, mask: TensorType | None, s: MaskedHeads) -> None:
-    """Raises InvalidGraph where the mask has none of the forms."""
+    """Raise InvalidGraph where the mask has none of the supported forms."""
     if mask is None:
         return
     b = s.batch
@@ -129,7 +130,7 @@ def check_mask(op: Op, mask: TensorType | None, s: MaskedHeads) -> None:
 
 
 def check_bias(op: Op, bias: TensorType | None, s: MaskedHeads) -> None:
-    """Raises InvalidGraph where attention_bias does not broadcast to the scores."""
+    """Raise InvalidGraph where attention_bias does not broadcast to the scores."""
     if bias is None:
         return
     fits = bias.rank == 4 and bias.shape[0] in (1, s.batch) and bias.shape[1] in (1, s.heads)
@@ -138,7 +139,7 @@ def check_bias(op: Op, bias: TensorType | None, s: MaskedHeads) -> None:
 
 
 def mask_array(mask: Array, s: MaskedHeads, past: int, keys: int) -> Array:
-    """What the mask adds to the scores, float32 [B, 1, S or 1, keys]; `past`: the number of keys before the queries."""
+    """Return the bias of a mask, float32 [B, 1, S or 1, keys]; `past` is the number of keys before the queries."""
     if mask.shape == (3 * s.batch + 2,):
         mask = mask[: s.batch]
     kept = _form_of(mask.shape, s.batch).kept(mask, keys, slice(past, past + s.queries))
@@ -149,10 +150,10 @@ def mask_array(mask: Array, s: MaskedHeads, past: int, keys: int) -> Array:
 def lower_mask(
     target: Target, s: MaskedHeads, mask: Operand, bias: Operand | None, past_length: Operand | None
 ) -> tuple[Dispatch, Operand]:
-    """The dispatch of mask + attention_bias, and its float32 result, which broadcasts to the scores.
+    """Return the dispatch that computes mask + attention_bias, and its float32 result, which broadcasts to the scores.
 
     Args:
-        past_length: int32 [1], the keys of a shared buffer.
+        past_length: int32 [1], number of valid keys of a shared buffer.
     """
     shape, form = mask.type.shape, _form_of(mask.type.shape, s.batch)
     whole: tuple[int, ...] = (s.batch, 1, s.queries if form.by_query else 1, s.present)

@@ -1,4 +1,4 @@
-"""MRotaryEmbedding: pairs of components turned by a token's time, row or column. Source: com.microsoft.
+"""MRotaryEmbedding: rotary embedding by time, row or column of a token. Source: com.microsoft.
 
 y1 = scale · (cos · x1 - sin · x2),  y2 = scale · (sin · x1 + cos · x2)
 """
@@ -19,19 +19,19 @@ _STREAM = (
     "select(select(2u, 1u, j < params.second), 0u, j < params.first)",
     "select(0u, j % 3u, j % 3u != 0u && j < select(params.first, params.second, j % 3u == 2u))",
 )
-"""WGSL: the stream of positions that pair j reads, by `mrope_layout`; `_limits` gives first and second."""
+"""WGSL index of the position stream that pair j reads, by `mrope_layout`; for first and second see `_limits`."""
 
 
 @op("MRotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
 class MRotaryEmbedding(Op):
-    """x: [B, S, H·D], with `num_heads`, or [B, H, S, D]; caches [positions, R / 2] of the type of x.
+    """x: [B, S, H·D], with `num_heads`, or [B, H, S, D]; caches: [positions, R / 2] in the type of x.
 
-    position_ids: int64 [3, B, S], in time, rows and columns. `mrope_section`: how many of the R / 2 pairs turn by each
-    of the three: one group after the other (`mrope_layout` 0) or, in layout 1, pairs 1, 4, .. by the row and 2, 5, ..
-    by the column, as far as 3 times their numbers reach, all others by the time. The first R components of a head turn:
-    `rotary_embedding_dim`, which needs `num_heads`, else all. Pairs are (j, j + R / 2) or, with `interleaved` 1,
-    (2j, 2j + 1). `scale` (1) multiplies what turns, `is_packed_batching` has no effect, as in onnxruntime. Computed in
-    float32 and rounded once.
+    position_ids: int64 [3, B, S], for time, rows and columns. `mrope_section` gives the number of the R / 2 pairs
+    rotated by each of the three. With `mrope_layout` 0 they are consecutive groups. With 1 they are interleaved: pairs
+    1, 4, .. are rotated by row and 2, 5, .. by column, up to 3 times their numbers, all others by time. The first R
+    components of a head are rotated: `rotary_embedding_dim`, which requires `num_heads`, or all. Pairs are (j, j + R /
+    2) or, with `interleaved` 1, (2j, 2j + 1). `scale` (default 1) multiplies the rotated components.
+    `is_packed_batching` has no effect, as in onnxruntime. Computed in float32 and rounded once.
     """
 
     interleaved: int | None = None
@@ -43,13 +43,13 @@ class MRotaryEmbedding(Op):
     scale: float | None = None
 
     def rotation(self, shape: tuple[int, ...]) -> Rotation:
-        """The rotation of x of a shape. Raises InvalidGraph."""
+        """Return the rotation for x of a shape. Raises InvalidGraph."""
         _, heads, length, size = heads_in(self, shape, self.num_heads)
         turning = self.rotary_embedding_dim or size
         if self.rotary_embedding_dim and not self.num_heads:
             self.fail("num_heads with rotary_embedding_dim", self.num_heads)
         if turning < 2 or turning % 2 or turning > size:
-            self.fail(f"an even number of components that turn, at most {size}", turning)
+            self.fail(f"an even number of components to rotate, at most {size}", turning)
         section = self.mrope_section
         if len(section) != 3 or min(section) < 0 or sum(section) != turning // 2:
             self.fail(f"an mrope_section of three numbers with the sum {turning // 2}", list(section))
@@ -75,12 +75,15 @@ class MRotaryEmbedding(Op):
         return [position_bound(1, inputs[2].shape[0])]
 
     def _limits(self) -> tuple[int, int]:
-        """Layout 0: where the second and the third group of pairs begin; 1: where turns by row and by column end."""
+        """Return two limits of `_streams`.
+
+        Layout 0: the first pairs of the second and third groups. Layout 1: the ends of the pairs by row and by column.
+        """
         time, row, column = self.mrope_section
         return (3 * row, 3 * column) if self.mrope_layout else (time, time + row)
 
     def _streams(self) -> Array:
-        """The stream of positions that each pair reads, [R / 2]."""
+        """Return the index of the position stream that each pair reads, [R / 2]."""
         first, second = self._limits()
         j = np.arange(sum(self.mrope_section))
         if not self.mrope_layout:

@@ -1,4 +1,4 @@
-"""MultiHeadAttention: attention with additive masks and caches. Source: com.microsoft operator MultiHeadAttention."""
+"""MultiHeadAttention: attention with additive masks and KV caches. Source: com.microsoft.MultiHeadAttention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class MultiHeadInputs(NamedTuple, Generic[T]):
-    """Types, arrays or operands in the operator's order; None where an input is absent."""
+    """Types, arrays or operands in input order; None for an absent input."""
 
     query: T
     key: T | None = None
@@ -41,15 +41,15 @@ class MultiHeadInputs(NamedTuple, Generic[T]):
 class MultiHeadAttention(CacheOp):
     """y = softmax(scale · (q + bias_q) (k + bias_k)ᵀ + mask + attention_bias) (v + bias_v).
 
-    query: [B, S, H·D], key: [B, N, H·D], value: [B, N, H·E]; or key and value [B, H, N, ·], of cross attention; or key
-    [B, N, H, 2, D] with values in it; or query [B, S, H, 3, D] with all. bias: [2·H·D + H·E] (only the query's part
-    where key and value are of rank 4). key_padding_mask: `masks.py` has its forms; it adds
-    `mask_filter_value`. attention_bias: [B or 1, H or 1, S, T]. past_key, past_value: [B, H, P, ·]; the new rows follow
-    them, or, with past_sequence_length, int32 [1], replace their rows from there on. With `unidirectional` a query sees
-    no later key; the first query follows the past. cache_indirection, of beam search, is not supported.
+    Layouts: query [B, S, H·D], key [B, N, H·D], value [B, N, H·E]; or key and value [B, H, N, ·] (cross-attention); or
+    key [B, N, H, 2, D] with the values packed in; or query [B, S, H, 3, D] with all three. bias: [2·H·D + H·E], added
+    to the query only if key and value have rank 4. key_padding_mask: see `masks.py`; it adds `mask_filter_value`.
+    attention_bias: [B or 1, H or 1, S, T]. past_key, past_value: [B, H, P, ·]; new rows are appended, or, with
+    past_sequence_length (int32 [1]), overwrite the rows from there on. `unidirectional` is causal masking; the first
+    query follows the past. cache_indirection (beam search) is not supported.
 
-    Outputs: y [B, S, H·E], the caches present_key, present_value [B, H, T, ·], and qk [B, H, S, T]: what goes into the
-    softmax. Everything is computed in float32 and rounded once.
+    Outputs: y [B, S, H·E], present_key and present_value [B, H, T, ·], and qk [B, H, S, T], the input of the softmax.
+    Computed in float32 and rounded once.
     """
 
     operands = MultiHeadInputs
@@ -60,7 +60,7 @@ class MultiHeadAttention(CacheOp):
     unidirectional: int = 0
 
     def sizes(self, *inputs: Any) -> MaskedHeads:
-        """The sizes. Raises InvalidGraph."""
+        """Return the sizes of the attention. Raises InvalidGraph."""
         given: MultiHeadInputs[TensorType] = MultiHeadInputs(*inputs)
         query, key, value, bias, _, _, past_key, past_value, length, beams = given
         heads = self.num_heads
@@ -88,7 +88,7 @@ class MultiHeadAttention(CacheOp):
         else:
             fits = False
         if not fits or (query.rank == 3 and query.shape[2] != heads * size):
-            self.fail(f"query, key and value of {heads} heads that fit each other", f"{query}, {key}, {value}")
+            self.fail(f"query, key and value of {heads} heads with matching shapes", f"{query}, {key}, {value}")
         width = heads * (2 * size + v_size)
         if bias is not None and bias.shape != (width,):
             self.fail(f"a bias of shape [{width}]", bias)
@@ -177,12 +177,12 @@ class MultiHeadAttention(CacheOp):
 
 
 def _flat(rows: int, width: int, size: int) -> HeadView:
-    """Heads of a tensor [B, rows, width]."""
+    """Return the view of heads of `size` components in a tensor [B, rows, width]."""
     return HeadView(0, (rows * width, size, width, 1))
 
 
 def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, Rows]:
-    """Where query, key and value are, in each of the forms that they come in, and the bias of each."""
+    """Return the views of query, key and value in each supported layout, with the bias of each."""
     query, key, value, bias = given.query, given.key, given.value, given.bias
     qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)
     biases = [None if bias is None else (bias, first) for first in (0, qk, 2 * qk)]
@@ -203,4 +203,4 @@ def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, 
 
 @op("MultiHeadAttention", opsets=range(1, 2), domain="pyruntime")
 class _AppendsInPlace(AppendsToCaches, MultiHeadAttention):
-    """MultiHeadAttention that appends to caches [B, H, C, ·] in place: their first `past_rows` rows are valid."""
+    """MultiHeadAttention that appends in place to caches [B, H, C, ·], of which `past_rows` rows are valid."""

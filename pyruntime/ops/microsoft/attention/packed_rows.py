@@ -1,8 +1,8 @@
-"""Caches of packed rows: x = low + step * code, codes of 8 or 4 bits, then the row's `step` and `low`.
+"""KV caches quantized per row: x = low + step * code, with codes of 8 or 4 bits.
 
-A row of D components is uint8 [D * bits / 8 + 4]: the codes (of 4 bits the even component in the low half), then `step`
-and `low` as bfloat16, `step` rounded up and `low` rounded down, so that every component has a code. A component is off
-by at most half a step, which is (largest - low) / (2^bits - 1), rounded up.
+A row of D components is uint8 [D * bits / 8 + 4]: the codes (4 bits: even components in the low half), then `step` and
+`low` as bfloat16. `step` is rounded up and `low` down, so that the codes cover all components. The error is at most
+half a step, where a step is (largest - low) / (2^bits - 1), rounded up.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pyruntime.ir import Array
 __all__ = ["pack_rows", "row_bytes", "unpack_rows"]
 
 _CODING = 4
-"""Bytes after the codes of a row."""
+"""Bytes of `step` and `low` at the end of a row."""
 
 
 def row_bytes(size: int, bits: int) -> int:
-    """Bytes of a row of `size` components."""
+    """Return the bytes of a row of `size` components."""
     return size * bits // 8 + _CODING
 
 
 def pack_rows(x: Array, bits: int) -> Array:
-    """x [..., D] as uint8 [..., row_bytes(D)]."""
+    """Quantize x [..., D] to uint8 [..., row_bytes(D)]."""
     x = x.astype(np.float32)
     most = np.float32((1 << bits) - 1)
     least = np.ascontiguousarray(x.min(axis=-1, keepdims=True)).view(np.uint32)
@@ -39,7 +39,7 @@ def pack_rows(x: Array, bits: int) -> Array:
 
 
 def unpack_rows(rows: Array, bits: int) -> Array:
-    """The float32 [..., D] that packed rows stand for."""
+    """Dequantize packed rows to float32 [..., D]."""
     codes = rows[..., :-_CODING]
     coding = np.ascontiguousarray(rows[..., -_CODING:]).view("<u4")
     if bits == 4:

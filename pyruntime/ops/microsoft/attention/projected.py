@@ -1,7 +1,7 @@
-"""Attention of a projected input, for Attention and QAttention of com.microsoft.
+"""Attention after an input projection, for Attention and QAttention of com.microsoft.
 
-The columns of the projected tensor [B, S, 2·H·D + H·E] are queries, then keys, then values; past and present are one
-tensor [2, B, H, ·, D], keys first.
+The columns of the projected tensor [B, S, 2·H·D + H·E] are queries, keys and values. past and present are tensors [2,
+B, H, ·, D] with keys first.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["angles", "attend_projected", "check_projected", "lower_projected", "
 def projected_sizes(
     op: Any, x: TensorType, weights: TensorType, widths: tuple[int, ...], past: TensorType | None, shared: bool
 ) -> MaskedHeads:
-    """The sizes. Raises InvalidGraph."""
+    """Return the sizes of the attention. Raises InvalidGraph."""
     heads = op.num_heads
     if x.rank != 3 or weights.rank != 2 or weights.shape[0] != x.shape[2] or heads <= 0:
         op.fail("an input [B, S, I], weights [I, W] and num_heads > 0", f"{x} and {weights}")
     whole = weights.shape[1]
     q, k, v = widths or (whole // 3,) * 3
     if q + k + v != whole or q != k or q % heads or v % heads:
-        op.fail(f"weights of three parts of {heads} heads, the first two alike", f"{weights}, parts {[q, k, v]}")
+        op.fail(f"weights of three parts of {heads} heads, the first two equal", f"{weights}, parts {[q, k, v]}")
     batch, queries = x.shape[:2]
     size, v_size = q // heads, v // heads
     rows = past.shape[3] if past is not None and past.rank == 5 else 0
@@ -52,7 +52,7 @@ def projected_sizes(
 
 
 def check_projected(op: Op, s: MaskedHeads, mask: TensorType | None, bias: TensorType | None) -> None:
-    """Raises InvalidGraph where mask, attention_bias or a wanted present do not fit."""
+    """Raise InvalidGraph where mask, attention_bias or a requested present output do not match the sizes."""
     check_mask(op, mask, s)
     check_bias(op, bias, s)
     if op.wants(1) and s.size != s.v_size:
@@ -60,7 +60,7 @@ def check_projected(op: Op, s: MaskedHeads, mask: TensorType | None, bias: Tenso
 
 
 def angles(rows: int, turning: int) -> tuple[Array, Array]:
-    """Cosines and sines [rows, turning / 2] of the angles position / 10000^(2j / turning)."""
+    """Return cosines and sines [rows, turning / 2] of the angles position / 10000^(2j / turning)."""
     rates = 10000.0 ** (-np.arange(0, turning, 2) / turning)
     whole = np.arange(rows)[:, None] * rates
     return np.cos(whole).astype(np.float32), np.sin(whole).astype(np.float32)
@@ -76,7 +76,7 @@ def attend_projected(
     bias: Array | None,
     length: Any,
 ) -> tuple[Array, ...]:
-    """y and present from the projected x."""
+    """Compute y and present from the projected x."""
     qk = s.heads * s.size
     q, k, v = (heads_of(part, s.heads) for part in np.split(x, [qk, 2 * qk], axis=2))
     at = int(length.reshape(-1)[0]) if s.shared and length is not None else None
@@ -93,7 +93,7 @@ def attend_projected(
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The node's further inputs that the attention reads; None where they are absent."""
+    """Further inputs of the attention; None if absent."""
 
     mask: Operand | None
     past: Operand | None
@@ -104,7 +104,7 @@ class Others:
 def lower_projected(
     op: Any, target: Target, s: MaskedHeads, x: Operand, outs: tuple[TensorType, ...], others: Others
 ) -> list[Dispatch]:
-    """The dispatches after the projected x, float32."""
+    """Return the dispatches of the attention, given the projected x in float32."""
     qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)
 
     def rows(base: int, size: int) -> Rows:

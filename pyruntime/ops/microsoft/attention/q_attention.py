@@ -1,4 +1,4 @@
-"""QAttention: Attention whose input and weights are of 8-bit integers. Source: com.microsoft operator QAttention."""
+"""QAttention: Attention with 8-bit integer input and weights. Source: com.microsoft operator QAttention."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FLOATS = (DType.FLOAT, DType.FLOAT16)
 
 @op("QAttention", opsets=range(1, 2), domain="com.microsoft")
 class QAttention(Op):
-    """y = softmax(scale · q kᵀ + mask) v of [q, k, v] = s_x (x - z_x) · s_w (w - z_w) + bias.
+    """y = softmax(scale · q kᵀ + mask) v, where [q, k, v] = s_x (x - z_x) · s_w (w - z_w) + bias.
 
-    x: int8 or uint8 [B, S, I], w: [I, 3·H·D], bias: [3·H·D]; s_x, z_x: one number, s_w, z_w: one or one a column.
-    mask_index, past, present: as com.microsoft's Attention has them. With `do_rotary` query and key turn as there. The
-    product of integers is exact, the rest is computed in float32 and rounded once.
+    x: int8 or uint8 [B, S, I], w: [I, 3·H·D], bias: [3·H·D]; s_x, z_x: scalars; s_w, z_w: scalars or one per column.
+    mask_index, past, present and `do_rotary`: as in com.microsoft's Attention. The integer product is exact; the rest
+    is computed in float32 and rounded once.
     """
 
     operands = named(
@@ -46,16 +46,16 @@ class QAttention(Op):
     unidirectional: int = 0
 
     def turning(self, s: MaskedHeads) -> int:
-        """Components of a head that turn: all."""
+        """Return the number of components of a head to rotate: all."""
         if s.size % 2:
             self.fail("heads of an even number of components with do_rotary", s.size)
         return s.size
 
     def sizes(self, *inputs: Any) -> MaskedHeads:
-        """The sizes. Raises InvalidGraph."""
+        """Return the sizes of the attention. Raises InvalidGraph."""
         given = self.operands(*inputs)
         if self.past_present_share_buffer:
-            self.fail("past_present_share_buffer 0: there is no input that tells how many keys there are", 1)
+            self.fail("past_present_share_buffer 0 (the operator has no input for the number of valid keys)", 1)
         return projected_sizes(self, given.input, given.weight, (), given.past, False)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
@@ -90,7 +90,7 @@ class QAttention(Op):
         s, outs = self.sizes(*inputs), self.infer(*inputs)
         hidden, width = given.weight.type.shape
         if not s.present or not hidden:
-            raise Unsupported("nothing to attend to")
+            raise Unsupported("no keys")
         whole = scratch(DType.INT32, s.batch, s.queries, width)
         zeros = (given.input_zero_point, given.weight_zero_point)
         a_zero, b_zero = (None if z is None else (z, int(z.type.size > 1)) for z in zeros)

@@ -1,4 +1,4 @@
-"""RotaryEmbedding: pairs of components turned by position. Source: com.microsoft operator RotaryEmbedding."""
+"""RotaryEmbedding: rotate pairs of components by position. Source: com.microsoft operator RotaryEmbedding."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from pyruntime.ops.base import Op, op
 
 @op("RotaryEmbedding", opsets=range(1, 2), domain="com.microsoft")
 class RotaryEmbedding(Op):
-    """x: [B, S, H·D] or [B, H, S, D]; caches [positions, R / 2] of the type of x.
+    """x: [B, S, H·D] or [B, H, S, D]; caches: [positions, R / 2] in the type of x.
 
-    position_ids: int64 [B, S], or one number: the position of the first token, from which they count on. The first R
-    components of a head turn: `rotary_embedding_dim`, for which x of rank 3 needs `num_heads`, else all of them, and D
-    is then the caches' width twice. Pairs are (j, j + R / 2) or, `interleaved`, (2j, 2j + 1). `scale` has no effect, as
-    in onnxruntime; `is_packed_batching` says that sequences are concatenated, which positions tell.
-    Computed in float32 and rounded once.
+    position_ids: int64 [B, S], or one number: the position of the first token. The first R components of a head are
+    rotated: `rotary_embedding_dim`, which requires `num_heads` for x of rank 3, or else all D = R, twice the caches'
+    width. Pairs are (j, j + R / 2) or, with `interleaved`, (2j, 2j + 1). `scale` has no effect, as in onnxruntime, and
+    `is_packed_batching` (concatenated sequences) none beyond position_ids. Computed in float32 and rounded once.
     """
 
     interleaved: int | None = None
@@ -31,7 +30,7 @@ class RotaryEmbedding(Op):
     scale: float | None = None
 
     def rotation(self, x: tuple[int, ...], cosines: tuple[int, ...]) -> Rotation:
-        """The rotation of x by caches of these shapes. Raises InvalidGraph."""
+        """Return the rotation of x by caches, given their shapes. Raises InvalidGraph."""
         if len(cosines) != 2 or not cosines[0]:
             self.fail("caches of shape [positions, R / 2]", list(cosines))
         if self.rotary_embedding_dim and not self.num_heads:

@@ -1,4 +1,4 @@
-"""The scores of an attention as an output, before or after the softmax."""
+"""Attention scores as an output, before or after the softmax."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["output_scores"]
 
 _STRIDES = ("q_strides", "k_strides", "mask_strides", "bases")
 _READ = (*_STRIDES, "reach", "queries", "keys", "heads", "group", "scale", "cap")
-"""The uniforms of attention that scores depend on."""
+"""Attention uniforms that the scores depend on."""
 
 _KINDS = {"reach": "vec4<i32>"}
 
@@ -23,9 +23,11 @@ def output_scores(
     after: bool,
     hidden: float = 0.0,
 ) -> tuple[Dispatch, ...]:
-    """y [B, H, S, T] := cap(scale · q kᵀ) + mask, `hidden` where no key is seen; `after`: the softmax of it.
+    """Return dispatches for y [B, H, S, T] := cap(scale · q kᵀ) + mask. T may be less than the keys in `form`.
 
-    T may be less than the form's keys.
+    Args:
+        after: write the softmax of the scores instead.
+        hidden: score of a key that the query does not see.
     """
     flags = flags_of(form, tensors)
     values = {n: v for n, v in values_of(form, tensors.mask, form.y).items() if n in _READ}
@@ -77,7 +79,7 @@ def _score(flags: dict[str, int], hidden: str) -> str:
 
 
 def _key(flags: dict[str, int]) -> str:
-    """Component c of a key."""
+    """Return WGSL of component c of a key."""
     if "PACKED_ROWS" not in flags:
         return "load_k(at_k + c * params.k_strides.w)"
     code = "load_k(at_k + c)" if "NIBBLES" not in flags else "((load_k(at_k + c / 2u) >> (4u * (c & 1u))) & 15u)"
@@ -86,7 +88,7 @@ def _key(flags: dict[str, int]) -> str:
 
 
 def _softmax(target: Target, form: AttentionForm, sink: Operand | None, y: Operand, x: Operand) -> Dispatch:
-    """y := softmax of x along rows, with a sink in the divisor."""
+    """Return the dispatch of y := softmax of x along rows, with a sink in the divisor."""
     reads = {"x": x, **({"sink": sink} if sink is not None else {})}
     sunk = sink is not None
     code = f"""let base = i * params.width;

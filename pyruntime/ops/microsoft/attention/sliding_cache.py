@@ -1,13 +1,12 @@
-"""GroupQueryAttention with a cache of the last rows alone (`sliding_window_cache`), by one with a larger cache.
+"""GroupQueryAttention with `sliding_window_cache`, expanded to one with a larger cache.
 
-The rule of the specification, for a cache of P rows and a window of W: after n tokens the cache holds
+For a cache of P rows and a window of W, the specification says that after n tokens the cache holds the last
 
-    resident(n) = n                                     where n <= P
-                  n - d · ceil((n - P) / d)             else, with d = P - W + 1
+    resident(n) = n                                     if n <= P
+                  n - d · ceil((n - P) / d)             otherwise, with d = P - W + 1
 
-rows, the last ones of the text, from row 0 on. New rows are written after the resident ones, into memory with capacity
-for both. The attention is over all of these, and the cache then holds the last resident(n) of them. Rotary embeddings
-are by positions in the text.
+rows of the sequence, from row 0 on. The expansion appends the new rows to the resident ones in memory with capacity for
+both, attends over all of them, and keeps the last resident(n). Rotary embeddings use positions in the sequence.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["slide"]
 def slide(
     attention: GroupQueryForm, body: Expansion, given: GroupQueryInputs[TensorType]
 ) -> tuple[TensorType | None, ...]:
-    """The nodes for one text, or one token of each, without attention_bias, query_seqlens and output_qk."""
+    """Write the nodes for one sequence, or one token of each, without attention_bias, query_seqlens or output_qk."""
     s = attention.sizes(*given)
     ends = body("Add", body("Reshape", given.seqlens_k, body.ints(s.batch, 1)), _number(body, 1))
     before = body("Sub", ends, _number(body, s.new))
@@ -50,12 +49,12 @@ def slide(
     y, keys, values = body.apply(whole, *inputs)
     passed = body("Sub", body("Add", last, _number(body, 1)), _resident(attention, s, body, ends))
     at = body("Add", passed, _count(body, s.past))
-    at = body("Min", at, _number(body, s.past + s.new - 1))  # rows after the resident ones are not defined
+    at = body("Min", at, _number(body, s.past + s.new - 1))  # later rows are undefined
     return y, *(_rows(body, x, at) for x in (keys, values))
 
 
 def _rows(body: Expansion, cache: TensorType, at: TensorType) -> TensorType:
-    """The rows of a cache whose numbers are `at`, [B, P]."""
+    """Gather rows `at` [B, P] of a cache."""
     batch, groups, _, _ = cache.shape
     count = at.shape[1]
     if batch == 1:
@@ -73,7 +72,7 @@ def _number(body: Expansion, value: int) -> TensorType:
 
 
 def _resident(attention: GroupQueryForm, s: GroupQuerySizes, body: Expansion, count: TensorType) -> TensorType:
-    """Rows of the cache after `count` tokens."""
+    """Return the number of resident rows after `count` tokens."""
     spare = s.past - attention.local_window_size + 1
     over = body("Max", body("Sub", count, _number(body, s.past)), _number(body, 0))
     steps = body("Div", body("Add", over, _number(body, spare - 1)), _number(body, spare))
@@ -81,7 +80,7 @@ def _resident(attention: GroupQueryForm, s: GroupQuerySizes, body: Expansion, co
 
 
 def _larger(body: Expansion, cache: TensorType, rows: int) -> TensorType:
-    """The cache with `rows` further rows at its end."""
+    """Append `rows` zero rows to the cache."""
     zero = body.constant(np.zeros((), cache.dtype.numpy), cache.dtype)
     batch, groups, _, width = cache.shape
     return body("Concat", cache, body("Expand", zero, body.ints(batch, groups, rows, width)), axis=2)

@@ -1,6 +1,6 @@
-"""SparseAttention: causal attention over the blocks of keys that a layout names, with a key/value cache.
+"""SparseAttention: causal block-sparse attention with a KV cache.
 
-Source: com.microsoft operator SparseAttention, of Phi-3-small (arXiv 2404.14219).
+Source: com.microsoft operator SparseAttention; Phi-3-small (arXiv 2404.14219).
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from pyruntime.ops.microsoft.attention.group_query_attention import GroupQueryAt
 from pyruntime.ops.operands import named
 
 _LARGEST = 1 << 25
-"""Elements of a mask on the GPU."""
+"""Largest number of mask elements on the GPU."""
 
 
 @op("SparseAttention", opsets=range(1, 2), domain="com.microsoft")
 class SparseAttention(Decomposed):
-    """y = softmax(scale · q kᵀ) v, over the keys up to the query's position that its head's layout shows.
+    """y = softmax(scale · q kᵀ) v over keys up to the query's position that the block layout of its head selects.
 
     query: [B, S, H·D], key and value: [B, S, G·D], or all packed along the last axis of query. past_key, past_value:
-    [B, G, M, D], into which the new rows are set. Layouts of blocks of `sparse_block_size` positions, compressed:
-    block_row_indices int32 [L, N + 1], block_col_indices int32 [L, n]; head h has layout h % L, in which the block of
-    query row r sees the blocks block_col_indices[block_row_indices[r] .. block_row_indices[r + 1]].
-    total_sequence_length: one int32, the longest of key_total_sequence_lengths, int32 [B], the keys of each entry with
-    the new ones. Where it is S, a first prompt, queries begin at 0; else they are the last of their entry's keys. With
-    `do_rotary` query and key are turned by cos_cache, sin_cache [positions, R / 2] at their positions.
+    [B, G, M, D], into which the new rows are stored. The block layouts have blocks of `sparse_block_size` positions in
+    CSR format: block_row_indices int32 [L, N + 1], block_col_indices int32 [L, n]. Head h uses layout h % L, in which
+    block row r sees the blocks block_col_indices[block_row_indices[r] .. block_row_indices[r + 1]].
+    key_total_sequence_lengths: int32 [B], keys of each entry including new ones; total_sequence_length: one int32,
+    their maximum. If it equals S (a first prompt), queries start at position 0; otherwise they are the last keys of
+    their entry. With `do_rotary`, query and key are rotated by cos_cache, sin_cache [positions, R / 2]. Outputs: y [B,
+    S, H·D] and the caches.
 
-    Outputs: y [B, S, H·D] and the caches. A query that sees no key weights all up to its position equally (float16: by
-    their scores). Of entries shorter than total_sequence_length onnxruntime's CPU provider mixes up the rows of
-    scores; here each is what it is alone. It is GroupQueryAttention with the layout as an additive mask.
+    A query without visible keys weights all keys up to its position equally (float16: by their scores). For entries
+    shorter than total_sequence_length, onnxruntime's CPU provider mixes up rows of scores; this operator computes each
+    entry as if alone. Expands to GroupQueryAttention with the layout as an additive mask.
     """
 
     operands = named(
@@ -98,14 +99,14 @@ class SparseAttention(Decomposed):
             self.fail(f"one total_sequence_length, {batch} key_total_sequence_lengths, rows", f"{total}, {lengths}")
         most = min((rows.shape[1] - 1) * self.sparse_block_size, past_key.shape[2])
         if total.is_known and not 0 < total.ints()[0] <= most:
-            self.fail(f"a total_sequence_length of at most {most}, what layout and caches hold", total.ints()[0])
+            self.fail(f"a total_sequence_length of 1 to {most}, the capacity of layout and caches", total.ints()[0])
 
 
 @op("BlockMask", opsets=range(1, 2), domain="pyruntime")
 class _BlockMask(Op):
-    """y [B, heads or 1, queries, keys]: 0 where a query's layout shows it a key, else a large negative number.
+    """y [B, heads or 1, queries, keys]: 0 where the block layout lets a query see a key, else a large negative number.
 
-    rows: int32 [L, N + 1], columns: int32 [L, n], lengths: int32 [B], total: one int32, as SparseAttention has them.
+    rows: int32 [L, N + 1], columns: int32 [L, n], lengths: int32 [B], total: one int32, as in SparseAttention.
     """
 
     to: int
@@ -116,12 +117,12 @@ class _BlockMask(Op):
 
     @property
     def dtype(self) -> DType:
-        """The type of y."""
+        """Element type of y."""
         return DType.from_code(self.to)
 
     @property
     def hidden(self) -> float:
-        """What is added to the scores of other keys: it leaves nothing of them in float32."""
+        """Bias of hidden keys: large enough that their weights round to 0 in float32."""
         return -65504.0 if self.dtype is DType.FLOAT16 else -1e30
 
     def infer(
@@ -156,7 +157,7 @@ class _BlockMask(Op):
     ) -> tuple[Dispatch, ...]:
         (y,) = self.infer(rows, columns, lengths, total)
         if not has_dims(y) and y.size > _LARGEST:
-            raise Unsupported("a mask of so many queries and keys is made on the host")
+            raise Unsupported(f"a block mask of more than {_LARGEST} elements is computed on the host")
         code = """let j = i % params.keys;
   let query = i / params.keys % params.queries;
   let head = i / (params.keys * params.queries) % params.heads;

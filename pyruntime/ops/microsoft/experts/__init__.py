@@ -1,1 +1,1 @@
-"""Mixture of experts."""
+"""Mixture-of-experts operators."""

@@ -1,4 +1,4 @@
-"""Mixture of experts: routing, activations, and their kernels, shared by MoE and QMoE."""
+"""Mixture of experts: routing, activations and their kernels, shared by MoE and QMoE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map
 from pyruntime.kernels.products.nbits import Experts
 
@@ -20,18 +20,18 @@ ACTIVATIONS = {
     "silu": "x / (1.0 + exponential(-x))",
     "identity": "x",
 }
-"""WGSL of f32 `x`; swiglu takes two."""
+"""WGSL of the activations of f32 `x`; swiglu, with two inputs, is not included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What stands between the products of an expert.
+    """Activation between the first and the second product of an expert.
 
     Attributes:
-        kind: 'relu', 'gelu' (by tanh), 'silu', 'identity' or 'swiglu': g · sigmoid(alpha · g) · (l + beta).
-        fusion: where swiglu's g and l are: 1: in alternating columns, 2: in two halves, 0: in two products.
-        limit: the largest g, and the bounds of l; None for no such. after: it is g · sigmoid(alpha · g) that has no
-            more than the limit, and not g.
+        kind: 'relu', 'gelu' (tanh approximation), 'silu', 'identity' or 'swiglu': g · sigmoid(alpha · g) · (l + beta).
+        fusion: layout of g and l of swiglu: 1: alternating columns, 2: two halves, 0: two products.
+        limit: upper bound of g, and bounds ±limit of l; None: unbounded.
+        after: `limit` bounds g · sigmoid(alpha · g) instead of g.
     """
 
     kind: str
@@ -43,9 +43,9 @@ class Activation:
 
 
 def routing(logits: Array, k: int, normalize: bool, weights: Array | None) -> tuple[Array, Array]:
-    """The experts [t, k] of the greatest logits, and the weights of what they say, float32.
+    """Return the indices [t, k] of the k largest logits, and the float32 weights of these experts.
 
-    Weights: those of `weights` or of a softmax over all; where `normalize`, they add up to 1.
+    The weights come from `weights`, or from a softmax over all logits. With `normalize` they are scaled to sum to 1.
     """
     scores = logits.astype(np.float32)
     chosen = np.argsort(-scores, axis=-1, kind="stable")[:, :k]
@@ -59,7 +59,7 @@ def routing(logits: Array, k: int, normalize: bool, weights: Array | None) -> tu
 
 
 def activate(form: Activation, first: Array, third: Array | None) -> Array:
-    """The input of the second product from the outputs of the first and third."""
+    """Return the input of the second product, given the outputs of the first and the third."""
     with np.errstate(all="ignore"):
         if form.kind == "swiglu":
             if third is not None:
@@ -87,7 +87,7 @@ def activate(form: Activation, first: Array, third: Array | None) -> Array:
 
 
 def chosen_experts(target: Target, chosen: Operand, logits: Operand, experts: int, k: int) -> Dispatch:
-    """chosen[t, s] := the expert of the s-th greatest logit of token t, the first of equal ones before the others."""
+    """Return the dispatch of chosen[t, s] := index of the s-th largest logit of token t; ties are ordered by index."""
     element = """let token = i / params.k;
   let rank = i - token * params.k;
   let row = token * params.experts;
@@ -117,13 +117,17 @@ def route(
     softmax: bool,
     normalize: bool,
 ) -> Dispatch:
-    """shares[t, s] := the weight of the s-th expert of token t, as `routing` has it; `softmax`: scores are logits."""
+    """Return the dispatch of shares[t, s] := weight of the s-th expert of token t, as in `routing`.
+
+    Args:
+        softmax: `scores` are logits, not weights.
+    """
     over_all = softmax and not normalize
     value = "exponential(load_scores(row + {e}) - top)" if softmax else "load_scores(row + {e})"
     lines = ["let token = i / params.k;", "let row = token * params.experts;"]
     if softmax:
         lines.append("let top = load_scores(row + load_chosen(token * params.k));")
-    # The greatest logit is that of the first expert chosen.
+    # chosen[t, 0] has the largest logit.
     lines.append(f"let mine = {value.format(e='load_chosen(i)')};")
     if softmax or normalize:
         count = "params.experts" if over_all else "params.k"
@@ -148,7 +152,7 @@ def activation(
     third: Operand | None,
     third_bias: Operand | None,
 ) -> Dispatch:
-    """y[p, i] := the activation of the products of pair p, their biases added."""
+    """Return the dispatch of y[p, i] := activation of the products of pair p with their biases added."""
     sources = [Source("chosen", chosen), Source("first", first)]
     width = first.type.shape[1]
 
@@ -192,7 +196,7 @@ def activation(
 def combine(
     target: Target, y: Operand, chosen: Operand, shares: Operand, second: Operand, bias: Operand | None, k: int
 ) -> Dispatch:
-    """y[t, h] := the sum over the experts of token t of share · (second[t, s, h] + bias[expert, h])."""
+    """Return the dispatch of y[t, h] := sum over experts of token t of share · (second[t, s, h] + bias[expert, h])."""
     add = " + load_bias(load_chosen(pair) * params.width + h)" if bias is not None else ""
     element = f"""let token = i / params.width;
   let h = i - token * params.width;
@@ -211,7 +215,7 @@ def combine(
 
 
 def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, experts: Experts) -> Dispatch:
-    """y[p, n] := a[p // share] · weights[chosen[p], n], every result on its own."""
+    """Return the dispatch of y[p, n] := a[p // share] · weights[chosen[p], n], without tiling."""
     element = """let pair = i / params.n;
   let at = (load_chosen(pair) * params.n + i - pair * params.n) * params.length;
   let row = pair / params.share * params.length;
@@ -223,8 +227,3 @@ def expert_matmul(target: Target, y: Operand, a: Operand, weights: Operand, expe
     values = {"n": n, "length": length, "share": experts.share}
     flops = 2 * y.type.size * length
     return gather_map(target, "expert_matmul", y, sources, element, values, flops=flops)
-
-
-def flat(operand: Operand, *shape: int) -> Operand:
-    """The same bytes with another shape."""
-    return Operand(operand.role, operand.index, TensorType(operand.type.dtype, shape), operand.data)

@@ -1,4 +1,4 @@
-"""MoE and QMoE: every token goes through the k experts its router prefers. Source: onnxruntime, com.microsoft."""
+"""MoE and QMoE: mixture of experts, where a router selects k experts per token. Source: onnxruntime, com.microsoft."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from pyruntime.ops.microsoft.experts.experts import (
     chosen_experts,
     combine,
     expert_matmul,
-    flat,
     route,
     routing,
 )
 from pyruntime.ops.microsoft.products.packed import dequantized, unpack, zero_points
-from pyruntime.ops.operands import bound, index_of, named
+from pyruntime.ops.operands import bound, index_of, named, reshaped
 
 _KINDS = ("relu", "gelu", "silu", "swiglu", "identity")
 
@@ -32,9 +31,9 @@ T = TypeVar("T")
 
 
 class Layer(NamedTuple, Generic[T]):
-    """One of an expert's products: its weights [E, rows, ·], and the bias [E, rows]; types, arrays or operands.
+    """One of the products of an expert, as types, arrays or operands: weights [E, rows, ·] and bias [E, rows].
 
-    Number: 1, 2 or 3, as the inputs fc1, fc2 and fc3 have it. Scales and zeros: those of packed weights.
+    `number` is 1, 2 or 3 for fc1, fc2 and fc3. `scales` and `zeros` belong to packed weights.
     """
 
     number: int
@@ -46,10 +45,10 @@ class Layer(NamedTuple, Generic[T]):
 
 @attributes
 class MixtureOp(Op):
-    """A mixture of experts: the base of MoE and QMoE.
+    """Base of MoE and QMoE.
 
-    y = sum over the chosen experts e of weight · (act(x @ fc1[e]^T + b1[e]) @ fc2[e]^T + b2[e]); with fc3 the
-    activation is multiplied by x @ fc3[e]^T + b3[e]; swiglu: `Activation`.
+    y = sum over the selected experts e of weight · (act(x @ fc1[e]^T + b1[e]) @ fc2[e]^T + b2[e]). With fc3 the
+    activation is multiplied by x @ fc3[e]^T + b3[e]. For swiglu see `Activation`.
     """
 
     k: int = 1
@@ -63,7 +62,7 @@ class MixtureOp(Op):
     use_sparse_mixer: int = 0
 
     def layers(self, *inputs: Any) -> tuple[Layer[Any], Layer[Any], Layer[Any] | None]:
-        """The products that fc1, fc2 and, where it is there, fc3 are the weights of."""
+        """Return the layers of fc1, fc2 and, if present, fc3."""
         given = self.operands(*inputs)._asdict()
 
         def layer(i: int) -> Layer[Any]:
@@ -72,21 +71,21 @@ class MixtureOp(Op):
         return layer(1), layer(2), None if given["fc3"] is None else layer(3)
 
     def router(self, *inputs: Any) -> tuple[Any, bool]:
-        """The weights of experts that the graph computes (None: a softmax); and whether the chosen are scaled to 1."""
+        """Return routing weights given as an input (None: use softmax), and whether to normalize the selected ones."""
         raise NotImplementedError
 
     def check_weights(self, layer: Layer[TensorType], shape: tuple[int, int, int]) -> None:
-        """A product's weights, of this shape where they are not packed. Raises InvalidGraph."""
+        """Check the weights of a layer; `shape` is that before packing. Raises InvalidGraph."""
         raise NotImplementedError
 
     def weights_of(self, layer: Layer[Array], expert: int) -> Array:
-        """A product's weights of an expert, float32."""
+        """Return the weights of one expert in a layer, float32."""
         raise NotImplementedError
 
     def multiply(
         self, target: Target, layer: Layer[Operand], a: Operand, experts: Experts
     ) -> tuple[Operand, list[Dispatch]]:
-        """A product in float32, without its bias, and what makes it."""
+        """Return a layer's float32 product without bias, and the dispatches that compute it."""
         raise NotImplementedError
 
     @property
@@ -115,11 +114,11 @@ class MixtureOp(Op):
         return (x.with_shape(*x.shape),)
 
     def _inner(self, rows: int, third: Layer[Any] | None) -> int:
-        """Columns of the second product's input, `rows` being those of fc1."""
+        """Return the number of columns of the second product's input; `rows` are those of fc1."""
         return rows // 2 if self.activation_type == "swiglu" and third is None else rows
 
     def _check(self, x: TensorType, logits: TensorType, rows: int, fc3: bool) -> None:
-        """Attributes, and the shapes of x and the router's logits. Raises InvalidGraph."""
+        """Check the attributes, and the shapes of x and the router's logits. Raises InvalidGraph."""
         if self.activation_type not in _KINDS:
             self.fail(f"an activation_type of {', '.join(_KINDS)}", self.activation_type)
         if self.use_sparse_mixer:
@@ -170,22 +169,22 @@ class MixtureOp(Op):
             made.extend(more)
             return result
 
-        rows = flat(x, tokens, wide)
+        rows = reshaped(x, tokens, wide)
         before = product(first, rows, k)
         times = None if third is None else product(third, rows, k)
         hidden = scratch(DType.FLOAT, tokens * k, self._inner(first.weights.type.shape[1], third))
         third_bias = None if third is None else third.bias
         made.append(activation(target, hidden, self.form, chosen, before, first.bias, times, third_bias))
         after = product(second, hidden, 1)
-        made.append(combine(target, flat(out(0, y), tokens, wide), chosen, shares, after, second.bias, k))
+        made.append(combine(target, reshaped(out(0, y), tokens, wide), chosen, shares, after, second.bias, k))
         return tuple(made)
 
 
 @op("MoE", opsets=range(1, 2), domain="com.microsoft")
 class MoE(MixtureOp):
-    """fc1: [E, I, H] (2I where swiglu is fused), fc2: [E, H, I], fc3: [E, I, H], biases [E, rows]; all of x's type.
+    """fc1: [E, I, H] (2I rows for fused swiglu), fc2: [E, H, I], fc3: [E, I, H], biases [E, rows]; all of x's type.
 
-    Weights of experts: the softmax over all of them, which add up to 1 where normalize_routing_weights.
+    The routing weights are a softmax over all experts; with normalize_routing_weights the selected ones sum to 1.
     """
 
     operands = named("input router_probs fc1 b1? fc2", optional="b2 fc3 b3")
@@ -214,11 +213,11 @@ class MoE(MixtureOp):
 
 @op("QMoE", opsets=range(1, 2), domain="com.microsoft")
 class QMoE(MixtureOp):
-    """MoE whose weights are packed integers of 2, 4 or 8 bits, [E, rows, columns · bits / 8], low bits first.
+    """MoE with weights packed as integers of 2, 4 or 8 bits, [E, rows, columns · bits / 8], low bits first.
 
-    Scales: [E, rows, columns / block_size], or [E, rows] without block_size. Zero points: packed as weights, [E, rows,
-    ceil(blocks · bits / 8)], or [E, ceil(rows · bits / 8)]; absent: half of the range. Weights of experts: a softmax
-    over those chosen; with router_weights these, which add up to 1 where normalize_routing_weights.
+    Scales: [E, rows, columns / block_size], or [E, rows] without block_size. Zero points: packed like the weights, [E,
+    rows, ceil(blocks · bits / 8)] or [E, ceil(rows · bits / 8)]; default: half of the range. The routing weights are a
+    softmax over the selected experts, or router_weights, which normalize_routing_weights scales to sum to 1.
     """
 
     operands = named(
@@ -237,12 +236,12 @@ class QMoE(MixtureOp):
     weights_prepacked: int = -1
 
     def router(self, *inputs: Any) -> tuple[Any, bool]:
-        # Over those chosen alone, the softmax over all is what adds up to 1.
+        # A softmax over the selected experts equals the normalized softmax over all.
         given = self.operands(*inputs).router_weights
         return given, given is None or bool(self.normalize_routing_weights)
 
     def bits(self, layer: Layer[Any]) -> int:
-        """Of a product's weights."""
+        """Return the bits of a layer's weights."""
         own = (self.fc1_expert_weight_bits, self.fc2_expert_weight_bits, self.fc3_expert_weight_bits)
         return own[layer.number - 1] or self.expert_weight_bits
 
@@ -293,7 +292,7 @@ class QMoE(MixtureOp):
         columns = width * 8 // bits
         block = self.block_size or columns
         if columns % block or not can_split(block, bits):
-            raise Unsupported(f"rows of {columns} weights of {bits} bits in blocks of {block} are for the host")
+            raise Unsupported(f"no kernel for rows of {columns} weights of {bits} bits in blocks of {block}")
         made: list[Dispatch] = []
         if zero is not None and not self.block_size:
             packed = unpacked_view(zero, bits)

@@ -1,4 +1,4 @@
-"""MoEGroupRouter: which experts of which groups a token goes to. Source: com.microsoft operator MoEGroupRouter."""
+"""MoEGroupRouter: select experts within groups for each token. Source: com.microsoft operator MoEGroupRouter."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyruntime.ops.registry import newest
 class MoEGroupRouter(Decomposed):
     """logits: [.., E]; expert_bias: float32 [E]; s = sigmoid(logits), c = s + expert_bias.
 
-    router_probs [tokens, E]: ln(max(s, 1e-20)) of the `top_k` experts with the greatest c in the `topk_group` groups
-    whose `group_topk` greatest c have the largest sum, `router_sentinel` elsewhere. Or, instead of it and for one
-    group, c and s themselves, float32; of logits = x Wᵀ with an input projection_weight W [E, width].
+    router_probs [tokens, E] is ln(max(s, 1e-20)) for the `top_k` experts with the largest c in the `topk_group` groups
+    with the largest sum of their `group_topk` largest c, and `router_sentinel` elsewhere. For a single group, the
+    outputs may be c and s (float32) instead. With projection_weight W [E, width], logits = x Wᵀ of the input x.
     """
 
     top_k: int
@@ -61,7 +61,7 @@ class MoEGroupRouter(Decomposed):
         return values, indices
 
     def _chosen(self, body: Expansion, x: TensorType, k: int) -> TensorType:
-        """bool of x's shape: where its `k` greatest are."""
+        """Return a bool mask of the `k` largest elements along the last axis of x."""
         ends = body.constant(np.array([0, 1], np.float32), DType.FLOAT)
         one_hot = body("OneHot", self._top(body, x, k)[1], body.ints(x.shape[-1]), ends, axis=-1)
         return body.cast(body("ReduceMax", one_hot, body.ints(-2), keepdims=0), DType.BOOL)

@@ -1,1 +1,1 @@
-"""Normalizations and residual streams of com.microsoft."""
+"""Normalization operators and hyper-connections of com.microsoft."""

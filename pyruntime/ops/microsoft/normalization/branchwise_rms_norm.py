@@ -1,4 +1,4 @@
-"""BranchwiseRMSNorm: y = x / sqrt(mean(x²) + epsilon) · scale, a mean for each branch. Source: com.microsoft.
+"""BranchwiseRMSNorm: y = x / sqrt(mean(x²) + epsilon) · scale, per branch. Source: com.microsoft.
 
 Computed in float32 and rounded once.
 """
@@ -19,7 +19,7 @@ from pyruntime.ops.operands import optional
 
 @op("BranchwiseRMSNorm", opsets=range(1, 2), domain="com.microsoft")
 class BranchwiseRMSNorm(Op):
-    """x: [.., C, H], or [.., C · H] with `num_branches`; scale: [C · H], [C, H] or [H], default ones; y: as x."""
+    """x: [.., C, H], or [.., C · H] with `num_branches`; scale: [C · H], [C, H] or [H], default ones; y: like x."""
 
     num_branches: int = 0
     epsilon: float = 1e-5

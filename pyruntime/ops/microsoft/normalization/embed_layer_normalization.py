@@ -1,6 +1,6 @@
 """EmbedLayerNormalization: y = LayerNormalization(word[ids] + position[ids] + segment[ids]).
 
-QEmbedLayerNormalization has tables, gamma and beta in 8 bits. Source: com.microsoft operators of these names.
+QEmbedLayerNormalization has 8-bit tables, gamma and beta. Source: com.microsoft operators of these names.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pyruntime.ops.operands import named
 
 @op("EmbedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
 class EmbedLayerNormalization(Decomposed):
-    """ids: int32 [B, S] (position_ids: [B, S] or [1, S], without them 0 .. S - 1); tables: [rows, H]; gamma, beta: [H].
+    """ids: int32 [B, S] (position_ids: [B, S] or [1, S], default 0 .. S - 1); tables: [rows, H]; gamma, beta: [H].
 
-    Outputs: y [B, S, H]; mask_index int32 [B], how many elements of a row of the mask are 1 (0 without a mask); and the
-    sum before the normalisation.
+    Outputs: y [B, S, H]; mask_index int32 [B], the number of ones in each row of the mask (0 without a mask); and the
+    sum before normalization.
     """
 
     epsilon: float = 1e-12
@@ -49,7 +49,7 @@ class EmbedLayerNormalization(Decomposed):
         return y, self._mask_index(body, mask, batch) if self.wants(1) else None, total
 
     def _mask_index(self, body: Expansion, mask: TensorType | None, batch: int) -> TensorType:
-        """How many elements of each row of the mask are 1."""
+        """Count the ones in each row of the mask."""
         if mask is None:
             return body.constant(np.zeros(batch, np.int32), DType.INT32)
         ones = body("Equal", mask, body.number(1, mask.dtype))
@@ -58,9 +58,10 @@ class EmbedLayerNormalization(Decomposed):
 
 @op("QEmbedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
 class QEmbedLayerNormalization(Decomposed):
-    """EmbedLayerNormalization of (t - zero) · scale for each t of the tables, gamma and beta; no position_ids.
+    """EmbedLayerNormalization with (t - zero) · scale for each t of the tables, gamma and beta; without position_ids.
 
-    t: int8 or uint8, with one float scale and one zero point each. Outputs: y [B, S, H] and mask_index int32 [B].
+    t: int8 or uint8, with a scalar float scale and a scalar zero point each. Outputs: y [B, S, H] and mask_index int32
+    [B].
     """
 
     epsilon: float = 1e-12

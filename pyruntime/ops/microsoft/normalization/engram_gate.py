@@ -1,10 +1,10 @@
-"""EngramGate: how much of a value a key and a query let through. Source: com.microsoft.EngramGate.
+"""EngramGate: gate a value by the similarity of a key and a query. Source: com.microsoft.EngramGate.
 
     d      = Σ_h norm(key) · norm(query) / sqrt(H), norm(x) = x / sqrt(mean(x²) + epsilon) · scale
     gate   = sigmoid(sign(d) · sqrt(max(|d|, 1e-6)))
     output = gate · value, gated_value_normed = norm(output)
 
-All is computed in float32; both outputs are rounded once.
+Computed in float32; each output is rounded once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyruntime.ops.operands import named
 
 @op("EngramGate", opsets=range(1, 2), domain="com.microsoft")
 class EngramGate(Decomposed):
-    """key, query: [B, L, C, H]; value: [B, L, H], for all C; scales: [C, H]; floats of one type. Outputs: as key."""
+    """key, query: [B, L, C, H]; value: [B, L, H], for all C; scales: [C, H]; floats of one type. Outputs: like key."""
 
     operands = named("key query value key_scale query_scale", optional="conv_scale")
 
@@ -40,7 +40,7 @@ class EngramGate(Decomposed):
             if scale is not None and scale.shape != (c, h):
                 self.fail(f"scales {[c, h]}", scale)
         if self.wants(1) and conv_scale is None:
-            self.fail("a conv_norm_scale where gated_value_normed is wanted", "none")
+            self.fail("a conv_norm_scale for the output gated_value_normed", "none")
         product = body("Mul", self._normed(body, key, key_scale), self._normed(body, query, query_scale))
         total = body("ReduceSum", product, body.ints(-1), keepdims=1)
         d = body("Mul", total, body.number(1 / math.sqrt(max(1, h)), DType.FLOAT))

@@ -1,7 +1,7 @@
 """GroupNorm and SkipGroupNorm: y = activation(GroupNormalization(s)). Source: com.microsoft operators of these names.
 
-Channels are the last axis (channels_last), or axis 1. Of SkipGroupNorm s = x + skip + bias, and s is an output; of
-GroupNorm s = x.
+Channels are the last axis (channels_last) or axis 1. GroupNorm: s = x. SkipGroupNorm: s = x + skip + bias, also an
+output.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyruntime.ops.operands import named
 
 @attributes
 class _GroupNorm(Decomposed):
-    """x: [N, D1 .. Dn, C] or [N, C, D1 .. Dn], float; gamma, beta: [C], floats, of one type that may differ from x's.
+    """x: [N, D1 .. Dn, C] or [N, C, D1 .. Dn], float; gamma, beta: [C], floats of one type, which may differ from x's.
 
-    activation: 0 none, 1 SiLU.
+    activation: 0: none, 1: SiLU.
     """
 
     activation: int
@@ -27,8 +27,8 @@ class _GroupNorm(Decomposed):
     epsilon: float = 1e-5
     groups: int
 
-    def normalised(self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
-        """activation(GroupNormalization(x))"""
+    def normalized(self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
+        """Return activation(GroupNormalization(x))."""
         if x.rank < 3:
             self.fail("an input of batch, channels and at least one spatial axis", x)
         if self.activation not in (0, 1):
@@ -43,17 +43,17 @@ class _GroupNorm(Decomposed):
 
 @op("GroupNorm", opsets=range(1, 2), domain="com.microsoft")
 class GroupNorm(_GroupNorm):
-    """GroupNorm of x. Source: com.microsoft operator GroupNorm."""
+    """GroupNorm without skip. Source: com.microsoft operator GroupNorm."""
 
     def expand(
         self, body: Expansion, x: TensorType, gamma: TensorType, beta: TensorType
     ) -> tuple[TensorType | None, ...]:
-        return (self.normalised(body, x, gamma, beta),)
+        return (self.normalized(body, x, gamma, beta),)
 
 
 @op("SkipGroupNorm", opsets=range(1, 2), domain="com.microsoft")
 class SkipGroupNorm(_GroupNorm):
-    """skip: of x's shape, [N, 1 .. 1, C] (channels first: [N, C, 1 .. 1]) or [N, C]; bias: [C]; of x's type."""
+    """skip: x's shape, [N, 1 .. 1, C] (channels first: [N, C, 1 .. 1]) or [N, C]; bias: [C]; both of x's type."""
 
     operands = named("x gamma beta skip", optional="bias")
 
@@ -72,4 +72,4 @@ class SkipGroupNorm(_GroupNorm):
                 self.fail(f"a bias [{channels}]", bias)
             column = bias if self.channels_last else body("Reshape", bias, body.ints(channels, *flat[1:]))
             total = body("Add", total, column)
-        return self.normalised(body, total, gamma, beta), total
+        return self.normalized(body, total, gamma, beta), total

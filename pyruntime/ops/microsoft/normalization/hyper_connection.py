@@ -1,10 +1,10 @@
-"""What mixes the streams of hyper-connections. Source: com.microsoft operators of these names.
+"""Mixing of hyper-connection streams. Source: com.microsoft operators of these names.
 
     HyperConnectionPreMix   y[.., h] = reduction_scale · Σ_c x[.., c, h] · gate[.., c, h]
     HyperConnectionPostMix  y[.., k, h] = Σ_c mix[.., c, k] · x[.., c, h] + gate[.., k, h] · block[.., h]
 
-Streams x are [.., C, H], or [.., C · H] with `num_branches`; a gate is [.., C], [.., C, 1] or [.., C, H]. Streams and
-what is made of them have one type, gates and mix another or the same; sums are float32, rounded once.
+Streams x are [.., C, H], or [.., C · H] with `num_branches`; a gate is [.., C], [.., C, 1] or [.., C, H]. The type of
+gates and mix may differ from that of x, block and y. Sums are float32, rounded once.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _NARROW = "{row} * params.branches + {c}"
 
 
 def _check_gate(node: Op, gate: TensorType, lead: tuple[Any, ...], c: Any, h: Any, *more: tuple[Any, ...]) -> None:
-    """Raises InvalidGraph unless the gate has one of its shapes, or one of `more`."""
+    """Raise InvalidGraph unless the gate has one of the allowed shapes, or one of `more`."""
     if gate.shape not in ((*lead, c), (*lead, c, 1), (*lead, c, h), *more):
         shapes = ", ".join(str([*lead, *last]) for last in ((c,), (c, 1), (c, h)))
         node.fail(f"gates of one of the shapes {', '.join([shapes, *(str(list(s)) for s in more)])}", gate)
 
 
 def _gates(gate: Array, lead: tuple[int, ...], c: int) -> Array:
-    """Gates as [.., C, 1] or [.., C, H]."""
+    """Reshape gates to [.., C, 1] or [.., C, H]."""
     return gate.astype(np.float32).reshape(*lead, c, -1 if gate.size else 1)
 
 
 def _place(gate: TensorType, lead: tuple[Any, ...], h: Any) -> str:
-    """Where the gate of feature h of branch c is, in WGSL."""
+    """Return a format string of the WGSL index of the gate of feature h of branch c."""
     narrow = gate.shape[len(lead) + 1 :] == (1,) if gate.rank > len(lead) + 1 else gate.rank == len(lead) + 1
     return _NARROW if narrow else _WIDE
 
 
 @op("HyperConnectionPreMix", opsets=range(1, 2), domain="com.microsoft")
 class HyperConnectionPreMix(Op):
-    """x: streams; gate: also [.., C · H] for such streams; y: [.., H]."""
+    """x: streams; gate: for streams [.., C · H] it may have that shape too; y: [.., H]."""
 
     reduction_scale: float = 1.0
     num_branches: int = 0
@@ -80,7 +80,7 @@ class HyperConnectionPreMix(Op):
 
 @op("HyperConnectionPostMix", opsets=range(1, 2), domain="com.microsoft")
 class HyperConnectionPostMix(Op):
-    """x: streams; block: [.., H]; mix: [.., C, C], default the identity; y: as x."""
+    """x: streams; block: [.., H]; mix: [.., C, C], default identity; y: like x."""
 
     num_branches: int = 0
 

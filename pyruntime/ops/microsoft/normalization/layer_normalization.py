@@ -1,11 +1,11 @@
-"""Normalisations of rows as onnxruntime has them. Source: com.microsoft operators of these names.
+"""Row normalizations of onnxruntime. Source: com.microsoft operators of these names.
 
     SimplifiedLayerNormalization      y = x / sqrt(mean(x²) + epsilon) · scale
     SkipLayerNormalization            y = (s - mean) / sqrt(mean((s - mean)²) + epsilon) · gamma + beta
     SkipSimplifiedLayerNormalization  y = s / sqrt(mean(s²) + epsilon) · gamma
 
-s = input + skip + bias. SimplifiedLayerNormalization has its file's domain in models: ONNX's own, to which it does not
-belong, or com.microsoft.
+s = input + skip + bias. Models use SimplifiedLayerNormalization in com.microsoft, or in ONNX's own domain, where no
+specification defines it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pyruntime.ops.normalization.skip_norm import SkipNorm, follows
 from pyruntime.ops.operands import named
 
 _WANTED = (True, True, True)
-"""y and both statistics of a SkipNorm."""
+"""Outputs of a SkipNorm to compute: y and both statistics."""
 
 
 @attributes
 class _Simplified(Decomposed):
-    """x: floats, scale: broadcasts to x; y has scale's type. inv_std_var: float32, 1 along the normalised axes."""
+    """x: floats; scale: broadcasts to x; y has scale's type. inv_std_var: float32, 1 along the normalized axes."""
 
     axis: int = -1
     epsilon: float = 1e-5
@@ -43,19 +43,19 @@ class _Simplified(Decomposed):
 
 @op("SimplifiedLayerNormalization", opsets=range(1, LATEST + 1))
 class SimplifiedLayerNormalization(_Simplified):
-    """In ONNX's own domain, where onnxruntime accepts it at every opset."""
+    """SimplifiedLayerNormalization in ONNX's own domain, which onnxruntime accepts at every opset."""
 
 
 @op("SimplifiedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
 class SimplifiedLayerNormalizationMs(_Simplified):
-    """In com.microsoft."""
+    """SimplifiedLayerNormalization in com.microsoft."""
 
 
 @attributes
 class _SkipNormalization(Decomposed):
-    """input: [.., H]; skip: of its shape, or without its first dimension, or with 1 there; gamma, beta, bias: [H].
+    """input: [.., H]; skip: its shape, or without the first dimension, or with 1 there; gamma, beta, bias: [H].
 
-    Floats of one type. Outputs: y, mean and inverse deviation (float32 [.., 1]), and s.
+    Floats of one type. Outputs: y, mean and inverse standard deviation (float32 [.., 1]), and s.
     """
 
     epsilon: float = 1e-12
@@ -63,7 +63,7 @@ class _SkipNormalization(Decomposed):
     rms: ClassVar[bool] = False
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        """Add and a normalisation, which passes fuse; where statistics are wanted, a SkipNorm."""
+        """Expand to Add and a normalization, which passes fuse; to a SkipNorm if statistics are requested."""
         given, rms = self.operands(*inputs), self.rms
         x, skip, gamma, beta, bias = given.x, given.skip, given.gamma, None if rms else given.beta, given.bias
         if x.rank < 2 or not follows(skip.shape, x.shape):
@@ -83,14 +83,14 @@ class _SkipNormalization(Decomposed):
 
 @op("SkipLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
 class SkipLayerNormalization(_SkipNormalization):
-    """With the mean taken off."""
+    """Skip connection and LayerNormalization."""
 
     operands = named("x skip gamma", optional="beta bias")
 
 
 @op("SkipSimplifiedLayerNormalization", opsets=range(1, 2), domain="com.microsoft")
 class SkipSimplifiedLayerNormalization(_SkipNormalization):
-    """The mean is not taken off, and its output is 0; no beta."""
+    """Skip connection and RMSNormalization: no beta, and the output for the mean is 0."""
 
     operands = named("x skip gamma", optional="bias")
     rms: ClassVar[bool] = True

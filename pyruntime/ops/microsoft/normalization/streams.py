@@ -1,4 +1,4 @@
-"""The residual streams of hyper-connections: C branches of H features each, side by side."""
+"""Residual streams of hyper-connections: C branches of H features each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
 
 def branches_of(node: Op, x: TensorType | Array, num_branches: int) -> tuple[tuple[Any, ...], Any, Any]:
-    """The leading dimensions, C and H of streams: [.., C, H], or [.., C · H] where `num_branches` is C and not 0.
+    """Return the leading dimensions, C and H of streams [.., C, H], or [.., C · H] with `num_branches` = C.
 
     Raises:
-        InvalidGraph: they have no such shape.
+        InvalidGraph: the shape does not match.
     """
     if num_branches < 0:
         node.fail("num_branches >= 0", num_branches)
@@ -30,7 +30,7 @@ def branches_of(node: Op, x: TensorType | Array, num_branches: int) -> tuple[tup
 
 
 def check_floats(node: Op, *inputs: TensorType | None) -> None:
-    """Raises InvalidGraph unless all present inputs are floats of 16 or 32 bits."""
+    """Raise InvalidGraph unless all present inputs are floats of 16 or 32 bits."""
     for x in inputs:
         if x is not None and x.dtype not in FLOATS:
             node.fail("float32, float16 or bfloat16", x)

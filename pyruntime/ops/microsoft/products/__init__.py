@@ -1,1 +1,1 @@
-"""Products and convolutions of com.microsoft, fused and quantized."""
+"""Matrix products and convolutions of com.microsoft, fused and quantized."""

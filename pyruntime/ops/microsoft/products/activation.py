@@ -1,4 +1,4 @@
-"""The activation that fused operators name in an attribute."""
+"""Activations that fused operators name in an attribute."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "Tanh": (),
     "ThresholdedRelu": ("alpha",),
 }
-"""ONNX operators by name, and the attributes that take the given numbers in order."""
+"""Activation operators, and their attributes in the order of the given numbers."""
 
 
 def activate(op: Op, body: Expansion, x: TensorType, name: str | None, numbers: Sequence[float | None]) -> TensorType:
-    """The ONNX operator `name` applied to x ('Clip' takes a least and a greatest number); x where there is none.
+    """Apply the ONNX operator `name` to x; return x without a name. 'Clip' takes a minimum and a maximum.
 
     Args:
-        numbers: the activation's parameters; None and missing ones take the operator's defaults.
+        numbers: parameters of the activation; None and missing ones take the operator's defaults.
 
     Raises:
-        InvalidGraph: another activation.
+        InvalidGraph: `name` is not a supported activation.
     """
     if not name:
         return x

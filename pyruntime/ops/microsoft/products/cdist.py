@@ -1,6 +1,6 @@
 """CDist: c[i, j] = sum over k of (a[i, k] - b[j, k])², or its root. Source: com.microsoft.CDist.
 
-As |a|² + |b|² - 2 a·b, which loses digits where rows are much closer to each other than to 0; onnxruntime does so too.
+Computed as |a|² + |b|² - 2 a·b, as in onnxruntime, which is inaccurate for rows much closer to each other than to 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DynamicQuantizeLSTM: LSTM whose weights are of 8 bits. Source: onnxruntime, com.microsoft."""
+"""DynamicQuantizeLSTM: LSTM with 8-bit weights. Source: onnxruntime, com.microsoft."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pyruntime.ops.registry import newest
 
 @op("DynamicQuantizeLSTM", opsets=range(1, 2), domain="com.microsoft")
 class DynamicQuantizeLSTM(RecurrentAttributes, Decomposed):
-    """LSTM of x W and h R with w = (W - W_zero) · W_scale and r = (R - R_zero) · R_scale.
+    """LSTM with input weights w = (W - W_zero) · W_scale and recurrent weights r = (R - R_zero) · R_scale.
 
-    x: float [T, B, I]; W: int8 or uint8 [D, I, 4·H], R: [D, H, 4·H], transposed as against LSTM; their scales and zero
-    points: [D], or [D, 4·H], one a column; b: [D, 8·H]; states [D, B, H]; P: [D, 3·H]. Outputs as LSTM has them.
-
-    x is rounded to uint8 as DynamicQuantizeLinear does, over all steps that some sequence has, and h at each step, over
-    all entries of the batch, as onnxruntime does on one thread; with more it takes ranges of parts of a batch.
+    x: float [T, B, I]; W: int8 or uint8 [D, I, 4·H], R: [D, H, 4·H] (transposed compared to LSTM); scales and zero
+    points: [D], or [D, 4·H] per column; b: [D, 8·H]; states [D, B, H]; P: [D, 3·H]. Outputs as in LSTM. x is quantized
+    to uint8 as by DynamicQuantizeLinear, over all time steps that some sequence has. h is quantized at each step over
+    the whole batch, as onnxruntime does with one thread (with more threads it uses separate ranges for parts of the
+    batch).
     """
 
     operands = named("x w r b? lens? h? c? p? w_scale w_zero r_scale r_zero")
@@ -65,10 +65,10 @@ class DynamicQuantizeLSTM(RecurrentAttributes, Decomposed):
         b: TensorType | None,
         lens: TensorType | None,
     ) -> TensorType:
-        """[T, B, D·4·H]: x rounded, times W, and both biases."""
+        """Return [T, B, D·4·H]: quantized x times W, plus both biases."""
         time = x.shape[0]
         directions, features, gates = w.shape
-        if lens is not None:  # steps that no sequence has do not count for the range
+        if lens is not None:  # steps past the longest sequence do not affect the range
             step = body("Range", *(body.number(n, DType.INT32) for n in (0, time, 1)))
             some = body("Less", step, body("ReduceMax", lens, keepdims=1))
             some = body("Reshape", some, body.ints(time, 1, 1))
@@ -87,13 +87,13 @@ class DynamicQuantizeLSTM(RecurrentAttributes, Decomposed):
 
 
 def _whole(body: Expansion, given: TensorType, directions: int, gates: int) -> TensorType:
-    """Scales or zero points [D] or [D, 4·H] as [D, 4·H]."""
+    """Expand scales or zero points [D] or [D, 4·H] to [D, 4·H]."""
     rows = body("Reshape", given, body.ints(directions, -1))
     return body("Expand", rows, body.ints(directions, gates))
 
 
 def _rows(body: Expansion, r: TensorType, scale: TensorType, zero: TensorType) -> tuple[TensorType, TensorType]:
-    """R [D, H, 4·H] as rows [D, 4·H, H padded], and what `Bytes.columns` has."""
+    """Return R [D, H, 4·H] as rows [D, 4·H, H padded], and the column data that RoundedLstm takes."""
     directions, units, gates = r.shape
     along = body("Reshape", zero, body.ints(directions, 1, -1))
     centred = body("Sub", body.cast(r, DType.INT32), body.cast(along, DType.INT32))

@@ -1,8 +1,8 @@
-"""Convolutions with what follows them. Source: com.microsoft operators of these names.
+"""Convolutions fused with their consumers, or channels-last. Source: com.microsoft operators of these names.
 
 FusedConv      y = activation(Conv(x, w, b) + z)
 NhwcConv       Conv of x: [N, D1 .. Dn, C] with w: [M, K1 .. Kn, C / group]; y: [N, O1 .. On, M]
-NhwcFusedConv  FusedConv of x and z: [N, .., C]; w: [M, C / group, K1 .. Kn] as Conv has it
+NhwcFusedConv  FusedConv of x and z: [N, .., C]; w: [M, C / group, K1 .. Kn] as in Conv
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyruntime.ops.operands import named
 
 @attributes
 class _Conv(Decomposed):
-    """The attributes of Conv."""
+    """Attributes of Conv."""
 
     auto_pad: str = "NOTSET"
     dilations: tuple[int, ...] | None = None
@@ -29,7 +29,7 @@ class _Conv(Decomposed):
     strides: tuple[int, ...] | None = None
 
     def convolved(self, body: Expansion, x: TensorType, w: TensorType, b: TensorType | None, last: bool) -> TensorType:
-        """Conv(x, w, b); `last`: x and the result are [N, D1 .. Dn, C]."""
+        """Return Conv(x, w, b); with `last`, x and the result are channels-last."""
         names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
         y = body("Conv", channels_first(body, x) if last else x, w, b, **{name: getattr(self, name) for name in names})
         return channels_last(body, y) if last else y
@@ -37,7 +37,7 @@ class _Conv(Decomposed):
 
 @op("FusedConv", opsets=range(1, 2), domain="com.microsoft")
 class FusedConv(_Conv):
-    """x: [N, C, D1 .. Dn], w: [M, C / group, K1 .. Kn], b: [M], z of y's shape: floats of one type."""
+    """x: [N, C, D1 .. Dn], w: [M, C / group, K1 .. Kn], b: [M], z like y; floats of one type."""
 
     operands = named("x w", optional="b z")
     has_channels_last: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class FusedConv(_Conv):
 
 @op("NhwcFusedConv", opsets=range(1, 2), domain="com.microsoft")
 class NhwcFusedConv(FusedConv):
-    """x: [N, D1 .. Dn, C], w: [M, C / group, K1 .. Kn], b: [M], z of y's shape: floats of one type."""
+    """x: [N, D1 .. Dn, C], w: [M, C / group, K1 .. Kn], b: [M], z like y; floats of one type."""
 
     has_channels_last: ClassVar[bool] = True
 

@@ -1,13 +1,13 @@
-"""Matrix products with what surrounds them. Source: com.microsoft operators of these names.
+"""Matrix products fused with their producers and consumers. Source: com.microsoft operators of these names.
 
     FusedMatMul            y = alpha · op(a) @ op(b)
-    TransposeMatMul        FusedMatMul under its first name
+    TransposeMatMul        former name of FusedMatMul
     FusedMatMulActivation  activation(FusedMatMul(a, b))
     FusedGemm              activation(Gemm(a, b, c))
     GemmFastGelu           FastGelu(x @ w + bias)
 
-op(a), by the attributes of a: transBatch moves the first axis next to the last one, [K, B.., M] to [B.., K, M]; then
-trans exchanges the last two. A vector stays as it is.
+op(a): transBatchA moves the first axis before the last one, [K, B.., M] to [B.., K, M]; then transA swaps the last two.
+Vectors are not transposed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _MatMul(Decomposed):
     transB: int = 0  # noqa: N815
 
     def product(self, body: Expansion, a: TensorType, b: TensorType) -> TensorType:
-        """alpha · op(a) @ op(b)"""
+        """Return alpha · op(a) @ op(b)."""
         if a.rank == b.rank == 2:
             return body("Gemm", a, b, alpha=self.alpha, transA=self.transA, transB=self.transB)
         left = self._turned(body, a, "A")
@@ -49,7 +49,7 @@ class _MatMul(Decomposed):
 
 @op("FusedMatMul", opsets=range(1, 2), domain="com.microsoft")
 class FusedMatMul(_MatMul):
-    """With everything."""
+    """Product with optional transposes."""
 
     transBatchA: int = 0  # noqa: N815
     transBatchB: int = 0  # noqa: N815
@@ -57,12 +57,12 @@ class FusedMatMul(_MatMul):
 
 @op("TransposeMatMul", opsets=range(1, 2), domain="com.microsoft")
 class TransposeMatMul(_MatMul):
-    """Without transBatch."""
+    """FusedMatMul without transBatchA and transBatchB."""
 
 
 @op("FusedMatMulActivation", opsets=range(1, 2), domain="com.microsoft")
 class FusedMatMulActivation(_MatMul):
-    """activation: the name of an ONNX operator; 'Softmax' and 'LogSoftmax' are over `activation_axis` (-1)."""
+    """activation: name of an ONNX operator; 'Softmax' and 'LogSoftmax' are over `activation_axis` (default -1)."""
 
     activation: str
     activation_alpha: float | None = None
@@ -116,6 +116,6 @@ class GemmFastGelu(Decomposed):
 
 
 def _activated(node: FusedMatMulActivation | FusedGemm, body: Expansion, y: TensorType) -> TensorType:
-    """activation(y), its parameters in the order of ONNX's attributes."""
+    """Return activation(y); the order of parameters is that of the ONNX attributes."""
     second = node.activation_gamma if node.activation == "Selu" else node.activation_beta
     return activate(node, body, y, node.activation, (node.activation_alpha, second))

@@ -1,4 +1,4 @@
-"""GatherBlockQuantized: y = (x[indices] - zero) · scale, x stays packed. Source: onnxruntime, com.microsoft."""
+"""GatherBlockQuantized: y = (x[indices] - zero) · scale with packed x. Source: onnxruntime, com.microsoft."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SMALL_FLOATS = (
 class GatherBlockQuantized(Op):
     """x: int4, uint4, a float of 8 or 4 bits, or uint8, whose last axis packs integers of `bits` bits, low bits first.
 
-    scales: of x's shape (as unpacked) with ceil(s / block_size) for the s elements of quantize_axis; zero_points: as
-    scales, packed along the last axis where x is; absent: 0, or half of the range where x is uint8. y has the type of
-    scales and the shape of Gather. An index counts from the end where negative; one that is out of range gives zeros.
-    block_size 0, for floats: one block.
+    scales: shape of unpacked x with ceil(s / block_size) for the s elements of quantize_axis. zero_points: like scales,
+    packed along the last axis if x is; default: 0, or half of the range for uint8. y has the type of scales and the
+    shape of Gather. Negative indices count from the end; indices out of range give zeros. block_size 0, for floats: a
+    single block.
     """
 
     operands = named("x indices scales", optional="zeros")
@@ -43,11 +43,11 @@ class GatherBlockQuantized(Op):
     quantize_axis: int = 1
 
     def _shape(self, x: TensorType) -> tuple[int, ...]:
-        """The shape of x as unpacked."""
+        """Return the shape of unpacked x."""
         return (*x.shape[:-1], x.shape[-1] * 8 // self.bits) if x.dtype is DType.UINT8 else x.shape
 
     def _layout(self, x: TensorType) -> tuple[tuple[int, ...], int, int, int]:
-        """The shape of x as unpacked, the axes from the front, and the elements of a block."""
+        """Return the shape of unpacked x, both axes as non-negative indices, and the block size."""
         shape = self._shape(x)
         gather, quantize = (self.axis_of(axis, x.rank) for axis in (self.gather_axis, self.quantize_axis))
         return shape, gather, quantize, self.block_size or max(1, shape[quantize])

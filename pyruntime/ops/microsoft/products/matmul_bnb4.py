@@ -1,4 +1,4 @@
-"""MatMulBnb4: y = a @ b^T, weights b in 4-bit codes of bitsandbytes. Source: onnxruntime, com.microsoft."""
+"""MatMulBnb4: y = a @ b^T with weights b in 4-bit codes of bitsandbytes. Source: onnxruntime, com.microsoft."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _TABLES = {
 
 @op("MatMulBnb4", opsets=range(1, 2), domain="com.microsoft")
 class MatMulBnb4(Op):
-    """a: [..., K], float32, float16 or bfloat16; y: [..., N] of its type. transB = 0: a [..., N], y = a @ b [..., K].
+    """a: [..., K], float32, float16 or bfloat16; y: [..., N] of the same type. With transB = 0, they are exchanged.
 
-    b: uint8 [ceil(N · K / 2)], the codes of [N, K] in a row, high bits of a byte first. absmax: of a's type, a scale
-    for each block_size codes in a row, over the ends of rows. quant_type: 0 FP4, 1 NF4.
+    b: uint8 [ceil(N · K / 2)], the codes of [N, K] in row-major order, high bits of a byte first. absmax: scales in a's
+    type, one for each block_size consecutive codes (blocks may span rows). quant_type: 0: FP4, 1: NF4. transB = 0: y
+    [..., K] = a [..., N] @ b.
     """
 
     K: int
@@ -45,7 +46,7 @@ class MatMulBnb4(Op):
 
     @property
     def _sides(self) -> tuple[int, int]:
-        """Columns of a, and of y."""
+        """Columns of a and of y."""
         return (self.K, self.N) if self.transB else (self.N, self.K)
 
     def infer(self, a: TensorType, b: TensorType, absmax: TensorType) -> tuple[TensorType, ...]:
@@ -82,7 +83,7 @@ class MatMulBnb4(Op):
         return (y.reshape(*a.shape[:-1], made).astype(a.dtype, copy=False),)
 
     def _rows(self, flat: Array, scales: Array, first: int, last: int) -> Array:
-        """The weights from number `first` to `last`, as float32."""
+        """Return the dequantized weights `first` to `last` in row-major order, as float32."""
         held = flat[first // 2 : -(-last // 2)]
         found = np.stack([held >> np.uint8(4), held & np.uint8(15)], axis=-1).reshape(-1)
         values = _TABLES[self.quant_type][found[first % 2 :][: last - first]]

@@ -1,4 +1,4 @@
-"""Products of 8-bit matrices with results in float: MatMulIntegerToFloat, DynamicQuantizeMatMul, QGemm, MulInteger.
+"""Products of 8-bit matrices with float results: MatMulIntegerToFloat, DynamicQuantizeMatMul, QGemm; and MulInteger.
 
 Sums are exact in int32; scales and biases apply in float32. Source: onnxruntime, com.microsoft.
 """
@@ -17,7 +17,7 @@ from pyruntime.ops.registry import newest
 def scaled(
     op: Op, body: Expansion, total: TensorType, a_scale: TensorType, b_scale: TensorType, bias: TensorType | None
 ) -> TensorType:
-    """total · (a_scale · b_scale) + bias in float32, total int32."""
+    """Return total · (a_scale · b_scale) + bias in float32, for int32 `total`."""
     if a_scale.size != 1:
         op.fail("one scale for the left operand", a_scale)
     scale = body("Mul", body.cast(a_scale, DType.FLOAT), body.cast(b_scale, DType.FLOAT))
@@ -27,7 +27,7 @@ def scaled(
 
 @op("MatMulIntegerToFloat", opsets=range(1, 2), domain="com.microsoft")
 class MatMulIntegerToFloat(Decomposed):
-    """y = (a - a_zero) @ (b - b_zero) · a_scale · b_scale + bias; b's scale and zero point: one, or one a column."""
+    """y = (a - a_zero) @ (b - b_zero) · a_scale · b_scale + bias; b's scale and zero point: scalar or per column."""
 
     operands = named("a b a_scale b_scale", optional="a_zero b_zero bias")
 
@@ -51,7 +51,7 @@ class DynamicQuantizeMatMul(Decomposed):
 
 @op("QGemm", opsets=range(1, 2), domain="com.microsoft")
 class QGemm(Decomposed):
-    """y = alpha · a_scale · b_scale · (op(a - a_zero) @ op(b - b_zero) + c), c int32; quantised where y_scale is."""
+    """y = alpha · a_scale · b_scale · (op(a - a_zero) @ op(b - b_zero) + c), c int32; quantized if y_scale is given."""
 
     operands = named("a a_scale a_zero? b b_scale b_zero?", optional="c y_scale y_zero")
 
@@ -79,7 +79,7 @@ class QGemm(Decomposed):
 
 @op("MulInteger", opsets=range(1, 2), domain="com.microsoft")
 class MulInteger(Decomposed):
-    """y = (a - a_zero) · (b - b_zero) in int32, broadcast."""
+    """y = (a - a_zero) · (b - b_zero) in int32, with broadcasting."""
 
     def expand(
         self, body: Expansion, a: TensorType, a_zero: TensorType | None, b: TensorType, b_zero: TensorType | None = None

@@ -19,19 +19,18 @@ from pyruntime.ops.operands import named, optional
 FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
 
 INT8 = 4
-"""The accuracy_level that permits A to be rounded to 8 bits."""
+"""Value of accuracy_level that permits quantizing A to 8 bits."""
 
 
 @op("MatMulNBits", opsets=range(1, 2), domain="com.microsoft")
 class MatMulNBits(Op):
-    """a: [..., K], float32, float16 or bfloat16; y: [..., N] of its type.
+    """a: [..., K], float32, float16 or bfloat16; y: [..., N] of the same type.
 
     q: uint8 [N, ceil(K / block_size), block_size · bits / 8], low bits first, the last block of a row padded.
-    scales: [N, blocks], flat or not, of a's type. zero_points: packed as q, [N, ceil(blocks · bits / 8)], or of a float
-    type [N, blocks], in steps of q; 2^(bits - 1) where absent. g_idx: [K], whose scale and zero point k has instead of
-    those of block k // block_size. bias: [N]. accuracy_level 4 permits A to be rounded to 8 bits: GPUs do
-    where A has more than eight rows.
-    block_size is a power of two, 16 or more.
+    block_size is a power of two, at least 16. scales: [N, blocks], flat or not, in a's type. zero_points: packed like
+    q, [N, ceil(blocks · bits / 8)], or floats [N, blocks] in units of q; default 2^(bits - 1). g_idx: [K], the block
+    whose scale and zero point apply to k; default k // block_size. bias: [N]. accuracy_level 4 permits quantizing A to
+    8 bits, which GPU kernels do for more than eight rows.
     """
 
     operands = named("a b scales", optional="zeros groups bias")
@@ -45,7 +44,7 @@ class MatMulNBits(Op):
 
     @property
     def blocks(self) -> int:
-        """Blocks of a row."""
+        """Number of blocks in a row."""
         return -(-self.K // self.block_size)
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
@@ -72,7 +71,7 @@ class MatMulNBits(Op):
         groups: TensorType | None,
         bias: TensorType | None,
     ) -> None:
-        """The sizes of everything but A. Raises InvalidGraph."""
+        """Check the shapes of all inputs except A. Raises InvalidGraph."""
         size = self.N * self.blocks
         blob = self.block_size * self.bits // 8
         if b.dtype is not DType.UINT8 or b.size != size * blob:
@@ -110,48 +109,48 @@ class MatMulNBits(Op):
         return product_with_packed(target, y, inp(0, inputs[0]), packed, product, add, self.accuracy_level == INT8)
 
     def normed(self, target: Target, rows: Normed, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
-        """Dispatches of the product of rows that it normalises itself; None where its kernel cannot.
+        """Return dispatches of a product that also normalizes its rows, or None without such a kernel.
 
         Args:
-            inputs: the types, that of the rows once they are normalised.
+            inputs: input types; the first is that of the normalized rows.
         """
         y, packed, product, add = self._operands(*inputs)
         return normed_product(target, y, rows, packed, product, add)
 
-    def joining(self, target: Target, rows: Partials, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
-        """Dispatches of the product of rows that it reduces from partial results; None where its kernel cannot.
+    def reducing(self, target: Target, rows: Partials, *inputs: TensorType | None) -> tuple[Dispatch, ...] | None:
+        """Return dispatches of a product that also reduces partial results to its rows, or None without such a kernel.
 
         Args:
-            inputs: the types, that of the rows once they are reduced.
+            inputs: input types; the first is that of the reduced rows.
         """
         assert inputs[0] is not None
         y, packed, product, add = self._operands(*inputs)
         return merging_product(target, y, rows, inputs[0].dtype, packed, product, add)
 
     def _operands(self, *inputs: Any) -> tuple[Operand, Packed, Product, Operand | None]:
-        """Of the kernels: y, the weights, the sizes, and the bias."""
+        """Return y, the packed weights, the sizes of the product, and the bias."""
         _, b, scales, zeros, groups, bias = self.operands(*inputs)
         (y,) = self.infer(*inputs)
         return out(0, y), self.packed(b, scales, zeros, groups), self.product(y), optional(5, bias)
 
     def product(self, y: TensorType) -> Product:
-        """The sizes of the product that y, [..., N], is."""
+        """Return the sizes of the product with result y, [..., N]."""
         return Product(y.size // self.N, self.N, self.K, trans_b=True)
 
     def packed(self, b: TensorType, scales: TensorType, zeros: TensorType | None, groups: TensorType | None) -> Packed:
-        """The weights, inputs 1 to 4, as kernels read them."""
+        """Return the weights (inputs 1 to 4) in the form that kernels take."""
         if zeros is not None and zeros.is_known and self._is_default(zeros.value()):
             zeros = None
         tensors = inp(1, b), inp(2, scales), optional(3, zeros), optional(4, groups)
         return integers(*tensors, self.bits, self.block_size, self.K)
 
     def _is_default(self, zeros: Array) -> bool:
-        """True where `zeros` says what its absence would."""
+        """Whether `zeros` has the default value everywhere."""
         half = 1 << (self.bits - 1)
         if zeros.dtype != np.uint8:
             return bool((zeros == half).all())
         row = pack(np.full(self.blocks, half, np.uint8), self.bits)
         found = zeros.reshape(self.N, -1)
-        # What is beyond the last zero point of a row is no zero point.
+        # Ignore the padding bits after the last zero point of a row.
         spare = np.uint8(0xFF >> (-self.blocks * self.bits % 8))
         return bool((found[:, :-1] == row[:-1]).all() and ((found[:, -1] & spare) == row[-1]).all())

@@ -1,4 +1,4 @@
-"""Weights of a few bits in bytes: unpacked by NumPy, and packed."""
+"""Pack and unpack weights of a few bits with NumPy, and dequantize them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyruntime.ir import Array
 __all__ = ["PIECE", "dequantized", "pack", "unpack", "zero_points"]
 
 PIECE = 1 << 22
-"""Weights that are unpacked to float32 at a time, so that a large matrix is never there as a whole."""
+"""Number of weights to unpack to float32 at a time, so that large matrices are never unpacked as a whole."""
 
 
 def unpack(data: Array, bits: int) -> Array:
-    """[..., n] bytes to [..., n * 8 / bits] uint8, low bits first."""
+    """Unpack bytes [..., n] to uint8 [..., n * 8 / bits], low bits first."""
     if bits == 8:
         return data
     per = 8 // bits
@@ -24,7 +24,7 @@ def unpack(data: Array, bits: int) -> Array:
 
 
 def pack(values: Array, bits: int) -> Array:
-    """[..., n] integers of `bits` bits to [..., ceil(n · bits / 8)] bytes, low bits first."""
+    """Pack integers [..., n] of `bits` bits to bytes [..., ceil(n · bits / 8)], low bits first."""
     per = 8 // bits
     padded = np.zeros((*values.shape[:-1], -(-values.shape[-1] // per) * per), np.uint8)
     padded[..., : values.shape[-1]] = values & np.uint8((1 << bits) - 1)
@@ -34,7 +34,7 @@ def pack(values: Array, bits: int) -> Array:
 
 
 def zero_points(zeros: Array | None, rows: int, blocks: int, bits: int) -> Array:
-    """Zero points as float32 [rows, blocks], or one for all where there are none: half of the range."""
+    """Return zero points as float32 [rows, blocks]; if there are none, half of the range as [1, 1]."""
     if zeros is None:
         return np.full((1, 1), 1 << (bits - 1), np.float32)
     if zeros.dtype == np.uint8:
@@ -43,11 +43,13 @@ def zero_points(zeros: Array | None, rows: int, blocks: int, bits: int) -> Array
 
 
 def dequantized(data: Array, scales: Array, zeros: Array, bits: int, groups: Array | None, k: int) -> Array:
-    """(q - zero) · scale as float32 [rows, k].
+    """Return (q - zero) · scale as float32 [rows, k].
 
     Args:
-        data: [rows, blocks, bytes]; scales: [rows, blocks]; zeros: as `zero_points` gives them.
-        groups: the block whose scale every k has, or None: its own.
+        data: [rows, blocks, bytes].
+        scales: [rows, blocks].
+        zeros: as returned by `zero_points`.
+        groups: block of the scale and zero point of each column; None: the column's block.
     """
     rows, blocks = data.shape[:2]
     q = unpack(data, bits).astype(np.float32)

@@ -1,7 +1,7 @@
-"""QLinear*: operators on tensors of 8 bits with scales and zero points. Source: onnxruntime, com.microsoft.
+"""QLinear* operators on 8-bit tensors with scales and zero points. Source: onnxruntime, com.microsoft.
 
-y = saturate(round(f(dequantised inputs) / y_scale) + y_zero_point), in float32, rounded half to even. Add, Mul and
-AveragePool round with the zero point added, as onnxruntime does: round(... + y_zero_point).
+y = saturate(round(f(dequantized inputs) / y_scale) + y_zero_point), in float32, rounded half to even. As in
+onnxruntime, Add, Mul and AveragePool add the zero point before rounding: round(... + y_zero_point).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pyruntime.ops.registry import newest, op_class
 
 
 class _QLinear(Decomposed):
-    """Shared by all: scales and zero points are one for a tensor; an absent zero point is 0."""
+    """Base of QLinear operators. Scales and zero points are per tensor; a missing zero point is 0."""
 
     def dequantized(self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None) -> TensorType:
-        """(x - zero) · scale"""
+        """Return (x - zero) · scale."""
         self._check_scale(scale)
         return body("DequantizeLinear", x, scale, zero)
 
     def quantized(
         self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
     ) -> TensorType:
-        """x over `scale`, in the type of `like`."""
+        """Quantize x to the type of `like`."""
         self._check_scale(scale)
         return body("QuantizeLinear", x, scale, zero, output_dtype=like.dtype.code)
 
     def rounded_with_zero(
         self, body: Expansion, x: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
     ) -> TensorType:
-        """x over `scale` plus the zero point, rounded to the type of `like`."""
+        """Quantize x to the type of `like`, adding the zero point before rounding."""
         self._check_scale(scale)
         value = body("Div", x, scale)
         if zero is not None:
@@ -49,7 +49,7 @@ class _QLinear(Decomposed):
 
 @op("QLinearConv", opsets=range(1, 2), domain="com.microsoft")
 class QLinearConv(Decomposed):
-    """ONNX's QLinearConv; where channels_last, x and y are [N, D1 .. Dn, C], w stays [M, C / group, K1 .. Kn]."""
+    """ONNX's QLinearConv. With channels_last, x and y are [N, D1 .. Dn, C], and w remains [M, C / group, K1 .. Kn]."""
 
     operands = _OnnxQLinearConv.operands
 
@@ -71,7 +71,7 @@ class QLinearConv(Decomposed):
 
 
 class _Binary(_QLinear):
-    """Of two tensors, broadcast."""
+    """Base of binary operators with broadcasting."""
 
     operands = named("a a_scale a_zero? b b_scale b_zero? y_scale", optional="y_zero")
 
@@ -98,12 +98,12 @@ class QLinearMul(_Binary):
 
 
 class _Unary(_QLinear):
-    """Of x, its scale and zero point, y's scale and zero point."""
+    """Base of unary operators. Inputs: x, its scale and zero point, y's scale and zero point."""
 
     operands = named("x x_scale x_zero? y_scale y_zero?")
 
     def function(self, body: Expansion, x: TensorType) -> TensorType:
-        """The operator on float32."""
+        """Apply the operator in float32."""
         raise NotImplementedError(f"{self.op_type}.function")
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
@@ -114,12 +114,12 @@ class _Unary(_QLinear):
     def stored(
         self, body: Expansion, y: TensorType, scale: TensorType, zero: TensorType | None, like: TensorType
     ) -> TensorType:
-        """y in the type of `like`."""
+        """Quantize y to the type of `like`."""
         return self.quantized(body, y, scale, zero, like)
 
 
 class _UnaryOfFour(_Unary):
-    """`_Unary` of four inputs or five: the last zero point need not be listed."""
+    """`_Unary` with an optional last input."""
 
     operands = named("x x_scale x_zero? y_scale", optional="y_zero")
 
@@ -134,7 +134,7 @@ class QLinearSigmoid(_UnaryOfFour):
 
 @op("QLinearLeakyRelu", opsets=range(1, 2), domain="com.microsoft")
 class QLinearLeakyRelu(_UnaryOfFour):
-    """x, or alpha · x where it is negative."""
+    """x, or alpha · x for negative x."""
 
     alpha: float = 0.01
 
@@ -144,7 +144,7 @@ class QLinearLeakyRelu(_UnaryOfFour):
 
 @op("QLinearReduceMean", opsets=range(1, 2), domain="com.microsoft")
 class QLinearReduceMean(_UnaryOfFour):
-    """The mean over `axes`."""
+    """Mean over `axes`."""
 
     axes: tuple[int, ...]
     keepdims: int
@@ -155,7 +155,7 @@ class QLinearReduceMean(_UnaryOfFour):
 
 @op("QLinearSoftmax", opsets=range(1, 2), domain="com.microsoft")
 class QLinearSoftmax(_Unary):
-    """Softmax as ONNX has it at version `opset`."""
+    """Softmax as defined in ONNX opset `opset`."""
 
     opset: int
     axis: int = -1
@@ -168,7 +168,7 @@ class QLinearSoftmax(_Unary):
 
 @op("QLinearGlobalAveragePool", opsets=range(1, 2), domain="com.microsoft")
 class QLinearGlobalAveragePool(_Unary):
-    """The mean of every channel of [N, C, ...], or of [N, ..., C] where channels_last."""
+    """Mean of each channel of [N, C, ...], or with channels_last of [N, ..., C]."""
 
     channels_last: int = 0
 
@@ -178,9 +178,9 @@ class QLinearGlobalAveragePool(_Unary):
 
 @op("QLinearAveragePool", opsets=range(1, 2), domain="com.microsoft")
 class QLinearAveragePool(_UnaryOfFour):
-    """The mean over windows of [N, C, ...], or of [N, ..., C] where channels_last.
+    """Mean over windows of [N, C, ...], or with channels_last of [N, ..., C].
 
-    With count_include_pad every mean is over all places of the kernel, also those that only ceil_mode adds.
+    With count_include_pad, means are over all kernel positions, including those that only ceil_mode adds.
     """
 
     kernel_shape: tuple[int, ...]
@@ -216,14 +216,14 @@ class QLinearAveragePool(_UnaryOfFour):
 
 
 def pooled(body: Expansion, pool: Op, x: TensorType, last: int) -> TensorType:
-    """`pool`, of [N, C, ...], on x, [N, ..., C] where `last`."""
+    """Apply `pool`, defined on [N, C, ...], to x, which is [N, ..., C] with `last`."""
     y: TensorType = body.apply(pool, channels_first(body, x) if last else x)[0]
     return channels_last(body, y) if last else y
 
 
 @op("QLinearConcat", opsets=range(1, 2), domain="com.microsoft")
 class QLinearConcat(_QLinear):
-    """Inputs: y's scale and zero point, then x, scale and zero point of every part."""
+    """Inputs: y's scale and zero point, then x, scale and zero point of each part."""
 
     axis: int
 
@@ -239,7 +239,7 @@ class QLinearConcat(_QLinear):
 
 @op("QLinearWhere", opsets=range(1, 2), domain="com.microsoft")
 class QLinearWhere(_QLinear):
-    """x where the condition holds, else y."""
+    """x where the condition is true, else y."""
 
     operands = named("condition x x_scale x_zero? y y_scale y_zero? z_scale z_zero?")
 

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear of com.microsoft: ONNX's, from before it had types of 16 and 4 bits."""
+"""QuantizeLinear and DequantizeLinear of com.microsoft, which predate ONNX's 16- and 4-bit types."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 
 @op("QuantizeLinear", opsets=range(1, 2), domain="com.microsoft")
 class QuantizeLinear(Decomposed):
-    """y = saturate(round(x / scale) + zero point), a scale for all or for each index of an axis (1 where not given).
+    """y = saturate(round(x / scale) + zero point); scale: scalar, or one for each index of an axis (default 1).
 
-    The quotient is one of float32, also that of float16 numbers, as in onnxruntime.
+    As in onnxruntime, the quotient is computed in float32 even for float16.
     """
 
     axis: int | None = None
@@ -27,7 +27,7 @@ class QuantizeLinear(Decomposed):
 
 @op("DequantizeLinear", opsets=range(1, 2), domain="com.microsoft")
 class DequantizeLinear(Decomposed):
-    """y = (x - zero point) · scale, a scale for all or for each index of an axis (1 where not given)."""
+    """y = (x - zero point) · scale; scale: scalar, or one for each index of an axis (default 1)."""
 
     axis: int | None = None
 

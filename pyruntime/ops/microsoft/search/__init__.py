@@ -1,1 +1,1 @@
-"""Operators of com.microsoft that generate text: beam search, greedy search, sampling."""
+"""Text generation operators of com.microsoft: beam search, greedy search, sampling."""

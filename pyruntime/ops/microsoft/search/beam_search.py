@@ -1,6 +1,6 @@
-"""BeamSearch, WhisperBeamSearch: the likeliest texts that a decoder gives. Source: these operators of com.microsoft.
+"""BeamSearch and WhisperBeamSearch: generate the likeliest sequences. Source: com.microsoft operators of these names.
 
-Texts are those that onnxruntime's CPU provider finds; what only its other providers do is refused.
+Results are those of onnxruntime's CPU provider. Features that only its other providers have raise InvalidGraph.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pyruntime.ops.microsoft.search.scoring import Scoring, Timestamps, log_soft
 
 _GPT, _T5, _WHISPER = 0, 1, 2
 _MOST_BEAMS = 128
-"""As onnxruntime has it."""
+"""Limit of onnxruntime."""
 
 _NEVER = np.float32(-1e9)
-"""The score of a beam that is there to fill the batch."""
+"""Initial score of all beams but the first, which start from the same prompt."""
 
 _INPUTS = (
     "input_ids max_length min_length num_beams num_return_sequences length_penalty repetition_penalty"
@@ -32,18 +32,19 @@ _INPUTS = (
 
 @attributes
 class _BeamSearch(Generation):
-    """Beam search, for BeamSearch and WhisperBeamSearch.
+    """Base of BeamSearch and WhisperBeamSearch.
 
-    At each token scores are log_softmax(logits), changed (`_scoring`), plus the score of the beam; the 2 · num_beams
-    best are taken in order: an end becomes a result if it is among the first num_beams, others are the next beams. A
-    result's score is its beam's, divided by its length (with the prompt, without the end token) ^ length_penalty.
+    At each token, candidates are scored by log_softmax(logits), modified as in `scoring.py`, plus the score of the
+    beam. The 2 · num_beams best are taken in order: end tokens among the first num_beams finish a result, other tokens
+    continue a beam. The score of a result is that of its beam divided by length ^ length_penalty; the length includes
+    the prompt but not the end token.
     """
 
     inputs: ClassVar[str] = _INPUTS
     early_stopping: int = 0
 
     def beams(self, fed: dict[str, TensorType]) -> tuple[int, int]:
-        """num_beams and num_return_sequences."""
+        """Return num_beams and num_return_sequences."""
         beams = self.whole(fed, "num_beams", 1, least=1)
         if beams > _MOST_BEAMS:
             self.refuse("num_beams", f"at most {_MOST_BEAMS}", beams)
@@ -53,23 +54,23 @@ class _BeamSearch(Generation):
         return beams, returned
 
     def graphs(self) -> tuple[Graph, Graph]:
-        """The encoder and the decoder."""
+        """Return the encoder and the decoder. Raises InvalidGraph without an encoder."""
         if self.encoder is None:
             self.fail(f"a subgraph 'encoder' for model_type {self.model_type}", "none")
         return self.encoder, self.decoder
 
     def start(self, batch: int) -> Array:
-        """decoder_start_token_id for every entry, int32 [batch, 1]."""
+        """Return decoder_start_token_id for each batch entry, int32 [batch, 1]."""
         if self.decoder_start_token_id < 0:
             self.fail("a decoder_start_token_id of 0 or more", self.decoder_start_token_id)
         return np.full((batch, 1), self.decoder_start_token_id, np.int32)
 
     def timestamps(self, vocab: int) -> Timestamps:
-        """Whisper's rules for timestamps, with the tokens that the attributes name."""
-        self.fail("no logits_processor 1", "it; only WhisperBeamSearch has the tokens of timestamps")
+        """Return Whisper's timestamp rules with the token ids of the attributes."""
+        self.fail("no logits_processor", "1; only WhisperBeamSearch has timestamp tokens")
 
     def transcribed(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
-        """The outputs for features [batch, features, frames], Whisper's."""
+        """Return the outputs for a Whisper model with input features [batch, features, frames]."""
         features = fed.get("input_ids")
         if features is None or features.dtype is not DType.FLOAT or features.rank != 3 or not features.shape[0]:
             self.refuse("input_ids", "float features [batch, features, frames]", features)
@@ -95,7 +96,7 @@ class _BeamSearch(Generation):
     def searched(
         self, fed: dict[str, TensorType], decoder: Decoder, scoring: Scoring, prompt: Array
     ) -> tuple[ValueType, ...]:
-        """sequences, sequences_scores and scores; `prompt`: int32 [batch, length]."""
+        """Run the search from `prompt` (int32 [batch, length]); returns sequences, sequences_scores and scores."""
         (batch, before), (beams, returned) = prompt.shape, self.beams(fed)
         longest = self.length(fed, before, batch * beams, decoder.vocab if self.wants(2) else 0)
         search = Beams(
@@ -130,11 +131,11 @@ class _BeamSearch(Generation):
 class BeamSearch(_BeamSearch):
     """sequences int32 [B, R, max_length], sequences_scores [B, R], scores [max_length - L, B, num_beams, V].
 
-    input_ids: int32 [B, L]. model_type 0: the prompts of a decoder alone, as GPT-2; where they are padded, pad tokens
-    are masked, or what attention_mask int32 [B, L] says. model_type 1: what an encoder reads, as T5's or BART's; texts
-    begin with decoder_start_token_id, and L is 1. model_type 2: as WhisperBeamSearch. See `_decoders` for the
-    subgraphs. R is num_return_sequences; sequences are padded with pad_token_id, without the end token. Scores of
-    tokens that were not made are 0.
+    input_ids: int32 [B, L]. model_type 0 is a decoder only, such as GPT-2: input_ids are prompts, masked by
+    attention_mask (int32 [B, L]) or where they are padded. model_type 1 is an encoder-decoder, such as T5 or BART: the
+    encoder reads input_ids, sequences start with decoder_start_token_id, and L is 1. model_type 2 is as in
+    WhisperBeamSearch. For the subgraphs see `decoders.py`. R is num_return_sequences. Sequences exclude the end token
+    and are padded with pad_token_id. Scores of steps that were not run are 0.
     """
 
     arity = (5, 12)
@@ -155,7 +156,7 @@ class BeamSearch(_BeamSearch):
         self.fail("a model_type of 0, 1 or 2", self.model_type)
 
     def _continued(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
-        """The outputs for a model that continues a prompt."""
+        """Return the outputs for a decoder-only model."""
         ids, beams = self.prompt(fed), self.beams(fed)[0]
         mask = self.matrix(fed, "attention_mask", ids.shape)
         rows, masks = np.repeat(ids, beams, axis=0), None if mask is None else np.repeat(mask, beams, axis=0)
@@ -165,7 +166,7 @@ class BeamSearch(_BeamSearch):
         return self.searched(fed, decoder, self.scoring(fed, len(ids), decoder.vocab), ids)
 
     def _translated(self, fed: dict[str, TensorType], outer: dict[str, ValueType]) -> tuple[ValueType, ...]:
-        """The outputs for a decoder that reads the states of an encoder."""
+        """Return the outputs for an encoder-decoder model with token inputs."""
         ids, graphs = self.prompt(fed), self.graphs()
         mask = self.matrix(fed, "attention_mask", ids.shape)
         mask = encoder_mask(ids, self.pad_token_id) if mask is None else mask
@@ -178,11 +179,11 @@ class BeamSearch(_BeamSearch):
 
 @op("WhisperBeamSearch", opsets=range(1, 2), domain="com.microsoft")
 class WhisperBeamSearch(_BeamSearch):
-    """As BeamSearch with an encoder, of Whisper.
+    """BeamSearch for Whisper.
 
-    input_ids: the features [B, F, T] float that the encoder reads. Texts begin with decoder_input_ids int32 [B, L], or
-    with decoder_start_token_id alone. logits_processor 1: texts follow the rules for timestamps (`Timestamps`).
-    temperature: what scores are divided by, after the softmax.
+    input_ids: features [B, F, T], float. Sequences start with decoder_input_ids (int32 [B, L]) or
+    decoder_start_token_id. With logits_processor 1 they follow Whisper's timestamp rules (`Timestamps`). temperature
+    divides the scores after the softmax.
     """
 
     inputs: ClassVar[str] = f"{_INPUTS} cross_qk_layer_head extra_decoding_ids temperature"
@@ -201,9 +202,9 @@ class WhisperBeamSearch(_BeamSearch):
         if self.model_type != _WHISPER:
             self.fail("model_type 2", self.model_type)
         if self.decoder_output_cross_qk or self.wants(3) or "extra_decoding_ids" in fed:
-            self.fail("no cross_qk and no extra_decoding_ids", "one of them; convert the model without them")
+            self.fail("no cross_qk and no extra_decoding_ids", "one of these; convert the model without them")
         if self.wants(4):
-            self.fail("no output non_speech_probs", "it; convert the model without it (no_speech_probs)")
+            self.fail("no output non_speech_probs", "this output; convert the model without it (no_speech_probs)")
         return self.transcribed(fed, outer)
 
     def timestamps(self, vocab: int) -> Timestamps:

@@ -1,4 +1,4 @@
-"""Decoders as subgraphs of operators that generate text: what they are fed, and their caches between the tokens.
+"""Decoder subgraphs of text generation operators: their inputs, and their states between tokens.
 
 Source: com.microsoft.BeamSearch and GreedySearch, as onnxruntime's CPU provider calls their subgraphs.
 """
@@ -20,19 +20,24 @@ _ADVICE = "convert the model again, for the CPU: without shared buffers of past 
 
 
 class Decoder(Protocol):
-    """A decoder in the middle of a text.
+    """A decoder and its state.
 
     Attributes:
-        vocab: how many tokens there are.
+        vocab: size of the vocabulary.
     """
 
     vocab: int
 
     def first(self) -> Array:
-        """Scores [rows, vocab] of the first token, before softmax."""
+        """Return the logits [rows, vocab] of the first token."""
 
     def step(self, tokens: Array, origins: Array | None, sequences: Array) -> Array:
-        """Scores [rows, vocab] after `tokens` [rows]; row i continues row origins[i] of the last step (None: row i)."""
+        """Return the logits [rows, vocab] after `tokens` [rows].
+
+        Args:
+            origins: row of the previous step that each row continues; None: the same row.
+            sequences: all tokens so far, [rows, length].
+        """
 
 
 def tensor_of(x: Any) -> ValueType:
@@ -42,7 +47,7 @@ def tensor_of(x: Any) -> ValueType:
 
 
 class _Subgraph:
-    """A subgraph whose outputs are the scores of the next token and the caches."""
+    """A subgraph with outputs logits and states."""
 
     def __init__(self, op: Op, role: str, graph: Graph, outer: dict[str, ValueType]) -> None:
         self._op, self._role, self.graph = op, role, graph
@@ -50,11 +55,11 @@ class _Subgraph:
         self._body = Body(op, graph, outer)
 
     def fail(self, expected: str, got: object) -> NoReturn:
-        """Raise InvalidGraph."""
-        self._op.fail(f"its subgraph '{self._role}' to have {expected}", f"{got}; {_ADVICE}")
+        """Raise InvalidGraph with the name of the subgraph."""
+        self._op.fail(f"the subgraph '{self._role}' to have {expected}", f"{got}; {_ADVICE}")
 
     def refuse_layout(self, expected: str) -> NoReturn:
-        """Raise InvalidGraph: its inputs and outputs are not those expected."""
+        """Raise InvalidGraph because of unexpected inputs and outputs."""
         names = (", ".join(info.name for info in side) for side in (self.graph.inputs, self.graph.outputs))
         self.fail(expected, "inputs {} and outputs {}".format(*names))
 
@@ -67,18 +72,21 @@ class _Subgraph:
         return [value.value() for value in made]
 
     def last(self, logits: Array, rows: int, vocab: int) -> Array:
-        """The last position's scores, float32 [rows, vocab]; a batch's are repeated for every beam."""
+        """Return the logits of the last position, float32 [rows, vocab], repeated for each beam."""
         if logits.ndim != 3 or logits.shape[2] != vocab or not logits.shape[0] or rows % logits.shape[0]:
             self.fail(f"scores [{rows}, length, {vocab}] as first output (vocab_size)", list(logits.shape))
         return np.repeat(logits[:, -1], rows // logits.shape[0], axis=0)
 
     def shape(self, index: int) -> tuple[Any, ...]:
-        """The declared shape of input `index`; empty where it has none."""
+        """Return the declared shape of input `index`; empty if there is none."""
         declared = self.graph.inputs[index].type
         return (declared.shape or ()) if isinstance(declared, DeclaredTensor) else ()
 
     def empty(self, index: int, rows: int, rank: int) -> Array:
-        """A state without tokens for input `index`, [2, rows, heads, 0, size] or, of rank 4, without the first axis."""
+        """Return a state without tokens for input `index`.
+
+        Its shape is [rows, heads, 0, size] for rank 4, with a leading axis of size 2 for rank 5.
+        """
         shape = self.shape(index)
         heads, size = (shape[-3], shape[-1]) if len(shape) == rank else (None, None)
         if not isinstance(heads, int) or not isinstance(size, int):
@@ -87,7 +95,7 @@ class _Subgraph:
         return np.zeros((*(2,) * (rank - 4), rows, heads, 0, size), np.float32)
 
     def vocab(self, attribute: int) -> int:
-        """Return the size of the vocabulary: the attribute, or where it is absent the declared size of the scores."""
+        """Return the size of the vocabulary: the attribute or, if absent, the declared size of the logits."""
         declared = self.graph.outputs[0].type
         shape = declared.shape if isinstance(declared, DeclaredTensor) else None
         size = attribute if attribute > 0 else shape[-1] if shape else None
@@ -97,12 +105,12 @@ class _Subgraph:
 
 
 class PromptDecoder:
-    """A decoder alone, as GPT-2: input_ids, position_ids, attention_mask, past_i -> logits, present_i.
+    """A decoder-only model such as GPT-2: input_ids, position_ids, attention_mask, past_i -> logits, present_i.
 
-    A state is [2, rows, heads, length, size], empty at first. The second graph, where there is one, runs the prompt.
+    States are [2, rows, heads, length, size] and initially empty. The second graph, if present, processes the prompt.
 
     Attributes:
-        vocab: how many tokens there are.
+        vocab: size of the vocabulary.
     """
 
     def __init__(
@@ -148,17 +156,16 @@ class PromptDecoder:
 
 
 class EncoderDecoder:
-    """An encoder and a decoder, as T5, BART and Whisper.
+    """An encoder-decoder model such as T5, BART or Whisper.
 
-    encoder: features or input ids, a mask (not Whisper), decoder_input_ids -> logits, encoder_hidden_states, the
-    states of the decoder after these ids, and the keys and values of its cross attention. Or, without
-    decoder_input_ids: these keys and values alone; then the decoder runs from its first token on, after empty states.
-    decoder: input_ids, the mask (not Whisper), encoder_hidden_states or not, its states, the encoder's keys and values
-    -> logits, states. Where the shape of input_ids does not say that they are one token, they are the whole sequence.
-    A state is [rows, heads, length, size].
+    encoder: features or input ids, a mask (not for Whisper), decoder_input_ids -> logits, encoder_hidden_states,
+    decoder states after decoder_input_ids, and keys and values of cross-attention. Without decoder_input_ids, only the
+    latter; the decoder then starts from empty states. decoder: input_ids, mask (not for Whisper), optionally
+    encoder_hidden_states, its states, cross-attention keys and values -> logits, states. Unless the declared shape of
+    input_ids is one token, they are the whole sequence. States are [rows, heads, length, size].
 
     Attributes:
-        vocab: how many tokens there are.
+        vocab: size of the vocabulary.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Text generation: the inputs of BeamSearch, GreedySearch and similar operators, and the loop over tokens."""
+"""Base class of BeamSearch, GreedySearch and similar operators: inputs and checks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Generation", "encoder_mask"]
 
 @attributes
 class Generation(BodyOp):
-    """An operator that generates text.
+    """Base of text generation operators.
 
     Class attributes:
-        inputs: the names of its inputs, in order.
+        inputs: input names, separated by spaces.
     """
 
     inputs: ClassVar[str] = ""
@@ -37,7 +37,7 @@ class Generation(BodyOp):
     vocab_size: int = -1
 
     def fed(self, inputs: Sequence[ValueType | None]) -> tuple[dict[str, TensorType], dict[str, ValueType]]:
-        """The inputs that are there, by name, and the captured outer values."""
+        """Return the present inputs by name, and the captured outer values."""
         own, outer = self.split(inputs)
         found: dict[str, TensorType] = {}
         for name, value in zip(self.inputs.split(), own, strict=False):
@@ -48,20 +48,20 @@ class Generation(BodyOp):
         return found, outer
 
     def refuse(self, name: str, expected: str, got: object, advice: str = "") -> NoReturn:
-        """Raise InvalidArgument for an input; the planner adds the node's name."""
+        """Raise InvalidArgument for an input. The planner adds the node's name."""
         raise InvalidArgument(
             f"{self.op_type}: expected {name} to be {expected}, got {got}; {advice or 'feed another value'}"
         )
 
     def whole(self, fed: dict[str, TensorType], name: str, default: int, least: int | None = None) -> int:
-        """The one number of an int32 input, which is `least` or more."""
+        """Return the value of an int32 scalar input; raises InvalidArgument below `least`."""
         number = int(self._one(fed, name, default, DType.INT32))
         if least is not None and number < least:
             self.refuse(name, f"{least} or more", number)
         return number
 
     def real(self, fed: dict[str, TensorType], name: str, default: float) -> float:
-        """The one number of a float input."""
+        """Return the value of a float scalar input."""
         return float(self._one(fed, name, default, DType.FLOAT))
 
     def _one(self, fed: dict[str, TensorType], name: str, default: float, dtype: DType) -> Any:
@@ -73,7 +73,7 @@ class Generation(BodyOp):
         return value.value().reshape(())
 
     def matrix(self, fed: dict[str, TensorType], name: str, shape: Sequence[int | None]) -> Array | None:
-        """Return the int32 input `name`, None where it is absent. A size of None in `shape` stands for any."""
+        """Return the int32 input `name` of `shape` (None: any size), or None if it is absent."""
         value = fed.get(name)
         if value is None:
             return None
@@ -84,19 +84,21 @@ class Generation(BodyOp):
         return array
 
     def needed(self, fed: dict[str, TensorType], name: str, shape: Sequence[int | None]) -> Array:
-        """`matrix`, of an input that has to be there."""
+        """Like `matrix`, for a required input."""
         array = self.matrix(fed, name, shape)
         if array is None:
             self.refuse(name, "fed", "none")
         return array
 
     def length(self, fed: dict[str, TensorType], prompt: int, rows: int, vocab: int = 0) -> int:
-        """Where sequences end at the latest: max_length, longer than the prompt.
+        """Return max_length, which must exceed the length of the prompt.
 
-        rows: how many there are. vocab: how many scores are kept of each token.
+        Args:
+            rows: number of sequences.
+            vocab: number of scores to return per token.
 
         Raises:
-            OutOfMemory: they would take more than `Limits.node_bytes`.
+            OutOfMemory: the results would exceed `Limits.node_bytes`.
         """
         longest = self.whole(fed, "max_length", 0)
         if longest <= prompt:
@@ -110,7 +112,7 @@ class Generation(BodyOp):
         return longest
 
     def scoring(self, fed: dict[str, TensorType], batch: int, vocab: int, **more: Any) -> Scoring:
-        """What changes scores, by the inputs that all these operators have."""
+        """Return the score modifiers set by the inputs that all these operators share."""
         penalty = self.real(fed, "repetition_penalty", 1.0)
         if penalty <= 0:
             self.refuse("repetition_penalty", "more than 0", penalty)
@@ -125,18 +127,18 @@ class Generation(BodyOp):
         )
 
     def prompt(self, fed: dict[str, TensorType], name: str = "input_ids") -> Array:
-        """Token ids int32 [batch, length], neither of which is 0."""
+        """Return token ids, int32 [batch, length], both sizes positive."""
         ids = self.needed(fed, name, (None, None))
         if not ids.size:
             self.refuse(name, "a batch of one or more with one token or more", list(ids.shape))
         return ids
 
     def within(self, ids: Array, vocab: int, name: str = "input_ids") -> None:
-        """Raise InvalidArgument for a token that the vocabulary does not have."""
+        """Raise InvalidArgument for token ids outside the vocabulary."""
         if ids.min() < 0 or ids.max() >= vocab:
             self.refuse(name, f"tokens of 0 to {vocab - 1}", f"{ids.min()} to {ids.max()}")
 
 
 def encoder_mask(ids: Array, pad: int) -> Array:
-    """int32, the shape of ids [batch, length]: 0 for the pad tokens in front, else 1."""
+    """Return a mask of ids [batch, length], int32: 0 for leading pad tokens, else 1."""
     return (np.cumsum(ids != pad, axis=1) > 0).astype(np.int32)

@@ -1,6 +1,6 @@
-"""GreedySearch, Sampling: the likeliest token at each step, or a drawn one. Source: these operators of com.microsoft.
+"""GreedySearch and Sampling: generate by argmax or by sampling. Source: com.microsoft operators of these names.
 
-Texts are those that onnxruntime's CPU provider makes, on Linux where tokens are drawn.
+Results are those of onnxruntime's CPU provider (on Linux, for Sampling).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MODULUS = 2**31 - 1
 
 @attributes
 class _TokenByToken(Generation):
-    """Generation of one sequence for each prompt, for GreedySearch and Sampling."""
+    """Base of GreedySearch and Sampling, which generate one sequence for each prompt."""
 
     inputs: ClassVar[str] = _INPUTS
 
     def chooser(self, fed: dict[str, TensorType]) -> _Chooser:
-        """What chooses a token."""
+        """Return the function that selects tokens."""
         return _Chooser()
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
@@ -59,21 +59,21 @@ class _TokenByToken(Generation):
 
 
 class _Chooser:
-    """The first of the best."""
+    """Selects the token with the largest score, the first of equal ones."""
 
     def __call__(self, scores: Array) -> Array:
-        """Tokens [batch] by scores [batch, vocab]."""
+        """Return tokens [batch], given scores [batch, vocab]."""
         tokens: Array = np.argmax(scores, axis=1)
         return tokens
 
 
 @dataclass(slots=True)
 class _Drawn(_Chooser):
-    """One of the tokens whose probabilities, from the largest on, add up to top_p; others count as filter_value.
+    """Top-p sampling: draw from the most probable tokens whose probabilities sum to top_p; others get filter_value.
 
-    custom: ordered from the largest, the first always stays. Else ordered from the smallest: a token stays where the
-    sum up to it exceeds 1 - top_p, or where it is among the last `keep`. Random numbers are those of C++'s
-    minstd_rand0, two for a uniform one.
+    With `custom`, tokens are sorted in descending order, and the first one is always included. Otherwise they are
+    sorted in ascending order: a token is included if the cumulative sum up to it exceeds 1 - top_p, or if it is among
+    the last `keep`. Random numbers come from C++'s minstd_rand0, two for each uniform one.
     """
 
     top_p: np.float32
@@ -89,7 +89,7 @@ class _Drawn(_Chooser):
         return np.array([self._drawn(row) for row in filtered])
 
     def _left_out(self, row: Array) -> Array:
-        """The tokens that are not drawn."""
+        """Return the excluded tokens."""
         order = np.argsort(-row if self.custom else row, kind="stable")
         ordered = row[order]
         weight = np.exp(ordered - ordered.max())
@@ -121,10 +121,10 @@ class _Drawn(_Chooser):
 
 @op("GreedySearch", opsets=range(1, 2), domain="com.microsoft")
 class GreedySearch(_TokenByToken):
-    """The token of the largest score at each step, the first of equal ones.
+    """Selects the token with the largest score at each step, the first of equal ones.
 
-    input_ids: int32 [B, L], masked where it is pad_token_id, or by attention_mask int32 [B, L]. sequences: int32
-    [B, max_length], from the end token on pad_token_id. See `_decoders` for the subgraphs.
+    input_ids: int32 [B, L], masked by attention_mask (int32 [B, L]) or where they are pad_token_id. sequences: int32
+    [B, max_length], padded with pad_token_id from the end token on. For the subgraphs see `decoders.py`.
     """
 
     arity = (2, 7)
@@ -132,9 +132,9 @@ class GreedySearch(_TokenByToken):
 
 @op("Sampling", opsets=range(1, 2), domain="com.microsoft")
 class Sampling(_TokenByToken):
-    """As GreedySearch, with tokens that are drawn (`_Drawn`): the same ones in every run, others for another `seed`.
+    """GreedySearch with sampled tokens (`_Drawn`), determined by `seed`.
 
-    Scores are divided by `temperature`. presence_mask changes nothing, as there is no presence_penalty.
+    `temperature` divides the scores. presence_mask has no effect, since presence_penalty must be 0.
     """
 
     inputs: ClassVar[str] = f"{_INPUTS} presence_mask seed"
@@ -148,7 +148,7 @@ class Sampling(_TokenByToken):
 
     def infer(self, *inputs: ValueType | None) -> tuple[ValueType, ...]:
         if self.wants(1):
-            self.fail("no output filtered_logits", "it; convert the model without it")
+            self.fail("no output filtered_logits", "this output; convert the model without it")
         if self.presence_penalty:
             self.fail(
                 "a presence_penalty of 0", f"{self.presence_penalty}; convert the model without it (custom sampling)"

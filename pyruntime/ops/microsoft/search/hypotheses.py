@@ -1,7 +1,7 @@
-"""Beam search: which continuations of the beams are followed, which end, and what comes out.
+"""Beam search: select continuations of the beams, and collect finished sequences.
 
 Source: com.microsoft.BeamSearch as onnxruntime's CPU provider computes it (transformers' generation/beam_search.py of
-2021, with the whole sequence's length in the length penalty).
+2021, with the length of the whole sequence in the length penalty).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Beams", "Chosen"]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The beams that are followed, [batch · beams] each: which token follows which beam, and its score."""
+    """Continued beams, [batch · beams] each: scores, appended tokens, and the beams they continue."""
 
     scores: Array
     tokens: Array
@@ -26,7 +26,7 @@ class Chosen:
 
 @dataclass(slots=True)
 class _Hypotheses:
-    """The best sequences of one batch entry that have ended, best first."""
+    """Best finished sequences of one batch entry, in descending order of score."""
 
     limit: int
     length_penalty: np.float32
@@ -34,11 +34,11 @@ class _Hypotheses:
     done: bool = False
 
     def scored(self, total: np.float32, length: int) -> np.float32:
-        """total / length ^ penalty"""
+        """Return total / length ^ penalty."""
         return np.float32(total / np.float32(length) ** self.length_penalty)
 
     def add(self, sequence: Array, total: np.float32) -> None:
-        """Keep the sequence where it is among the best; equal ones stay in the order in which they came."""
+        """Insert the sequence if it is among the best; ties are in order of arrival."""
         score = self.scored(total, len(sequence))
         if len(self.kept) == self.limit and score <= self.kept[-1][0]:
             return
@@ -48,20 +48,20 @@ class _Hypotheses:
 
 
 def _largest(x: Array, count: int) -> Array:
-    """Where the `count` largest of x [n] are, from the largest on, equal ones in order; without sorting all of x."""
+    """Return the indices of the `count` largest elements of x [n], descending, ties by index."""
     least = -np.partition(-x, count - 1)[count - 1] if len(x) > count else -np.inf
     places = np.flatnonzero(x >= least)
-    if len(places) < count:  # where x has NaN
+    if len(places) < count:  # x contains NaN
         places = np.arange(len(x))
     found: Array = places[np.argsort(-x[places], kind="stable")[:count]]
     return found
 
 
 class Beams:
-    """The search over a batch.
+    """Beam search over a batch.
 
     Attributes:
-        batch, beams: how many prompts, and how many sequences are followed for each.
+        batch, beams: number of prompts, and of beams for each prompt.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Beams:
 
     @property
     def over(self) -> bool:
-        """Whether every batch entry has its sequences, none of which can become better."""
+        """Whether all batch entries have finished sequences that cannot be improved."""
         return all(found.done for found in self._found)
 
     def follow(self, totals: Array, sequences: Array) -> Chosen:
-        """The continuations to follow of `sequences` [batch · beams, length], by scores [batch · beams, vocab]."""
+        """Return the continuations of `sequences` [batch · beams, length] to keep, by scores [batch · beams, vocab]."""
         vocab, count = totals.shape[1], 2 * self.beams
         every = totals.reshape(self.batch, self.beams * vocab)
         best = np.stack([_largest(row, count) for row in every])
@@ -96,7 +96,7 @@ class Beams:
         return made
 
     def _followed(self, made: Chosen, entry: int, scores: Array, beams: Array, tokens: Array, sequences: Array) -> None:
-        """Sort one entry's candidates, best first, into beams and ends; each beam has one end at most."""
+        """Split the candidates of one entry, best first, into continued beams and finished sequences."""
         at, stop = entry * self.beams, (entry + 1) * self.beams
         for rank, (score, beam, token) in enumerate(zip(scores, beams, tokens, strict=True)):
             origin = entry * self.beams + int(beam)
@@ -109,15 +109,15 @@ class Beams:
                 return
 
     def _improves(self, found: _Hypotheses, scores: Array, entry: int, length: int) -> bool:
-        """Whether a sequence that goes on may become better than the worst that has ended.
+        """Whether a continued sequence may become better than the worst finished one.
 
-        onnxruntime looks at 2 · beams scores from index entry · beams on of the concatenated scores of all entries.
+        onnxruntime considers 2 · beams scores from index entry · beams of the concatenated scores of all entries.
         """
         seen = scores.reshape(-1)[entry * self.beams :][: 2 * self.beams]
         return bool(found.kept[-1][0] < found.scored(seen.max(), length))
 
     def finish(self, sequences: Array, totals: Array, length: int, count: int) -> tuple[Array, Array]:
-        """The `count` best of each entry, padded to `length`: int32 [batch, count, length], float32 [batch, count]."""
+        """Return the `count` best sequences per entry, int32 [batch, count, length], and scores [batch, count]."""
         ids = np.full((self.batch, count, length), self._pad, np.int32)
         scores = np.zeros((self.batch, count), np.float32)
         for entry, found in enumerate(self._found):

@@ -1,12 +1,12 @@
-"""Hashes of the n-grams that end at each token: rows of embedding tables. Source: com.microsoft operators.
+"""Hashes of the n-grams that end at each token, as rows of embedding tables. Source: com.microsoft operators.
 
     NGramHashMapping        ids [B, L], of B sequences
-    VarlenNGramHashMapping  ids [T], of sequences one after another
+    VarlenNGramHashMapping  ids [T], of concatenated sequences
 
-For n from 2 to N and each of the H heads of that n, hash = mix mod vocabulary, mix = xor over k < n of
-id[t - k] · multiplier[k], of products that wrap. Ids before a sequence are those of `past_ids`, else the id that fills:
-eos_token_id, or `pad_id` where it is absent. It also stands for ids that a token may not see: with `reset_on_eos` those
-up to the last eos before the token, with segment ids those before the token's segment. Host only.
+For n from 2 to N and each of the H heads per n, hash = mix mod vocabulary, where mix is the xor over k < n of the
+wrapping products id[t - k] · multiplier[k]. Ids before a sequence come from `past_ids`, or are the fill id:
+eos_token_id, or else `pad_id`. The fill id also replaces hidden ids: with `reset_on_eos` those up to the last eos
+before the token, with segment ids those of earlier segments. Runs on the host only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyruntime.ops.operands import named
 
 @attributes
 class _Mapping(Op):
-    """Hashes of n-grams over rows of ids."""
+    """Hashes n-grams in rows of ids."""
 
     reset_on_eos: int = 0
     pad_id: int
@@ -32,16 +32,16 @@ class _Mapping(Op):
 
     @property
     def history(self) -> int:
-        """How many ids before a token its hashes depend on."""
+        """Number of preceding ids that the hashes of a token depend on."""
         return self.max_ngram_size - 1
 
     @property
     def heads(self) -> int:
-        """Number of hashes of a token."""
+        """Number of hashes per token."""
         return self.history * self.n_head_per_ngram
 
     def check(self, given: Any) -> None:
-        """Raises InvalidGraph unless attributes are in range and tables have their shapes."""
+        """Raise InvalidGraph unless attributes are in range and tables have the required shapes."""
         ids, multipliers, eos = given.ids, given.multipliers, given.eos
         if self.max_ngram_size < 2 or self.n_head_per_ngram < 1:
             self.fail(
@@ -61,12 +61,12 @@ class _Mapping(Op):
             self.fail("a scalar eos_token_id", eos)
 
     def check_vocab(self, vocab: Array) -> None:
-        """Raises InvalidGraph where a vocabulary has no words."""
+        """Raise InvalidGraph for an empty vocabulary."""
         if (vocab <= 0).any():
             self.fail("vocab_sizes > 0", vocab.min())
 
     def filler(self, eos: Array | None, dtype: Any) -> Array:
-        """Return the id that stands for tokens before the first one, [1]."""
+        """Return the fill id, [1]."""
         return np.array([self.pad_id], dtype) if eos is None else eos.reshape(1)
 
     def hashes(
@@ -76,8 +76,10 @@ class _Mapping(Op):
 
         Args:
             whole: ids [B, history + L].
-            first: [B, history + L], the earliest place that a token may see.
-            tables: multipliers, vocabularies, offsets.
+            first: [B, history + L], index of the first id visible to each token.
+            tables: multipliers, vocabulary sizes, offsets.
+            fill: the fill id.
+            eos: the end token, or None.
         """
         multipliers, vocab, offsets = tables
         places = np.arange(whole.shape[1])
@@ -97,7 +99,7 @@ class _Mapping(Op):
         return y if offsets is None else y + offsets
 
     def begins(self, segments: Array) -> Array:
-        """Return for each position of rows of segment ids where the run of equal ids begins."""
+        """Return for each position of rows of segment ids the start of its run of equal ids."""
         places = np.arange(segments.shape[1])
         new = segments[:, 1:] != segments[:, :-1]
         starts = np.where(np.pad(new, ((0, 0), (1, 0))), places, 0)
@@ -108,7 +110,7 @@ class _Mapping(Op):
 class NGramHashMapping(_Mapping):
     """ids: [B, L]; multipliers: [>= N]; vocab, offsets: [(N - 1) · H]; eos: scalar; past: [B, N - 1], int32 or int64.
 
-    segments: int32 [B, L]; segments begin within ids alone. Outputs: hashes [B, L, (N - 1) · H], n = 2 first, and the
+    segments: int32 [B, L], which do not extend into past. Outputs: hashes [B, L, (N - 1) · H], n = 2 first, and the
     last N - 1 ids.
     """
 
@@ -146,11 +148,11 @@ class NGramHashMapping(_Mapping):
 
 @op("VarlenNGramHashMapping", opsets=range(1, 2), domain="com.microsoft")
 class VarlenNGramHashMapping(_Mapping):
-    """ids: [T]; ends: int32 [B + 1], sequence i is from ends[i] on and before ends[i + 1]; counts: int32 [B].
+    """ids: [T]; ends: int32 [B + 1], where sequence i is ids[ends[i] : ends[i + 1]]; counts: int32 [B].
 
-    The other inputs are those of NGramHashMapping: past is [B, N - 1], segments int32 [T], and those before them int32
-    [B, N - 1], default the first of each sequence. Outputs: hashes [T, (N - 1) · H]; the last N - 1 ids and segments of
-    each sequence; for its first `counts` tokens, at most `state_update_capacity`, the N - 1 ids up to that token, else
+    The other inputs are as in NGramHashMapping: past [B, N - 1], segments int32 [T], past_segments int32 [B, N - 1], by
+    default the first segment of each sequence. Outputs: hashes [T, (N - 1) · H]; the last N - 1 ids and segments of
+    each sequence; for its first `counts` tokens (at most `state_update_capacity`) the N - 1 ids up to that token, else
     `pad_id`.
     """
 

@@ -1,7 +1,4 @@
-"""NGramRepeatBlock: no score for a token that would repeat an n-gram. Source: com.microsoft.NGramRepeatBlock.
-
-Where the last n - 1 tokens of a row stand in it before, the token that followed them there gets -inf.
-"""
+"""NGramRepeatBlock: set scores of tokens that would repeat an n-gram to -inf. Source: com.microsoft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tokens would repeat an n-gram."""
+"""Find tokens that would repeat an n-gram."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["repeating"]
 
 
 def repeating(ids: Array, size: int) -> tuple[Array, Array]:
-    """Rows of ids [B, L], and the token of each that followed its last size - 1 tokens where these stood before."""
+    """Return (rows, tokens): each token followed an earlier occurrence of the row's last size - 1 ids. ids: [B, L]."""
     length = ids.shape[1]
     if size > length:
         return np.empty(0, np.int64), np.empty(0, ids.dtype)

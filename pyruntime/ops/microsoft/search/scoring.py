@@ -1,7 +1,7 @@
-"""What the scores of a next token go through before one is chosen, in onnxruntime's order.
+"""Modify the scores of the next token before one is selected, in onnxruntime's order.
 
-Scores are float32 [rows, vocab], one row for every sequence; a token that may not come has the lowest float32.
-Source: com.microsoft.BeamSearch and its kin, as onnxruntime's CPU provider computes them.
+Scores are float32 [rows, vocab], one row per sequence; a forbidden token has the lowest float32. Source:
+com.microsoft.BeamSearch and similar operators, as onnxruntime's CPU provider computes them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pyruntime.ops.microsoft.search.ngrams import repeating
 __all__ = ["LOWEST", "Scoring", "Timestamps", "log_softmax"]
 
 LOWEST = np.finfo(np.float32).min
-"""The score of a token that may not come."""
+"""Score of a forbidden token."""
 
 
 def log_softmax(x: Array) -> Array:
-    """log(softmax(x)) of the rows of x [rows, vocab], float32."""
+    """Return log(softmax(x)) over the rows of x [rows, vocab], float32."""
     y = x - x.max(axis=1, keepdims=True)
     z: Array = y - np.log(np.exp(y).sum(axis=1, keepdims=True, dtype=np.float32))
     return z
@@ -28,12 +28,12 @@ def log_softmax(x: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """Whisper's rules: timestamps come in pairs, do not go back, and come where they are likelier than any text.
+    """Whisper's timestamp rules: timestamps are paired, do not decrease, and are forced where likelier than any text.
 
     Attributes:
-        end, start: tokens of the text's end and its start; start_of_lm, no_timestamps, translate, transcribe likewise.
-        first: the token of time 0; tokens after it are later times.
-        initial: how far after `first` the first timestamp may be.
+        end, start, start_of_lm, no_timestamps, translate, transcribe: special tokens.
+        first: token of time 0; larger tokens are later times.
+        initial: maximum offset of the first timestamp from `first`.
     """
 
     end: int
@@ -46,7 +46,7 @@ class Timestamps:
     initial: int = 50
 
     def apply(self, scores: Array, sequence: Array) -> None:
-        """Take from one row's scores [vocab] what may not follow its sequence [length]."""
+        """Forbid, in the scores [vocab] of one row, tokens that must not follow its sequence [length]."""
         length, times = len(sequence), np.flatnonzero(sequence >= self.first)
         begin = int(times[0]) + 1 if len(times) else length
         banned = [self.no_timestamps, self.start_of_lm]
@@ -66,7 +66,7 @@ class Timestamps:
         self._prefer_times(scores)
 
     def _prefer_times(self, scores: Array) -> None:
-        """No text where the timestamps together are likelier than any one token of it."""
+        """Forbid text where the timestamps together are likelier than any text token."""
         times, text = scores[self.first :], scores[: self.first]
         allowed = times[times > LOWEST]
         if not len(allowed):
@@ -79,11 +79,12 @@ class Timestamps:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """Everything that may change scores; each does nothing where it has its default.
+    """Score modifiers; each has no effect at its default.
 
     Attributes:
-        vocab_mask: [vocab], 0 where a token never comes. prefix_mask: [batch, vocab], 0 where none comes first.
-        min_length: sequences shorter than it do not end.
+        vocab_mask: [vocab], 0 for forbidden tokens.
+        prefix_mask: [batch, vocab], 0 for tokens forbidden at the first position.
+        min_length: shorter sequences must not end.
     """
 
     end: int
@@ -96,7 +97,11 @@ class Scoring:
     timestamps: Timestamps | None = None
 
     def __call__(self, scores: Array, sequences: Array, first: bool) -> Array:
-        """The scores [rows, vocab] of the token after `sequences` [rows, length]; `first`: the first generated one."""
+        """Return the modified scores [rows, vocab] of the token after `sequences` [rows, length].
+
+        Args:
+            first: this is the first generated token.
+        """
         scores = np.array(scores, np.float32)
         if self.repetition_penalty != 1:
             self._repeated(scores, sequences)
@@ -117,7 +122,7 @@ class Scoring:
         return scores
 
     def _repeated(self, scores: Array, sequences: Array) -> None:
-        """Tokens that are there already: negative scores times the penalty, others divided by it."""
+        """Apply the repetition penalty: multiply negative scores of tokens in the sequence by it, and divide others."""
         rows, penalty = np.arange(len(scores))[:, None], np.float32(self.repetition_penalty)
         seen = scores[rows, sequences]
         scores[rows, sequences] = np.where(seen < 0, seen * penalty, seen / penalty)

@@ -1,1 +1,1 @@
-"""Operators of com.microsoft that carry states from token to token."""
+"""Recurrent operators of com.microsoft with states that persist between tokens."""

@@ -1,4 +1,4 @@
-"""CausalConvWithState with dilation, channels last and windows. Source: com.microsoft operator CausalConvWithState."""
+"""CausalConvWithState with dilation, channels-last layout and state windows. Source: com.microsoft."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_CUDA = {
 
 @op("CausalConvWithState", opsets=range(1, 2), domain="com.microsoft")
 class CausalConvWithState(CausalConv):
-    """With everything, but only ndim 1, and none of the attributes for onnxruntime's CUDA provider alone."""
+    """CausalConvWithState with all attributes except those of onnxruntime's CUDA provider; `ndim` must be 1."""
 
     activation: str = "none"
     channels_last: int = 0
@@ -34,8 +34,8 @@ class CausalConvWithState(CausalConv):
         self, x: TensorType, w: TensorType, bias: TensorType | None = None, past: TensorType | None = None
     ) -> tuple[TensorType, ...]:
         if self.ndim != 1:
-            self.fail("ndim 1: of more dimensions the specification does not say how they are padded", self.ndim)
+            self.fail("ndim 1, since the specification does not define the padding of more dimensions", self.ndim)
         for name, usual in _OF_CUDA.items():
             if getattr(self, name) != usual:
-                self.fail(f"{name} {usual}: others are for onnxruntime's CUDA provider", getattr(self, name))
+                self.fail(f"{name} {usual}, since only onnxruntime's CUDA provider has others", getattr(self, name))
         return super().infer(x, w, bias, past)

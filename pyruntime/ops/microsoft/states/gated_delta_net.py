@@ -1,4 +1,4 @@
-"""GatedDeltaNet: LinearAttention over packed tokens. Source: com.microsoft operator GatedDeltaNet."""
+"""GatedDeltaNet: LinearAttention over packed sequences. Source: com.microsoft operator GatedDeltaNet."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _GATES = {"none": "", "softplus": "Softplus", "qwen": "Softplus", "sigmoid": "Si
 
 @op("GatedDeltaNet", opsets=range(1, 2), domain="com.microsoft")
 class GatedDeltaNet(Decomposed):
-    """query, key: [tokens, G, K], value: [tokens, H, V], or [B, S, ...]; or packed, [tokens, 2 · G · K + H · V].
+    """query, key: [tokens, G, K], value: [tokens, H, V], or [B, S, ...]; or all packed as [tokens, 2 · G · K + H · V].
 
-    cu_seqlens: int32 [B + 1], where each request's tokens begin and the last one's end, needed while planning; without
-    it requests are as long as one another, and as many as initial_state has. decay: [.., H] or [.., H, K]; beta:
-    [.., H]; states: float32 [B, H, V, K]. The decay of LinearAttention is, with `gate_activation` 'softplus',
-    -exp(a_log) · softplus(decay + dt_bias), with 'sigmoid' gate_lower_bound · sigmoid(exp(a_log) · (decay + dt_bias)).
-    Computed in float32, rounded once. `state_update_capacity`, for engines that take tokens back, is refused.
+    cu_seqlens: int32 [B + 1], cumulative sequence lengths, whose value planning needs. Without it, sequences have equal
+    length, and initial_state gives their number. decay: [.., H] or [.., H, K]; beta: [.., H]; states: float32 [B, H, V,
+    K]. With `gate_activation` 'softplus', the decay of LinearAttention is -exp(a_log) · softplus(decay + dt_bias); with
+    'sigmoid' it is gate_lower_bound · sigmoid(exp(a_log) · (decay + dt_bias)). Computed in float32, rounded once.
+    `state_update_capacity` is not supported.
     """
 
     operands = named(
@@ -91,7 +91,7 @@ class GatedDeltaNet(Decomposed):
         return [body("Reshape", x, body.ints(0, -1, size)) for x, size in zip(parts, sizes, strict=True)]
 
     def _decay(self, body: Expansion, given: Any, q: TensorType, heads: int) -> TensorType | None:
-        """The logarithm of what is left of the state."""
+        """Return the logarithm of the decay factor."""
         gated, delta = RULES.get(self.update_rule, (None, None))
         if gated != (given.decay is not None) or delta != (given.beta is not None):
             self.fail(f"decay and beta as '{self.update_rule}' needs them", f"{given.decay} and {given.beta}")
@@ -101,7 +101,7 @@ class GatedDeltaNet(Decomposed):
         if given.decay is None or not kind:
             return given.decay and body.cast(given.decay, DType.FLOAT)
         rate, bias = body("Exp", given.a_log), given.dt_bias
-        if given.decay.rank == q.rank:  # for each component of a key
+        if given.decay.rank == q.rank:  # per key component
             rate = body("Reshape", rate, body.ints(heads, 1))
             bias = body("Reshape", bias, body.ints(heads, -1))
         x = body("Add", body.cast(given.decay, DType.FLOAT), bias)
@@ -111,13 +111,13 @@ class GatedDeltaNet(Decomposed):
         return body("Mul", bounded, body.number(self.gate_lower_bound, DType.FLOAT))
 
     def _unit(self, body: Expansion, x: TensorType) -> TensorType:
-        """Vectors of length 1; what is added to the square of the length is onnxruntime's."""
+        """Normalize vectors to length 1, with the epsilons of onnxruntime."""
         least = 1e-6 if _GATES.get(self.gate_activation) == "Sigmoid" else 1e-12
         square = body("ReduceSumSquare", x, body.ints(-1), keepdims=1)
         return body("Div", x, body("Sqrt", body("Add", square, body.number(least, DType.FLOAT))))
 
     @staticmethod
     def _rows(body: Expansion, x: TensorType, v: TensorType) -> TensorType:
-        """[B, S, heads · size], or [1, tokens, heads · size]."""
+        """Reshape x to [B, S, heads · size], or [1, tokens, heads · size]."""
         width = int(np.prod(x.shape[v.rank - 2 :]))
         return body("Reshape", x, body.ints(1, -1, width) if v.rank == 3 else body.ints(0, 0, width))

@@ -1,4 +1,4 @@
-"""LinearAttention with windows of states. Source: com.microsoft operator LinearAttention."""
+"""LinearAttention with state windows. Source: com.microsoft operator LinearAttention."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pyruntime.ops.base import op
 
 @op("LinearAttention", opsets=range(1, 2), domain="com.microsoft")
 class LinearAttention(LinearAttentionBase):
-    """As ONNX's, and: heads of states may be a multiple of those of queries, and of those of keys, which they share; y
-    then has as many. Gates the rule does not use are ignored. With `state_window` W the states are [W, B, H, K, V]:
-    those after the last W tokens, zeros for tokens there were not; past_state is read at its last.
+    """ONNX's LinearAttention, in which several state heads may also share a query or key head.
+
+    y has at least as many heads as the states. Gates that the rule does not use are ignored. With `state_window` W,
+    states are [W, B, H, K, V]: those after each of the last W tokens, zeros where there were fewer. Of such a
+    past_state the last one is read.
     """
 
     shares: ClassVar[bool] = True

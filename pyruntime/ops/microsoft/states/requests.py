@@ -1,4 +1,4 @@
-"""Tokens of several requests, one request after the other."""
+"""Concatenated tokens of several requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["joined", "requests_of", "rows_of"]
 
 
 def requests_of(op: Op, bounds: TensorType, tokens: int, states: TensorType | None) -> list[tuple[int, int]]:
-    """Where each request begins and ends, of `bounds` [B + 1]. Raises InvalidGraph, ValueNeeded."""
+    """Return the (start, end) of each request, given cumulative lengths [B + 1]. Raises InvalidGraph, ValueNeeded."""
     ends = bounds.ints()
     if bounds.rank != 1 or len(ends) < 2 or ends[0] != 0 or ends[-1] != tokens or list(ends) != sorted(ends):
         op.fail(f"cumulative lengths from 0 to the {tokens} tokens, ascending", list(ends))
@@ -23,10 +23,10 @@ def requests_of(op: Op, bounds: TensorType, tokens: int, states: TensorType | No
 
 
 def rows_of(body: Expansion, x: TensorType, begin: int, end: int, axis: int) -> TensorType:
-    """Rows [begin, end) of an axis."""
+    """Slice rows [begin, end) of an axis."""
     return body("Slice", x, body.ints(begin), body.ints(end), body.ints(axis))
 
 
 def joined(body: Expansion, parts: Sequence[TensorType], axis: int) -> TensorType:
-    """All parts in one tensor."""
+    """Concatenate tensors along `axis`; a single one is returned as it is."""
     return parts[0] if len(parts) == 1 else body("Concat", *parts, axis=axis)

@@ -1,4 +1,4 @@
-"""VarlenCausalConvWithState: CausalConvWithState over packed tokens. Source: the com.microsoft operator."""
+"""VarlenCausalConvWithState: CausalConvWithState over packed sequences. Source: com.microsoft."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pyruntime.ops.operands import named
 
 @op("VarlenCausalConvWithState", opsets=range(1, 2), domain="com.microsoft")
 class VarlenCausalConvWithState(Decomposed):
-    """input: [tokens, C]; weight: [C, 1, k]; cumulative_sequence_length: int32 [B + 1], where each request's tokens
-    begin and the last one's end, needed while planning; bias: [C]; states: [B, C, (k - 1) · dilation].
+    """input: [tokens, C]; weight: [C, 1, k]; bias: [C]; states: [B, C, (k - 1) · dilation].
 
-    What is for onnxruntime's CUDA provider alone, and `state_update_capacity`, are refused.
+    cumulative_sequence_length: int32 [B + 1], whose value planning needs. Attributes of onnxruntime's CUDA provider and
+    `state_update_capacity` are not supported.
     """
 
     operands = named(
