@@ -22,7 +22,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.kernels.ir.indexing import broadcast_shapes
-from pyruntime.ops.base import LATEST, Op, Unsupported, register
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, register
 from pyruntime.ops.elementwise.conversions import convert
 
 __all__ = [
@@ -158,16 +158,17 @@ class Elementwise(Op):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An elementwise operator without attributes.
+    """An elementwise operator.
 
     Attributes:
         name: the ONNX name.
         since: first opset these semantics hold for; they hold up to the newest.
         dtypes: element types allowed.
-        compute: the function on NumPy arrays.
+        compute: the function on NumPy arrays and the values of the attributes.
         f32, i32, u32, i64, u64, boolean: WGSL by compute class.
         numbers, ints, wide: WGSL of f32, i32 and u32 alike; of all integers; of both 64-bit ones.
         predicate: the result is bool.
+        attributes: their defaults by name; expressions read them.
     """
 
     name: str
@@ -184,6 +185,7 @@ class Row:
     ints: str = ""
     wide: str = ""
     predicate: bool = False
+    attributes: Mapping[str, float | int] = field(default_factory=dict)
 
     names: ClassVar[tuple[str, ...]] = ()
 
@@ -220,13 +222,21 @@ def define(module: str, rows: Sequence[Row]) -> dict[str, type[Elementwise]]:
         members = {
             "__module__": module,
             "__doc__": doc,
+            "__annotations__": {name: type(value).__name__ for name, value in row.attributes.items()},
             "names": row.names,
             "dtypes": row.dtypes,
             "wgsl": row.wgsl(),
+            "scalars": tuple(row.attributes),
             "predicate": row.predicate,
-            "compute": staticmethod(row.compute),
+            "compute": _with_attributes(row),
+            **row.attributes,
         }
-        # No attributes, so the frozen dataclass they inherit from is complete.
         cls: type[Elementwise] = type(row.name, (Elementwise,), members)
+        if row.attributes:  # else the frozen dataclass they inherit from is complete
+            cls = attributes(cls)
         made[row.name] = register(cls, row.name, range(row.since, LATEST + 1))
     return made
+
+
+def _with_attributes(row: Row) -> Callable[..., Any]:
+    return lambda self, *inputs: row.compute(*inputs, *(getattr(self, name) for name in row.attributes))
