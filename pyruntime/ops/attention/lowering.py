@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import (
@@ -83,24 +83,12 @@ class Heads:
         """x as [B, heads, positions, size]."""
         return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2) if self.flat else x
 
-    def strides(self, heads: int, positions: int, size: int) -> tuple[int, int, int, int]:
-        """Strides of (batch, head, position, component) in an input or the output."""
-        if self.flat:
-            return positions * heads * size, size, heads * size, 1
-        return heads * positions * size, positions * size, size, 1
+    def view(self, heads: int, positions: int, size: int) -> HeadView:
+        """Where (batch, head, position, component) is in an input or the output."""
+        return HeadView.flat(positions, heads, size) if self.flat else HeadView.dense(heads, positions, size)
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """A tensor seen as [batch, head, position, component] through strides."""
-
-    operand: Operand
-    strides: tuple[int, ...]
-
-    def head_view(self) -> HeadView:
-        """What the fused kernel calls this."""
-        batch, head, position, component = self.strides
-        return HeadView(0, (batch, head, position, component))
+_View: TypeAlias = tuple[Operand, HeadView]
 
 
 class _Lowering:
@@ -119,23 +107,24 @@ class _Lowering:
     def in_heads(self, view: _View, heads: int, positions: int, size: int) -> Operand:
         """The view as a contiguous [B, heads, positions, size]; copied where it is not."""
         shape = (self.heads.batch, heads, positions, size)
-        if view.strides == contiguous(shape):
-            return view.operand
-        y = scratch(view.operand.type.dtype, *shape)
-        self.made.append(strided_copy(self.target, "attention_heads", y, view.operand, 0, view.strides))
+        x, strides = view[0], view[1].strides
+        if strides == contiguous(shape):
+            return x
+        y = scratch(x.type.dtype, *shape)
+        self.made.append(strided_copy(self.target, "attention_heads", y, x, 0, strides))
         return y
 
     def cache(self, x: Operand, before: Operand | None, present: int, size: int) -> _View:
         """Keys or values x after the past ones, `before`; in output `present` where that is wanted."""
         h, wanted = self.heads, self.op.wants(present)
-        view = _View(x, h.strides(h.kv_heads, h.keys, size))
+        view = h.view(h.kv_heads, h.keys, size)
         if before is None and not wanted:
-            return view
+            return x, view
         y = out(present, self.outs[present]) if wanted else scratch(x.type.dtype, *self.outs[present].shape)
         into = bool(self.op.overwrites)
         placed = Append(True, None if into else before, lengths=Lengths(h.past), into=into)
-        self.made += append(self.target, y, x, view.head_view(), h.keys, size, placed)
-        return _View(y, contiguous(y.type.shape))
+        self.made += append(self.target, y, x, view, h.keys, size, placed)
+        return y, HeadView.of(y)
 
     def mask(self) -> Operand | None:
         """What the fused kernel adds to the scores: the mask where it is of numbers and of the keys' length."""
@@ -188,7 +177,7 @@ class _Lowering:
         """The attention as its kernels take it."""
         h = self.heads
         sizes = (h.batch, h.q_heads, h.queries, h.total, h.size, h.v_size)
-        q_view, k_view, v_view, y_view = (x.head_view() for x in (q, k, v, y))
+        q_view, k_view, v_view, y_view = (view for _, view in (q, k, v, y))
         scale, cap = self.op.scale_of(h), max(0.0, float(self.op.softcap))
         return AttentionForm(sizes, q_view, k_view, v_view, y_view, scale, True, h.group, cap, self.reach())
 
@@ -298,14 +287,14 @@ def lower_attention(
     """The dispatches of an Attention node."""
     made = _Lowering(op, target, heads, inputs, outs)
     h = heads
-    queries = _View(inputs.q, h.strides(h.q_heads, h.queries, h.size))
+    queries = inputs.q, h.view(h.q_heads, h.queries, h.size)
     k = made.cache(inputs.k, inputs.past_key, 1, h.size)
     v = made.cache(inputs.v, inputs.past_value, 2, h.v_size)
     if not op.wants(0) and not op.wants(3):
         return tuple(made.made)
-    y = _View(out(0, outs[0]), h.strides(h.q_heads, h.queries, h.v_size))
+    y = out(0, outs[0]), h.view(h.q_heads, h.queries, h.v_size)
     form = made.form(queries, k, v, y)
-    types = {x.operand.type.dtype for x in (queries, k, v)}
+    types = {x.type.dtype for x, _ in (queries, k, v)}
     parts = op.wants(3) or not fits(target, form) or len(types) > 1 or not (h.total and h.size)
     if parts or not target.allows("attention_flash"):
         made.composed(
@@ -315,6 +304,6 @@ def lower_attention(
             made.bias(),
         )
     else:
-        bound = (queries.operand, k.operand, v.operand, y.operand, made.mask(), inputs.nonpad_kv_seqlen)
+        bound = (queries[0], k[0], v[0], y[0], made.mask(), inputs.nonpad_kv_seqlen)
         made.made += attend(target, form, AttentionTensors(*bound))
     return tuple(made.made)
