@@ -14,11 +14,14 @@ An operator is a frozen value: its fields are the ONNX attributes, so equal oper
 Absent optional inputs are `None` in all three. Fields are typed `int`, `float`, `str`, `bytes`, `tuple[int, ...]`,
 `tuple[float, ...]`, `tuple[str, ...]`, where there may be thousands of elements `Ints`, `Floats`, `Strings[str]`,
 `Constant`, `Graph`, or any of these `| None` for an attribute that has no default; a field without default is a
-required attribute. `present` (which outputs the node names) is filled in by the importer.
+required attribute. `Annotated[str, "a", "b"]` allows these values alone. `present` (which outputs the node names) is
+filled in by the importer.
 """
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, fields
 from operator import attrgetter
@@ -65,6 +68,9 @@ class Value:
     attribute_values: ClassVar[Callable[[Any], Any]]
     """The value of the one field, or those of all in a tuple."""
 
+    choices: ClassVar[Mapping[str, Sequence[Any]]]
+    """What the fields may be that name their values, None aside."""
+
     def __repr__(self) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{n}={v!r}' for n, v in attributes_of(self).items())})"
 
@@ -94,7 +100,10 @@ def attributes(cls: ValueClass) -> ValueClass:
     """
     dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
     del cls.__setattr__, cls.__delattr__
-    cls.attribute_values = attrgetter(*(f.name for f in fields(cast(Any, cls))))
+    known = fields(cast(Any, cls))
+    cls.attribute_values = attrgetter(*(f.name for f in known))
+    named = {f.name: re.search(r"Annotated\[\w+, (.*?)\]", str(f.type)) for f in known}
+    cls.choices = {name: literal_eval(f"[{found[1]}]") for name, found in named.items() if found}
     return cls
 
 
@@ -122,6 +131,13 @@ class Op(Value):
     operands: ClassVar[Any] = None
 
     present: tuple[bool, ...] = (True,)
+
+    def __post_init__(self) -> None:
+        """Raise InvalidGraph where an attribute has none of the values allowed."""
+        for name, allowed in self.choices.items():
+            value = getattr(self, name)
+            if value not in allowed and value is not None:
+                self.fail(f"{name} {', '.join(map(str, allowed[:-1]))} or {allowed[-1]}", value)
 
     def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
         """Output types from input types. Reads `x.value()` where the output type depends on it.

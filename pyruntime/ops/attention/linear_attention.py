@@ -10,7 +10,7 @@ rounded once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class LinearAttentionBase(Op):
     kv_num_heads: int
     q_num_heads: int
     scale: float = 0.0
-    update_rule: str = "gated_delta"
+    update_rule: Annotated[str, "linear", "gated", "delta", "gated_delta"] = "gated_delta"
 
     @property
     def window(self) -> int:
@@ -91,8 +91,6 @@ class LinearAttentionBase(Op):
         dtype = self.same_dtype(query, key, value, decay, beta)
         s = self.sizes(query, key, value)
         b, t, h, size_k = s.batch, s.times, s.heads, s.size_k
-        if self.update_rule not in RULES:
-            self.fail(f"update_rule to be one of {', '.join(RULES)}", repr(self.update_rule))
         gated, delta = RULES[self.update_rule]
         lacks = (gated and decay is None) or (delta and beta is None)
         surplus = (decay is not None and not gated) or (beta is not None and not delta)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -92,16 +92,14 @@ class _Places:
 class _Scatter(Op):
     """Scatter operators: their checks, and which elements updates replace."""
 
-    reduction: str = "none"
+    reduction: Annotated[str, "none", "add", "mul", "max", "min"] = "none"
 
     def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
         """No updates change nothing."""
         return 0 if updates.size == 0 else None
 
     def check(self, data: TensorType, indices: TensorType, updates: TensorType) -> None:
-        """Raise InvalidGraph where the types do not go together, or the reduction is not known."""
-        if self.reduction != "none" and self.reduction not in _UFUNC:
-            self.fail("reduction none, add, mul, max or min", self.reduction)
+        """Raise InvalidGraph where the types do not go together."""
         self.same_dtype(data, updates)
         check_indices(self, indices)
 
@@ -324,7 +322,7 @@ class ScatterElements(_ScatterElements):
     """With a reduction."""
 
     axis: int = 0
-    reduction: str = "none"
+    reduction: Annotated[str, "none", "add", "mul", "max", "min"] = "none"
 
 
 @op("Scatter", opsets=range(9, 11))
@@ -341,7 +339,7 @@ class ScatterND(_Scatter):
     data: rank r; indices: int64 [..., k], k <= r; updates: [..., data's dimensions from k on].
     """
 
-    reduction: str = "none"
+    reduction: Annotated[str, "none", "add", "mul", "max", "min"] = "none"
 
     def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType, ...]:
         self.check(data, indices, updates)

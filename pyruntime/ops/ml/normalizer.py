@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
@@ -14,12 +16,10 @@ _NORMS = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
 class Normalizer(Decomposed):
     """MAX: x / max(x); L1: x / Σ|x|; L2: x / √Σx²; rows whose divisor is zero stay. x: [N, C] or [C]; y: float32."""
 
-    norm: str = "MAX"
+    norm: Annotated[str, "MAX", "L1", "L2"] = "MAX"
 
     def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
         matrix(self, x)
-        if self.norm not in _NORMS:
-            self.fail(f"norm in {', '.join(_NORMS)}", self.norm)
         wide = DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT
         rows = body.cast(x, wide)
         if x.size:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.convolution.causal_conv_with_state import CausalConv
@@ -19,7 +21,7 @@ _OF_CUDA = {
 class CausalConvWithState(CausalConv):
     """With everything, but only ndim 1, and none of the attributes for onnxruntime's CUDA provider alone."""
 
-    activation: str = "none"
+    activation: Annotated[str, "none", "silu", "swish"] = "none"
     channels_last: int = 0
     dilation: int = 1
     input_channel_offset: int = 0
