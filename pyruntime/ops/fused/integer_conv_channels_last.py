@@ -19,6 +19,7 @@ from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.ops.base import Op, Value, attributes, op
 from pyruntime.ops.convolution.conv_integer import BYTES, ConvInteger, QLinearConv
+from pyruntime.ops.convolution.sliding import conv_attributes
 
 __all__ = ["ChannelsLast", "ConvIntegerChannelsLast", "QLinearConvChannelsLast", "channels_last_weights"]
 
@@ -82,7 +83,5 @@ class QLinearConvChannelsLast(_ChannelsLastWeights, QLinearConv):
 
 def channels_last_weights(conv: ConvInteger | QLinearConv, channels: int) -> Op:
     """Return the operator that computes what `conv` does from weights that ChannelsLast reordered."""
-    names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
-    given = {n: getattr(conv, n) for n in names}
     kind = ConvIntegerChannelsLast if isinstance(conv, ConvInteger) else QLinearConvChannelsLast
-    return kind(channels=channels, **given)
+    return kind(channels=channels, **conv_attributes(conv))

@@ -17,6 +17,7 @@ import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
+from pyruntime.ops.convolution.sliding import conv_attributes
 from pyruntime.ops.fused.int8_conv import Int8Conv
 from pyruntime.ops.fused.repack import PackRows, SpreadRows
 from pyruntime.ops.quantization.parameters import RANGES
@@ -192,8 +193,7 @@ def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     if x.dtype is not DType.FLOAT or w.block or w.axis not in (None, 0):
         return None
     column = (-1, *(1,) * (y.rank - 2))
-    names = ("group", "dilations", "kernel_shape", "auto_pad", "pads", "strides")
-    conv = Int8Conv(**{n: getattr(op, n) for n in names if hasattr(op, n)})
+    conv = Int8Conv(**conv_attributes(op))
     zero = value(graph, w.zero) if w.zero else None
     sums = graph.add_value(f"{node.outputs[0]}.sums", y)
     nodes = [
