@@ -149,34 +149,23 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "DType": ("pyruntime.ir", "DType"),
-    "Op": ("pyruntime.ops.custom", "CustomOp"),
-    "TensorType": ("pyruntime.ir", "TensorType"),
-    "custom_op": ("pyruntime.ops.custom", "custom_op"),
-    "get_available_providers": ("pyruntime.session", "available_providers"),
-    "gpu": ("pyruntime.session.api.gpu", "gpu"),
-    "model_of": ("pyruntime.session.api.model_of", "model_of"),
-    "set_default_logger_callback": ("pyruntime.session.log", "set_default_logger_callback"),
-    "set_default_logger_severity": ("pyruntime.session.log", "set_default_logger_severity"),
-    "set_default_logger_verbosity": ("pyruntime.session.log", "set_default_logger_verbosity"),
-    "set_seed": ("pyruntime.ops.randomness", "set_seed"),
-    **{
-        name: ("pyruntime.session.api.devices", name)
-        for name in (
-            "OrtAllocatorType",
-            "OrtDevice",
-            "OrtDeviceMemoryType",
-            "OrtDeviceVendorId",
-            "OrtMemType",
-            "OrtMemoryInfo",
-            "OrtMemoryInfoDeviceType",
-        )
-    },
-    "OrtEpAssignedNode": ("pyruntime.session.inspect.insight", "AssignedNode"),
-    "OrtEpAssignedSubgraph": ("pyruntime.session.inspect.insight", "AssignedSubgraph"),
-    "SessionIOBinding": ("pyruntime.session", "IOBinding"),
-    "copy_tensors": ("pyruntime.session.api.ortvalue", "copy_tensors"),
+    name: (module, attribute or name)
+    for module, names in {
+        "pyruntime.ir": "DType TensorType",
+        "pyruntime.ops.custom": "Op=CustomOp custom_op",
+        "pyruntime.ops.randomness": "set_seed",
+        "pyruntime.session": "SessionIOBinding=IOBinding get_available_providers=available_providers",
+        "pyruntime.session.api.devices": "OrtAllocatorType OrtDevice OrtDeviceMemoryType OrtDeviceVendorId OrtMemType"
+        " OrtMemoryInfo OrtMemoryInfoDeviceType",
+        "pyruntime.session.api.gpu": "gpu",
+        "pyruntime.session.api.model_of": "model_of",
+        "pyruntime.session.api.ortvalue": "copy_tensors",
+        "pyruntime.session.inspect.insight": "OrtEpAssignedNode=AssignedNode OrtEpAssignedSubgraph=AssignedSubgraph",
+        "pyruntime.session.log": "set_default_logger_callback set_default_logger_severity set_default_logger_verbosity",
+    }.items()
+    for name, _, attribute in (each.partition("=") for each in names.split())
 }
+"""Names to the modules that have them, and what they are called there; all others are of `pyruntime.session`."""
 
 
 def __getattr__(name: str) -> Any:

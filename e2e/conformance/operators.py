@@ -20,10 +20,11 @@ from onnx.backend.test.case.test_case import TestCase
 from e2e.conformance.cases import plain_tensor_tests
 from e2e.conformance.known import known_failures
 from pyruntime.errors import OrtError
-from pyruntime.ir import DType, TensorType, ValueNeeded
+from pyruntime.ir import DType, TensorType, ValueNeeded, known
 from pyruntime.kernels import Dispatch, Limits, Target
 from pyruntime.ops.base import LATEST, Op, Unsupported, registered
 from pyruntime.ops.decomposed import Decomposed
+from pyruntime.ops.interpreter import execute
 from pyruntime.ops.registry import modules, names
 from tests.harness import carrier, make_op, node_tests, single_node, typed
 from tests.oracle import node_of
@@ -170,6 +171,8 @@ def _extra_examples() -> Iterator[Example]:
     }
     for name, attributes in ml.items():
         yield Example(node_of(name, [table], domain="ai.onnx.ml", **attributes), opsets, [table])
+    codes, categories = np.ones((2, 3), np.int64), {"cats_int64s": [1], "cats_strings": ["a"]}
+    yield Example(node_of("CategoryMapper", [codes], domain="ai.onnx.ml", **categories), opsets, [codes])
 
 
 def _lowers(example: Example) -> set[DType]:
@@ -196,10 +199,32 @@ def _has_kernel(op: Op, types: Sequence[Any]) -> bool:
         op.infer(*types)
         if op.alias(*types) is not None:
             return True
+        if isinstance(op, Decomposed):
+            return _parts_have_kernels(op, types)
         dispatches: tuple[Dispatch, ...] = op.lower(TARGET, *types)
     except (Unsupported, OrtError, ValueNeeded):
         return False
     return not any(b.dtype is DType.DOUBLE for d in dispatches for b in d.kernel.bindings)
+
+
+def _parts_have_kernels(op: Decomposed, types: Sequence[Any]) -> bool:
+    """True where all that `op` is written as has kernels, but what follows from constants."""
+    body, _ = op.written(*types)
+    values: dict[str, Any] = {f"in{i}": t for i, t in enumerate(types)}
+    values |= {name: known(data.type, data.numpy()) for name, data in body.constants.items()}
+    static = {"", *body.constants}
+    for node in body.nodes:
+        assert isinstance(node.op, Op)
+        given = [values[n] if n else None for n in node.inputs]
+        if static.issuperset(node.inputs):
+            static.update(node.outputs)
+            made: Sequence[Any] = execute(node.op, *given)
+        elif _has_kernel(node.op, given):
+            made = node.op.infer(*given)
+        else:
+            return False
+        values.update(zip(node.outputs, made, strict=False))
+    return True
 
 
 def _retyped(given: Any, dtype: DType, change: bool) -> TensorType | None:
@@ -241,11 +266,11 @@ def render() -> str:
     """The text of OPERATORS.md."""
     for module in modules():
         import_module(module)
-    known = {(schema.domain, schema.name) for schema in onnx.defs.get_all_schemas_with_history()}
+    schemas = {(schema.domain, schema.name) for schema in onnx.defs.get_all_schemas_with_history()}
     lines: list[str] = []
     counts: list[str] = []
     for domain, title in DOMAINS.items():
-        rows = [_row(domain, name) for name in names(domain) if (domain, name) in known]
+        rows = [_row(domain, name) for name in names(domain) if (domain, name) in schemas]
         on_gpu = sum(bool(row[2]) for row in rows)
         counts.append(f"{len(rows)} of {title} ({on_gpu} on the GPU)")
         lines += [

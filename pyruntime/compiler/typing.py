@@ -292,7 +292,7 @@ class Typing:
             outputs = len(op.infer(*inputs))
             if any(node.outputs[outputs:]):
                 raise InvalidGraph(f"{op.op_type} has {outputs} outputs; the node names {len(node.outputs)}")
-            nodes, constants = op.in_place_of(node, inputs)
+            nodes, constants = op.in_place_of(node, inputs, self.types)
         self.add_constants(constants)
         return nodes
 

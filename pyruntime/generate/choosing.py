@@ -11,6 +11,7 @@ from pyruntime.generate.decoder import DecoderModel
 from pyruntime.generate.options import GenerationOptions
 from pyruntime.generate.sampling import SamplerOptions
 from pyruntime.ir import Array
+from pyruntime.ops.microsoft.search.ngrams import repeating
 from pyruntime.session import OrtValue
 
 __all__ = ["Chooser", "no_repeated_ngrams"]
@@ -19,11 +20,7 @@ __all__ = ["Chooser", "no_repeated_ngrams"]
 def no_repeated_ngrams(ids: Array, logits: Array, size: int) -> Array:
     """Logits with -∞ for each token that would repeat an n-gram of `size` tokens. Source: Paulus et al. 2017."""
     made = np.array(logits)
-    for row, sequence in zip(made, ids.tolist(), strict=True):
-        tail = tuple(sequence[len(sequence) - size + 1 :])
-        for i in range(len(sequence) - size + 1):
-            if tuple(sequence[i : i + size - 1]) == tail:
-                row[sequence[i + size - 1]] = -np.inf
+    made[repeating(ids, size)] = -np.inf
     return made
 
 

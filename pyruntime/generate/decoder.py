@@ -7,7 +7,7 @@ past_ssm.*) with present* as what they become.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,11 +94,7 @@ class DecoderModel:
         """The caches of a model that looks back at so many tokens and no further."""
         self.positions = positions_of(graph, positions)
         """How many positions the model knows; None: nothing says it."""
-        self._turns: dict[DType, InferenceSession] = {}
-        self._samplers: dict[SamplerOptions, InferenceSession] = {}
-        self._slices: dict[DType, InferenceSession] = {}
-        self._gathers: dict[tuple[DType, int], InferenceSession] = {}
-        self._best: InferenceSession | None = None
+        self._helpers: dict[Hashable, InferenceSession] = {}
 
     def _found_caches(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -265,13 +261,8 @@ class DecoderModel:
 
     async def _turned(self, value: OrtValue, first: int, turn: Array) -> OrtValue:
         """Rows from `first` on, turned back to the positions from 0."""
-        dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
-        if dtype not in self._turns:
-            self._turns[dtype] = await self._helper_session(turning_model(dtype))
-        feeds = {"x": value, "first": OrtValue.ortvalue_from_numpy(np.array([first], np.int64))}
-        feeds["turn"] = OrtValue.ortvalue_from_numpy(turn)
-        (made,) = await self._turns[dtype].run_with_ort_values_async(None, feeds)
-        return made
+        row = np.array([first], np.int64)
+        return await self._moved("turn", lambda dtype, _: turning_model(dtype), value, first=row, turn=turn)
 
     def can_rewind(self, cache: Cache, length: int) -> bool:
         """Return whether this cache can be rewound to `length` tokens; to none it always can."""
@@ -298,69 +289,73 @@ class DecoderModel:
 
     async def _cut(self, value: OrtValue, first: int, end: int) -> OrtValue:
         """Return the rows of a cache from `first` to before `end`."""
-        dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
-        if dtype not in self._slices:
-            writer = ModelWriter("rewind")
-            writer.input("x", dtype, ("batch", "heads", "rows", "size"))
-            writer.input("first", DType.INT64, (1,))
-            writer.input("end", DType.INT64, (1,))
-            writer.node("Slice", "x", "first", "end", writer.constant([2], np.int64), name="y")
-            writer.output("y", dtype, ("batch", "heads", "kept", "size"))
-            self._slices[dtype] = await self._helper_session(writer.model())
-        feeds = {"x": value}
-        feeds |= {
-            n: OrtValue.ortvalue_from_numpy(np.array([at], np.int64)) for n, at in (("first", first), ("end", end))
-        }
-        (made,) = await self._slices[dtype].run_with_ort_values_async(None, feeds)
-        return made
+        first_row, end_row = (np.array([at], np.int64) for at in (first, end))
+        return await self._moved("cut", _cutting_model, value, first=first_row, end=end_row)
 
     async def reordered(self, cache: Cache, rows: Sequence[int]) -> Cache:
         """Gather the cache of the sequences `rows`, in this order; one may come several times."""
-        values = {}
-        place = OrtValue.ortvalue_from_numpy(np.array(rows, np.int64))
-        for name, value in cache.values.items():
-            dtype = next(t for t in _TYPES.values() if t.type_string == value.data_type())
-            key = dtype, len(value.shape())
-            if key not in self._gathers:
-                writer = ModelWriter("reorder")
-                axes = [f"axis_{i}" for i in range(1, key[1])]
-                writer.input("x", dtype, ("batch", *axes))
-                writer.input("rows", DType.INT64, ("kept",))
-                writer.node("Gather", "x", "rows", axis=0, name="y")
-                writer.output("y", dtype, ("kept", *axes))
-                self._gathers[key] = await self._helper_session(writer.model())
-            (values[name],) = await self._gathers[key].run_with_ort_values_async(None, {"x": value, "rows": place})
+        place = np.array(rows, np.int64)
+        values = {n: await self._moved("reorder", _gathering_model, x, rows=place) for n, x in cache.values.items()}
         return Cache(values, cache.length, cache.mask[list(rows)], cache.begin)
+
+    async def _moved(self, kind: str, model: Callable[[DType, int], bytes], x: OrtValue, **more: Array) -> OrtValue:
+        """What a model of this kind for the type and rank of `x` makes of it."""
+        dtype, rank = next(t for t in _TYPES.values() if t.type_string == x.data_type()), len(x.shape())
+        session = await self._helper((kind, dtype, rank), lambda: model(dtype, rank))
+        feeds = {"x": x} | {name: OrtValue.ortvalue_from_numpy(array) for name, array in more.items()}
+        (made,) = await session.run_with_ort_values_async(None, feeds)
+        return made
 
     async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
         """Return the most probable id of each row of logits [1, rows, vocab], and its log-probability."""
-        if self._best is None:
-            dtype = DType.FLOAT16 if self.logits_dtype == "float16" else DType.FLOAT
-            writer = ModelWriter("best_of_rows")
-            writer.input("logits", dtype, ("batch", "rows", "vocab"))
-            x = "logits" if dtype is DType.FLOAT else writer.cast("logits", DType.FLOAT)
-            ids = writer.node("ArgMax", x, axis=2, keepdims=1, name="ids")
-            total = writer.node("ReduceLogSumExp", x, writer.constant([2], np.int64), keepdims=1)
-            writer.node("Sub", writer.node("GatherElements", x, ids, axis=2), total, name="log_probability")
-            writer.output("ids", DType.INT64, ("batch", "rows", 1))
-            writer.output("log_probability", DType.FLOAT, ("batch", "rows", 1))
-            self._best = await self._helper_session(writer.model())
-        ids_value, scores = await self._best.run_with_ort_values_async(None, {"logits": logits})
+        session = await self._helper("best_of_rows", lambda: _best_model(self.logits_dtype))
+        ids_value, scores = await session.run_with_ort_values_async(None, {"logits": logits})
         return (await ids_value.numpy_async()).reshape(-1).tolist(), (await scores.numpy_async()).reshape(-1).tolist()
 
     async def sampler(self, options: SamplerOptions) -> InferenceSession:
         """Return the session of a sampler, on the model's device."""
-        if options not in self._samplers:
-            self._samplers[options] = await self._helper_session(sampler_model(options))
-        return self._samplers[options]
+        return await self._helper(options, lambda: sampler_model(options))
 
-    async def _helper_session(self, model: bytes) -> InferenceSession:
-        return await InferenceSession.create(model, providers=[WEBGPU, CPU] if self.on_gpu else [CPU])
+    async def _helper(self, key: Hashable, model: Callable[[], bytes]) -> InferenceSession:
+        """The session of a small model, on this one's device; made when it is first needed."""
+        if key not in self._helpers:
+            providers = [WEBGPU, CPU] if self.on_gpu else [CPU]
+            self._helpers[key] = await InferenceSession.create(model(), providers=providers)
+        return self._helpers[key]
 
     def release(self) -> None:
         """Free the sessions, on the GPU too."""
-        made = (self._samplers, self._slices, self._turns, self._gathers)
-        helpers = (*(session for sessions in made for session in sessions.values()), self._best)
-        for session in (self.session, *helpers):
-            if session is not None:
-                session.release()
+        for session in (self.session, *self._helpers.values()):
+            session.release()
+
+
+def _cutting_model(dtype: DType, _: int) -> bytes:
+    writer = ModelWriter("rewind")
+    writer.input("x", dtype, ("batch", "heads", "rows", "size"))
+    writer.input("first", DType.INT64, (1,))
+    writer.input("end", DType.INT64, (1,))
+    writer.node("Slice", "x", "first", "end", writer.constant([2], np.int64), name="y")
+    writer.output("y", dtype, ("batch", "heads", "kept", "size"))
+    return writer.model()
+
+
+def _gathering_model(dtype: DType, rank: int) -> bytes:
+    writer, axes = ModelWriter("reorder"), [f"axis_{i}" for i in range(1, rank)]
+    writer.input("x", dtype, ("batch", *axes))
+    writer.input("rows", DType.INT64, ("kept",))
+    writer.node("Gather", "x", "rows", axis=0, name="y")
+    writer.output("y", dtype, ("kept", *axes))
+    return writer.model()
+
+
+def _best_model(logits_dtype: str) -> bytes:
+    dtype = DType.FLOAT16 if logits_dtype == "float16" else DType.FLOAT
+    writer = ModelWriter("best_of_rows")
+    writer.input("logits", dtype, ("batch", "rows", "vocab"))
+    x = "logits" if dtype is DType.FLOAT else writer.cast("logits", DType.FLOAT)
+    ids = writer.node("ArgMax", x, axis=2, keepdims=1, name="ids")
+    total = writer.node("ReduceLogSumExp", x, writer.constant([2], np.int64), keepdims=1)
+    writer.node("Sub", writer.node("GatherElements", x, ids, axis=2), total, name="log_probability")
+    writer.output("ids", DType.INT64, ("batch", "rows", 1))
+    writer.output("log_probability", DType.FLOAT, ("batch", "rows", 1))
+    return writer.model()

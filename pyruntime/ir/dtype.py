@@ -105,6 +105,17 @@ class DType(Enum):
         return self not in _ENCODED
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest number of an integer type."""
+        bits = self.bits - self.is_signed
+        return -(1 << bits) if self.is_signed else 0, (1 << bits) - 1
+
+    @property
+    def array_name(self) -> str:
+        """The name of its NumPy type, or of the one of ml_dtypes where NumPy has none."""
+        return _NUMPY_NAMES[self]
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype `Op.evaluate` sees for this type."""
         import numpy
@@ -164,3 +175,4 @@ _BY_NUMPY = {
     "int2": DType.INT2,
     "uint2": DType.UINT2,
 }
+_NUMPY_NAMES = {d: name for name, d in _BY_NUMPY.items()}

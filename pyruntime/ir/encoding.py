@@ -27,13 +27,12 @@ class _Minifloat:
     """Layout of a small float: `exponent` bits with `bias`, `mantissa` bits.
 
     `infinity` and `nan` are bit patterns without sign (`None`: the type has none); `nan_only_negative_zero`
-    marks the FNUZ types, whose only NaN is the pattern of negative zero. `largest` is the greatest finite value.
+    marks the FNUZ types, whose only NaN is the pattern of negative zero.
     """
 
     exponent: int
     mantissa: int
     bias: int
-    largest: float
     infinity: int | None = None
     nan: int | None = None
     nan_only_negative_zero: bool = False
@@ -45,14 +44,14 @@ class _Minifloat:
 
 
 _MINIFLOATS = {
-    DType.FLOAT8E4M3FN: _Minifloat(4, 3, 7, 448.0, nan=0x7F),
-    DType.FLOAT8E4M3FNUZ: _Minifloat(4, 3, 8, 240.0, nan_only_negative_zero=True),
-    DType.FLOAT8E5M2: _Minifloat(5, 2, 15, 57344.0, infinity=0x7C, nan=0x7F),
-    DType.FLOAT8E5M2FNUZ: _Minifloat(5, 2, 16, 57344.0, nan_only_negative_zero=True),
-    DType.FLOAT4E2M1: _Minifloat(2, 1, 1, 6.0),
-    DType.FLOAT6E2M3: _Minifloat(2, 3, 1, 7.5),
-    DType.FLOAT6E3M2: _Minifloat(3, 2, 3, 28.0),
-    DType.FLOAT8E8M0: _Minifloat(8, 0, 127, 2.0**127, nan=0xFF, signed=False),
+    DType.FLOAT8E4M3FN: _Minifloat(4, 3, 7, nan=0x7F),
+    DType.FLOAT8E4M3FNUZ: _Minifloat(4, 3, 8, nan_only_negative_zero=True),
+    DType.FLOAT8E5M2: _Minifloat(5, 2, 15, infinity=0x7C, nan=0x7F),
+    DType.FLOAT8E5M2FNUZ: _Minifloat(5, 2, 16, nan_only_negative_zero=True),
+    DType.FLOAT4E2M1: _Minifloat(2, 1, 1),
+    DType.FLOAT6E2M3: _Minifloat(2, 3, 1),
+    DType.FLOAT6E3M2: _Minifloat(3, 2, 3),
+    DType.FLOAT8E8M0: _Minifloat(8, 0, 127, nan=0xFF, signed=False),
 }
 
 

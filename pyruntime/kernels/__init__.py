@@ -2,7 +2,7 @@
 
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Role, constant, inp, out, scratch
 from pyruntime.kernels.ir.kernel import Kernel
-from pyruntime.kernels.ir.template import params_of, template
+from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.map import Source, elementwise, for_each, gather_map
 from pyruntime.kernels.movement import Unit, fill, move, strided_copy
 from pyruntime.kernels.wgsl.storage import bits_type
@@ -24,10 +24,9 @@ __all__ = [
     "for_each",
     "gather_map",
     "inp",
+    "launch",
     "move",
     "out",
-    "params_of",
     "scratch",
     "strided_copy",
-    "template",
 ]

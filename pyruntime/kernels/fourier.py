@@ -19,7 +19,7 @@ import numpy as np
 
 from pyruntime.ir import Constant, DType
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, constant, scratch
-from pyruntime.kernels.ir.template import params_of, template
+from pyruntime.kernels.ir.launch import launch
 from pyruntime.target import Target
 
 __all__ = ["MOST_LENGTH", "MOST_RADIX", "Rows", "phase_error", "radices", "transform"]
@@ -118,38 +118,31 @@ def transform(
     """
     (x, source), (y, into) = signal, output
     factors = radices(n)
-    types = {"signal": x.type.dtype, "output": y.type.dtype}
-    operands = {"signal": x, "output": y, "twiddle": constant(_twiddles(n, inverse))}
-    if window is not None:
-        types["window"], operands["window"] = window.type.dtype, window
+    operands = {"signal": x, "output": y, "twiddle": constant(_twiddles(n, inverse)), "window": window}
     made, done = [], 1
     buffers = [scratch(DType.FLOAT, rows, n, 2) for _ in range(2)]
     for k, radix in enumerate(factors):
         first, last = k == 0, k == len(factors) - 1
         operands |= {"source": buffers[k % 2], "into": buffers[1 - k % 2]}
-        kernel = template(
-            "dft_pass",
-            {name: t for name, t in types.items() if (last if name == "output" else first)},
-            RADIX=radix,
-            FIRST=first,
-            LAST=last,
-            REAL=first and x.type.shape[-1] == 1,
-            HERMITIAN=first and hermitian,
-            WINDOW=first and window is not None,
-            REAL_OUT=last and y.type.shape[-1] == 1,
-        )
-        params = params_of(
-            kernel,
-            n=n,
-            rows=rows,
-            done=done,
-            inner=source.inner,
-            scale=1 / n if inverse else 1.0,
-            phase_error=phase_error(n),
+        flags = {
+            "FIRST": first,
+            "LAST": last,
+            "REAL": first and x.type.shape[-1] == 1,
+            "HERMITIAN": first and hermitian,
+            "WINDOW": first and window is not None,
+            "REAL_OUT": last and y.type.shape[-1] == 1,
+        }
+        values = {
+            "n": n,
+            "rows": rows,
+            "done": done,
+            "inner": source.inner,
+            "scale": 1 / n if inverse else 1.0,
+            "phase_error": phase_error(n),
             **{f"signal_{k}": v for k, v in source.steps().items()},
             **{f"output_{k}": v for k, v in into.steps().items()},
-        )
-        bound = tuple(operands[b.name] for b in kernel.bindings)
-        made.append(Dispatch(kernel, bound, target.grid(rows * n), params, flops=8 * rows * n * radix))
+        }
+        defines = {"RADIX": radix, **{name: int(on) for name, on in flags.items()}}
+        made.append(launch("dft_pass", operands, target.grid(rows * n), defines, values, 8 * rows * n * radix))
         done *= radix
     return tuple(made)

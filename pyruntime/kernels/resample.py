@@ -326,10 +326,8 @@ def _stored(value: str, dtype: DType) -> str:
         return value
     if dtype is DType.BOOL:
         return f"({value} > 0.5)"
-    low, high = (
-        (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.is_signed else (0, (1 << dtype.bits) - 1)
-    )
-    return f"{dtype.compute}(clamp(round({value}), {float(low)}, {float(high)}))"
+    low, high = map(float, dtype.limits)
+    return f"{dtype.compute}(clamp(round({value}), {low}, {high}))"
 
 
 def _scalar(value: float, dtype: DType) -> Array:

@@ -14,11 +14,14 @@ hash equal (common-subexpression elimination and kernel caches rely on it). Its 
 Absent optional inputs are `None` in all three. A field has type `int`, `float`, `str`, `bytes`, `tuple[int, ...]`,
 `tuple[float, ...]`, `tuple[str, ...]`, `Constant` or `Graph`; lists of possibly thousands of elements have type `Ints`,
 `Floats` or `Strings[str]`. `| None` marks an optional attribute without a default, and a field without a default is a
-required attribute. The importer sets `present`, which says which outputs the node names.
+required attribute. `Annotated[str, "a", "b"]` allows these values alone. The importer sets `present`, which says which
+outputs the node names.
 """
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, fields
 from operator import attrgetter
@@ -65,6 +68,9 @@ class Value:
     attribute_values: ClassVar[Callable[[Any], Any]]
     """Returns the value of the only field, or a tuple of the values of all fields."""
 
+    choices: ClassVar[Mapping[str, Sequence[Any]]]
+    """What the fields may be that name their values, None aside."""
+
     def __repr__(self) -> str:
         return f"{type(self).__qualname__}({', '.join(f'{n}={v!r}' for n, v in attributes_of(self).items())})"
 
@@ -94,7 +100,10 @@ def attributes(cls: ValueClass) -> ValueClass:
     """
     dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
     del cls.__setattr__, cls.__delattr__
-    cls.attribute_values = attrgetter(*(f.name for f in fields(cast(Any, cls))))
+    known = fields(cast(Any, cls))
+    cls.attribute_values = attrgetter(*(f.name for f in known))
+    named = {f.name: re.search(r"Annotated\[\w+, (.*?)\]", str(f.type)) for f in known}
+    cls.choices = {name: literal_eval(f"[{found[1]}]") for name, found in named.items() if found}
     return cls
 
 
@@ -124,6 +133,13 @@ class Op(Value):
     operands: ClassVar[Any] = None
 
     present: tuple[bool, ...] = (True,)
+
+    def __post_init__(self) -> None:
+        """Raise InvalidGraph where an attribute has none of the values allowed."""
+        for name, allowed in self.choices.items():
+            value = getattr(self, name)
+            if value not in allowed and value is not None:
+                self.fail(f"{name} {', '.join(map(str, allowed[:-1]))} or {allowed[-1]}", value)
 
     def infer(self, *inputs: Any) -> tuple[ValueType, ...]:
         """Return the output types for input types. Reads `x.value()` where an output type depends on a value.

@@ -12,7 +12,7 @@ latter, and subexpressions of weights are folded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,10 +128,19 @@ class Decomposed(Op):
     def has_kernel(cls) -> bool:
         return True
 
-    def in_place_of(self, node: Node, types: Sequence[ValueType | None]) -> tuple[list[Node], dict[str, Constant]]:
-        """Return the nodes that replace `node` in its graph, and their constants by name."""
+    def in_place_of(
+        self, node: Node, types: Sequence[ValueType | None], taken: Container[str] = ()
+    ) -> tuple[list[Node], dict[str, Constant]]:
+        """The nodes that `node`, of this operator, stands for, on the graph's names; and their constants.
+
+        `taken`: names that other values have: of two operators, one of which the other is written as, both may make
+        the same output.
+        """
         body, outputs = self.written(*types)
         label = next(filter(None, node.outputs), node.name)
+        own = (*body.constants, *(n for made in body.nodes for n in made.outputs))
+        while any(f"{label}/{name}" in taken for name in own):
+            label += f"/{self.op_type}"
         names = {f"in{i}": n for i, n in enumerate(node.inputs)}
         copies: list[Node] = []
         for y, target in zip(outputs, node.outputs, strict=False):

@@ -28,7 +28,7 @@ DECLARED: dict[str, dict[str, str]] = {
         "creation.eye_like": "EyeLike",
         "creation.range": "Range",
         "creation.shape": "Shape Size",
-        "elementwise.activations": "Celu Elu Gelu HardSigmoid LeakyRelu PRelu Selu Shrink Swish ThresholdedRelu",
+        "elementwise.activations": "Celu Elu Gelu HardSigmoid IsInf LeakyRelu PRelu Selu Shrink Swish ThresholdedRelu",
         "elementwise.axis_broadcast": "Add And Div Equal Greater Less Mul Or PRelu Pow Sub Xor",
         "elementwise.binary": (
             "Add And BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Mul Or Sub Xor"
@@ -37,7 +37,6 @@ DECLARED: dict[str, dict[str, str]] = {
         "elementwise.cast": "Cast CastLike",
         "elementwise.clip": "Clip",
         "elementwise.experimental": "Affine Crop ImageScaler ParametricSoftplus Scale ScaledTanh",
-        "elementwise.is_inf": "IsInf",
         "elementwise.mod": "Mod",
         "elementwise.pow": "Pow",
         "elementwise.swiglu": "SwiGLU",

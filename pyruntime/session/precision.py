@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Graph, Node
+from pyruntime.ops.control.body import BodyOp
 from pyruntime.passes.quantization.float32_nodes import named
 from pyruntime.target import HalfPrecision
 
@@ -57,8 +57,6 @@ def _names(entry: str) -> list[str]:
 def _bodies(nodes: list[Node]) -> Iterator[Graph]:
     """The bodies of all control flow."""
     for node in nodes:
-        values = (getattr(node.op, field.name) for field in fields(node.op))  # type: ignore[arg-type]
-        for body in values:
-            if isinstance(body, Graph):
-                yield body
-                yield from _bodies(body.nodes)
+        for body in node.op.bodies() if isinstance(node.op, BodyOp) else ():
+            yield body
+            yield from _bodies(body.nodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import ClassVar
 
 from pyruntime.ir import positive, upper
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
@@ -48,6 +49,18 @@ class Limits:
     invocations: int = 256
     workgroup_x: int = 256
     workgroup_bytes: int = 16384
+
+    names: ClassVar[Mapping[str, str]] = {
+        "storage_buffers": "maxStorageBuffersPerShaderStage",
+        "binding_bytes": "maxStorageBufferBindingSize",
+        "buffer_bytes": "maxBufferSize",
+        "uniform_bytes": "maxUniformBufferBindingSize",
+        "workgroups": "maxComputeWorkgroupsPerDimension",
+        "invocations": "maxComputeInvocationsPerWorkgroup",
+        "workgroup_x": "maxComputeWorkgroupSizeX",
+        "workgroup_bytes": "maxComputeWorkgroupStorageSize",
+    }
+    """The fields by their names in WebGPU."""
 
     def bindings(self, nbytes: int) -> int:
         """Storage buffers that a tensor of at most `nbytes` takes: several where it is larger than a binding."""

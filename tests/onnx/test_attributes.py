@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import onnx
 import pytest
@@ -35,6 +35,8 @@ class Probe(Op):
     tensor: Constant | None = None
     body: Graph | None = None
     choice: int | float | None = None
+    way: Annotated[str, "up", "down"] = "up"
+    width: Annotated[int, 2, 4, 8] | None = None
 
     def infer(self, x: TensorType, y: TensorType | None = None) -> tuple[TensorType, ...]:
         return (x,)
@@ -99,6 +101,9 @@ def test_outputs__named_or_not__are_present_or_not() -> None:
         ({"number": 1, "tensor": 1}, "expected TENSOR, got INT"),
         ({"number": 1, "body": of([1], "")}, "expected GRAPH, got TENSOR"),
         ({"number": 1, "choice": "x"}, "expected INT or FLOAT, got STRING"),
+        ({"number": 1, "way": 1}, "attribute 'way': expected STRING, got INT"),
+        ({"number": 1, "way": "left"}, "Probe: expected way up or down, got left"),
+        ({"number": 1, "width": 3}, "Probe: expected width 2, 4 or 8, got 3"),
         ({"number": 1, "other": 2}, "Probe has no attribute 'other'"),
         ({"number": 1, "inputs": []}, "takes 1 to 2 inputs, got 0"),
         ({"number": 1, "inputs": ["x"] * 3}, "takes 1 to 2 inputs, got 3"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyruntime.device.desktop.adapters import Adapter
 from pyruntime.device.desktop.implementations import GpuObject, Implementation
 from pyruntime.kernels import Limits, Target
@@ -16,16 +18,7 @@ from pyruntime.target import (
 
 __all__ = ["LIMITS", "target_of"]
 
-LIMITS = {
-    "storage_buffers": "max-storage-buffers-per-shader-stage",
-    "binding_bytes": "max-storage-buffer-binding-size",
-    "buffer_bytes": "max-buffer-size",
-    "uniform_bytes": "max-uniform-buffer-binding-size",
-    "workgroups": "max-compute-workgroups-per-dimension",
-    "invocations": "max-compute-invocations-per-workgroup",
-    "workgroup_x": "max-compute-workgroup-size-x",
-    "workgroup_bytes": "max-compute-workgroup-storage-size",
-}
+LIMITS = {name: re.sub("[A-Z]", lambda m: f"-{m[0].lower()}", theirs) for name, theirs in Limits.names.items()}
 """Of `Limits`, by the names of the wgpu-py API."""
 
 MOST = (1 << 31) - 4

@@ -48,16 +48,6 @@ __all__ = [
     "run_sync",
 ]
 
-_LIMITS = {
-    "storage_buffers": "maxStorageBuffersPerShaderStage",
-    "binding_bytes": "maxStorageBufferBindingSize",
-    "buffer_bytes": "maxBufferSize",
-    "uniform_bytes": "maxUniformBufferBindingSize",
-    "workgroups": "maxComputeWorkgroupsPerDimension",
-    "invocations": "maxComputeInvocationsPerWorkgroup",
-    "workgroup_x": "maxComputeWorkgroupSizeX",
-    "workgroup_bytes": "maxComputeWorkgroupStorageSize",
-}
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query", SUBGROUP_MATRIX)
 _LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)  # what of WGSL not every browser has
 _numbers = count(1)
@@ -75,7 +65,7 @@ async def open_device() -> WebGpuDevice:
     """
     adapter = await find_adapter()
     web = web_modules()
-    limits = {name: getattr(adapter.limits, name) for name in _LIMITS.values()}
+    limits = {name: getattr(adapter.limits, name) for name in Limits.names.values()}
     features = [f for f in _FEATURES if adapter.features.has(f)]
     try:
         device = await adapter.requestDevice(js_object({"requiredLimits": limits, "requiredFeatures": features}))
@@ -98,7 +88,7 @@ class WebGpuDevice:
         vendor, architecture, name, description = said
         fallback = bool(getattr(info, "isFallbackAdapter", False))
         self.info = AdapterInfo(vendor, architecture, name, description, fallback)
-        limits = {name: int(getattr(device.limits, js_name)) for name, js_name in _LIMITS.items()}
+        limits = {name: int(getattr(device.limits, js_name)) for name, js_name in Limits.names.items()}
         language = getattr(getattr(js.navigator, "gpu", None), "wgslLanguageFeatures", None)
         spoken = [f for f in _LANGUAGE_FEATURES if language is not None and language.has(f)]
         units = matrix_unit(info, language) if SUBGROUP_MATRIX in features else []

@@ -9,7 +9,6 @@ from typing import Any
 from pyruntime.ir import DType
 from pyruntime.kernels.attention.description import HeadView
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
-from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.target import Target
 
@@ -84,15 +83,12 @@ def append(
     bound = _bound(y, x, made)
     ready = made.turn is not None or made.norm is not None or made.bias is not None
     if len(bound) > target.limits.storage_buffers and ready and made.placed:
-        shape = (*y.type.shape[:2], rows, size)
-        between = scratch(DType.FLOAT, *shape)
+        between = scratch(DType.FLOAT, *y.type.shape[:2], rows, size)
         turned = Append(lengths=made.lengths, turn=made.turn, bias=made.bias, norm=made.norm)
-        batch_step, head_step, row_step, _ = contiguous(shape)
-        packed = HeadView(0, (batch_step, head_step, row_step, 1))
         placed = Append(True, made.past, made.past_heads, made.lengths, quantised=made.quantised, into=made.into)
         return (
             *append(target, between, x, view, rows, size, turned),
-            *append(target, y, between, packed, rows, size, placed),
+            *append(target, y, between, HeadView.of(between), rows, size, placed),
         )
     turn = made.turn
     flags = _flags(made, bound, size)

@@ -9,8 +9,6 @@ rows     `kernels/attention/few_queries.py`: adapters that run on a processor
 
 from __future__ import annotations
 
-import math
-
 from pyruntime.ir import DType
 from pyruntime.kernels.attention.candidates import (
     ATTENTIONS,
@@ -27,16 +25,15 @@ from pyruntime.kernels.attention.description import (
     AttentionForm,
     AttentionProblem,
     AttentionTensors,
-    HeadView,
     flags_of,
+    in_shares,
     named,
     values_of,
 )
 from pyruntime.kernels.attention.few_queries import attend_few, attend_rows, merge
 from pyruntime.kernels.attention.new_row import NewRow
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch
 from pyruntime.kernels.ir.fallback import fallback_flag
-from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.kernel import Kernel
 from pyruntime.kernels.ir.launch import bind, kernel_of, launch
 from pyruntime.kernels.ir.template import params_of
@@ -125,39 +122,30 @@ def _flash(target: Target, form: AttentionForm, tensors: AttentionTensors, rows:
         rows, split = (rows // 2, split) if rows > 1 else (1, split // 2)
         kernel = of(rows, split)
     tiles = -(-M // rows)
-    params = params_of(kernel, **values_of(form, tensors.mask, form.y), tiles=tiles, jobs=tiles * form.heads)
+    params = params_of(kernel, **values_of(form, tensors.mask), tiles=tiles, jobs=tiles * form.heads)
     return Dispatch(kernel, bind(kernel, bound), target.fold(tiles * form.heads), params, flops=form.flops)
 
 
 def _tiled(target: Target, form: AttentionForm, tensors: AttentionTensors, tile: Tile) -> tuple[Dispatch, ...]:
     batch, heads, M, _, D, E = form.sizes
     splits = tile.splits
-    part, view = tensors.y, form.y
-    shape = (batch, heads, M, E)
-    stats: Operand | None = None
-    if splits > 1:
-        part = scratch(DType.FLOAT, splits, *shape)
-        stats = scratch(DType.FLOAT, splits, form.rows, 2)
-        batch_step, head_step, row_step, _ = contiguous(shape)
-        view = HeadView(0, (batch_step, head_step, row_step, 1))
-    bound = named(tensors, y=part, stats=stats, sink=None if splits > 1 else tensors.sink)
+    part, given, stats = in_shares(form, tensors, splits)
     half_q = tile.half and tensors.q.type.dtype is DType.FLOAT16
-    flags = flags_of(form, tensors, SPLIT=splits > 1, HALF=tile.half, HALF_Q=half_q)
-    if splits > 1:
-        flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
+    flags = flags_of(part, given, SPLIT=splits > 1, HALF=tile.half, HALF_Q=half_q)
     defines = {"DIM": D, "DIM_V": E, "ROWS": tile.rows, "KEYS": tile.keys, "TALL": tile.tall, **flags}
     defines |= fallback_flag(target, form.flops, LIGHT=1)
     groups = tile.groups(form)
     values = {
-        **values_of(form, tensors.mask, view),
+        **values_of(part, given.mask),
         "tiles": groups // form.heads,
         "jobs": groups * splits,
         "plane": groups,
         "steps": tile.steps(form),
         "splits": splits,
-        "split_stride": math.prod(shape),
+        "split_stride": batch * heads * M * E,
     }
+    bound = named(given, stats=stats)
     first = launch("attention_tiled", bound, target.fold(groups * splits), defines, values, form.flops)
     if stats is None:
         return (first,)
-    return first, merge(target, form, part, stats, tensors, splits)
+    return first, merge(target, form, given.y, stats, tensors, splits)

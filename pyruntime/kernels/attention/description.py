@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, exact_quotient, is_dim, multiple, upper
-from pyruntime.kernels.ir.dispatch import Operand
+from pyruntime.kernels.ir.dispatch import Operand, scratch
 from pyruntime.kernels.ir.indexing import broadcast_strides, contiguous
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "HeadView",
     "Reach",
     "flags_of",
+    "in_shares",
     "named",
     "values_of",
 ]
@@ -36,6 +37,16 @@ class HeadView:
         """All of a tensor [batch, heads, positions, components] as it lies."""
         batch, head, position, component = contiguous(x.type.shape)
         return HeadView(0, (batch, head, position, component))
+
+    @staticmethod
+    def flat(positions: int, heads: int, size: int) -> HeadView:
+        """All of a tensor [batch, positions, heads * components]."""
+        return HeadView(0, (positions * heads * size, size, heads * size, 1))
+
+    @staticmethod
+    def dense(heads: int, positions: int, size: int) -> HeadView:
+        """All of a tensor [batch, heads, positions, components]."""
+        return HeadView(0, (heads * positions * size, positions * size, size, 1))
 
     def array(self, x: Array, shape: tuple[int, ...]) -> Array:
         """Return the elements of an array that the view addresses, in this shape, without copying."""
@@ -192,11 +203,7 @@ class AttentionProblem:
     @property
     def form(self) -> AttentionForm:
         """As an attention of whole tensors, [1, heads, positions, components]."""
-
-        def view(heads: int, positions: int, size: int) -> HeadView:
-            return HeadView(0, (heads * positions * size, positions * size, size, 1))
-
-        shared = self.heads // self.group
+        view, shared = HeadView.dense, self.heads // self.group
         views = (
             view(self.heads, self.queries, self.size),
             view(shared, self.keys, self.size),
@@ -239,6 +246,18 @@ def named(tensors: AttentionTensors, **others: Operand | None) -> dict[str, Oper
     return {n: x for n, x in given.items() if x is not None}
 
 
+def in_shares(
+    form: AttentionForm, tensors: AttentionTensors, splits: int
+) -> tuple[AttentionForm, AttentionTensors, Operand | None]:
+    """Return what each of so many shares of the keys makes, and where it leaves maxima and divisors for `merge`."""
+    if splits == 1:
+        return form, tensors, None
+    batch, heads, queries, _, _, size = form.sizes
+    y = scratch(DType.FLOAT, splits, batch, heads, queries, size)
+    part = replace(form, y=HeadView.dense(heads, queries, size), empty_zero=False)
+    return part, replace(tensors, y=y, sink=None), scratch(DType.FLOAT, splits, form.rows, 2)
+
+
 def flags_of(form: AttentionForm, tensors: AttentionTensors, **others: object) -> dict[str, int]:
     """Conditions that every attention shader has, and others: those that are met."""
     lengths = tensors.lengths
@@ -259,9 +278,7 @@ def flags_of(form: AttentionForm, tensors: AttentionTensors, **others: object) -
     return {name: 1 for name, on in flags.items() if on}
 
 
-def values_of(
-    form: AttentionForm, mask: Operand | None, y: HeadView
-) -> dict[str, float | int | list[int] | tuple[int, ...]]:
+def values_of(form: AttentionForm, mask: Operand | None) -> dict[str, float | int | list[int] | tuple[int, ...]]:
     """Return the fields of `Params` that all attention shaders have."""
     _, heads, queries, keys, _, _ = form.sizes
     reach = form.reach
@@ -269,9 +286,9 @@ def values_of(
         "q_strides": form.q.strides,
         "k_strides": form.k.strides,
         "v_strides": form.v.strides,
-        "y_strides": y.strides,
+        "y_strides": form.y.strides,
         "mask_strides": tuple(broadcast_strides(mask.type.shape, form.sizes[:4])) if mask is not None else (),
-        "bases": [form.q.base, form.k.base, form.v.base, y.base],
+        "bases": [form.q.base, form.k.base, form.v.base, form.y.base],
         "reach": [reach.first, reach.before, reach.after, reach.lacking],
         "queries": queries,
         "keys": keys,

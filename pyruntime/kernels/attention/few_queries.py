@@ -9,24 +9,23 @@ merge    `shaders/attention/attention_merge.wgsl`: the second pass where keys we
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pyruntime.ir import DType, upper
+from pyruntime.ir import upper
 from pyruntime.kernels.attention.description import (
     AttentionForm,
     AttentionProblem,
     AttentionTensors,
     HeadView,
     flags_of,
+    in_shares,
     named,
     values_of,
 )
 from pyruntime.kernels.attention.new_row import NewRow
-from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Partials, scratch
+from pyruntime.kernels.ir.dispatch import Dispatch, Operand, Partials
 from pyruntime.kernels.ir.fallback import fallback_flag
-from pyruntime.kernels.ir.indexing import contiguous
 from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.selection.lanes import shuffled
 from pyruntime.target import WORKGROUP, Limits, Target
@@ -119,18 +118,10 @@ def attend_few(
         new_row: how the kernel itself prepares the query and the newest row of the caches.
     """
     batch, heads, M, _, D, E = form.sizes
-    splits, y, view, stats = made.splits, tensors.y, form.y, None
-    shape = (batch, heads, M, E)
-    if splits > 1:
-        y = scratch(DType.FLOAT, splits, *shape)
-        stats = scratch(DType.FLOAT, splits, form.rows, 2)
-        batch_step, head_step, row_step, _ = contiguous(shape)
-        view = HeadView(0, (batch_step, head_step, row_step, 1))
-    more = new_row.operands(tensors) if new_row is not None else {}
-    bound = named(tensors, y=y, stats=stats, sink=None if splits > 1 else tensors.sink, **more)
-    flags = flags_of(form, tensors, SPLIT=splits > 1, **(new_row.flags(tensors) if new_row is not None else {}))
-    if splits > 1:
-        flags = {n: on for n, on in flags.items() if n not in ("SINK", "EMPTY_ZERO")}
+    splits = made.splits
+    part, given, stats = in_shares(form, tensors, splits)
+    bound = named(given, stats=stats, **(new_row.operands(tensors) if new_row is not None else {}))
+    flags = flags_of(part, given, SPLIT=splits > 1, **(new_row.flags(tensors) if new_row is not None else {}))
     defines = {
         "DIM": D,
         "DIM_V": E,
@@ -148,19 +139,19 @@ def attend_few(
     }
     groups = made.groups(form)
     values = {
-        **values_of(form, tensors.mask, view),
+        **values_of(part, given.mask),
         "blocks": made.blocks(form),
         "splits": splits,
         "plane": groups,
         "jobs": groups * splits,
         "rows": form.rows,
-        "split_stride": math.prod(shape),
+        "split_stride": batch * heads * M * E,
         **(new_row.values if new_row is not None else {}),
     }
     first = launch("attention_few_queries", bound, target.fold(groups * splits), defines, values, form.flops)
     if stats is None:
         return (first,)
-    return first, merge(target, form, y, stats, tensors, splits)
+    return first, merge(target, form, given.y, stats, tensors, splits)
 
 
 def merge(
@@ -173,7 +164,7 @@ def merge(
     jobs = form.rows * -(-E // 4)
     counts = {"queries": M, "heads": heads, "rows": form.rows, "splits": splits, "jobs": jobs}
     values = {"y_strides": form.y.strides, "base": form.y.base, **counts}
-    rows = form.y == HeadView(0, (M * heads * E, E, heads * E, 1))
+    rows = form.y == HeadView.flat(M, heads, E)
     partials = Partials(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
     return replace(launch("attention_merge", bound, target.grid(jobs), defines, values), partials=partials)
 
@@ -183,5 +174,5 @@ def attend_rows(target: Target, form: AttentionForm, tensors: AttentionTensors) 
     bound = named(tensors)
     workgroup = ROW_WORKGROUP if upper(form.rows) < 1024 else WORKGROUP
     defines = {"DIM": form.sizes[4], "DIM_V": form.sizes[5], "WG": workgroup, **flags_of(form, tensors)}
-    values = {**values_of(form, tensors.mask, form.y), "rows": form.rows}
+    values = {**values_of(form, tensors.mask), "rows": form.rows}
     return launch("attention_rows", bound, target.grid(form.rows, workgroup), defines, values, form.flops)

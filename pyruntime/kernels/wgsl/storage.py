@@ -39,14 +39,6 @@ __all__ = [
     "word_type",
 ]
 
-_BITS_TYPE = {
-    2: DType.UINT2,
-    4: DType.UINT4,
-    8: DType.UINT8,
-    16: DType.UINT16,
-    32: DType.UINT32,
-    64: DType.UINT64,
-}
 _FLOAT8 = {
     DType.FLOAT8E4M3FN: "e4m3fn",
     DType.FLOAT8E4M3FNUZ: "e4m3fnuz",
@@ -59,7 +51,7 @@ _FLOAT8 = {
 
 def bits_type(dtype: DType) -> DType:
     """The unsigned type of the same width: kernels that only move elements are shared by all types of a width."""
-    return _BITS_TYPE[dtype.bits]
+    return DType[f"UINT{dtype.bits}"]
 
 
 def lanes(dtype: DType) -> int:

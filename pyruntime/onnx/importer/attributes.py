@@ -85,6 +85,7 @@ def _alternatives(annotation: Any) -> tuple[str, ...]:
     text = (
         annotation.__name__ if isinstance(annotation, type) and not hasattr(annotation, "__args__") else str(annotation)
     )
+    text = re.sub(r"Annotated\[(\w+),.*?\]", r"\1", text)
     plain = re.sub(r"[A-Za-z_]\w*\.(?=[A-Za-z_])|\s", "", text)
     return tuple(part for part in plain.split("|") if part != "None")
 

@@ -9,12 +9,12 @@ Hq·K], k: [B, T, H·K], v: [B, T, H·V], states: [B, H, K, V]; Hq is a multiple
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, out, params_of, scratch, template
+from pyruntime.kernels import Dispatch, Operand, Target, launch, out, scratch
 from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op
 from pyruntime.ops.operands import bound, named, types_of
 
@@ -63,7 +63,7 @@ class LinearAttentionBase(Op):
     kv_num_heads: int
     q_num_heads: int
     scale: float = 0.0
-    update_rule: str = "gated_delta"
+    update_rule: Annotated[str, "linear", "gated", "delta", "gated_delta"] = "gated_delta"
 
     @property
     def window(self) -> int:
@@ -90,8 +90,6 @@ class LinearAttentionBase(Op):
         dtype = self.same_dtype(query, key, value, decay, beta)
         s = self.sizes(query, key, value)
         b, t, h, size_k = s.batch, s.times, s.heads, s.size_k
-        if self.update_rule not in RULES:
-            self.fail(f"update_rule to be one of {', '.join(RULES)}", repr(self.update_rule))
         gated, delta = RULES[self.update_rule]
         lacks = (gated and decay is None) or (delta and beta is None)
         surplus = (decay is not None and not gated) or (beta is not None and not delta)
@@ -164,37 +162,28 @@ class LinearAttentionBase(Op):
             tensors[name] = out(i, types[i]) if self.wants(i) else scratch(types[i].dtype, *types[i].shape)
         by_key = "decay" in tensors and tensors["decay"].type.shape[2] != h
         flags = {"GATED": "decay" in tensors, "BY_KEY": by_key, "DELTA": "beta" in tensors, "PAST": "past" in tensors}
-        kernel = template(
-            "linear_attention",
-            {name: operand.type.dtype for name, operand in tensors.items()},
-            DIM=size_k,
-            COLS=cols,
-            **{k: 1 for k, v in flags.items() if v},
-        )
         blocks = -(-size_v // cols)
-        params = params_of(
-            kernel,
-            times=t,
-            heads=h,
-            group=s.results // h,
-            queries=s.queries,
-            query_share=max(1, h // s.queries),
-            key_heads=s.keys,
-            key_share=h // s.keys,
-            window=max(1, s.window),
-            slot=b * h * size_k * size_v,
-            past_base=max(0, s.window - 1) * b * h * size_k * size_v,
-            is_window=int(s.window > 0),
-            size_k=size_k,
-            size_v=size_v,
-            blocks=blocks,
-            groups=b * h * blocks,
-            beta_heads=tensors["beta"].type.shape[2] if "beta" in tensors else 1,
-            scale=self.factor(size_k),
-        )
-        operands = tuple(tensors[x.name] for x in kernel.bindings)
-        flops = 6 * b * t * s.results * size_k * size_v
-        return (Dispatch(kernel, operands, target.fold(b * h * blocks), params, flops=flops),)
+        values = {
+            "times": t,
+            "heads": h,
+            "group": s.results // h,
+            "queries": s.queries,
+            "query_share": max(1, h // s.queries),
+            "key_heads": s.keys,
+            "key_share": h // s.keys,
+            "window": max(1, s.window),
+            "slot": b * h * size_k * size_v,
+            "past_base": max(0, s.window - 1) * b * h * size_k * size_v,
+            "is_window": int(s.window > 0),
+            "size_k": size_k,
+            "size_v": size_v,
+            "blocks": blocks,
+            "groups": b * h * blocks,
+            "beta_heads": tensors["beta"].type.shape[2] if "beta" in tensors else 1,
+            "scale": self.factor(size_k),
+        }
+        defines, flops = {"DIM": size_k, "COLS": cols, **flags}, 6 * b * t * s.results * size_k * size_v
+        return (launch("linear_attention", tensors, target.fold(b * h * blocks), defines, values, flops),)
 
 
 @op("LinearAttention", opsets=range(27, LATEST + 1))

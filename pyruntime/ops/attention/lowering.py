@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import (
@@ -83,24 +83,12 @@ class Heads:
         """Return x as [B, heads, positions, size]."""
         return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2) if self.flat else x
 
-    def strides(self, heads: int, positions: int, size: int) -> tuple[int, int, int, int]:
-        """Return the strides of (batch, head, position, component) in an input or the output."""
-        if self.flat:
-            return positions * heads * size, size, heads * size, 1
-        return heads * positions * size, positions * size, size, 1
+    def view(self, heads: int, positions: int, size: int) -> HeadView:
+        """Where (batch, head, position, component) is in an input or the output."""
+        return HeadView.flat(positions, heads, size) if self.flat else HeadView.dense(heads, positions, size)
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """A strided view [batch, head, position, component] of a tensor."""
-
-    operand: Operand
-    strides: tuple[int, ...]
-
-    def head_view(self) -> HeadView:
-        """Return the view in the form that the fused kernel takes."""
-        batch, head, position, component = self.strides
-        return HeadView(0, (batch, head, position, component))
+_View: TypeAlias = tuple[Operand, HeadView]
 
 
 class _Lowering:
@@ -119,23 +107,24 @@ class _Lowering:
     def in_heads(self, view: _View, heads: int, positions: int, size: int) -> Operand:
         """Return the view as a contiguous [B, heads, positions, size], copied if needed."""
         shape = (self.heads.batch, heads, positions, size)
-        if view.strides == contiguous(shape):
-            return view.operand
-        y = scratch(view.operand.type.dtype, *shape)
-        self.made.append(strided_copy(self.target, "attention_heads", y, view.operand, 0, view.strides))
+        x, strides = view[0], view[1].strides
+        if strides == contiguous(shape):
+            return x
+        y = scratch(x.type.dtype, *shape)
+        self.made.append(strided_copy(self.target, "attention_heads", y, x, 0, strides))
         return y
 
     def cache(self, x: Operand, before: Operand | None, present: int, size: int) -> _View:
         """Append keys or values `x` to the past ones, `before`, into output `present` if the node has it."""
         h, wanted = self.heads, self.op.wants(present)
-        view = _View(x, h.strides(h.kv_heads, h.keys, size))
+        view = h.view(h.kv_heads, h.keys, size)
         if before is None and not wanted:
-            return view
+            return x, view
         y = out(present, self.outs[present]) if wanted else scratch(x.type.dtype, *self.outs[present].shape)
         into = bool(self.op.overwrites)
         placed = Append(True, None if into else before, lengths=Lengths(h.past), into=into)
-        self.made += append(self.target, y, x, view.head_view(), h.keys, size, placed)
-        return _View(y, contiguous(y.type.shape))
+        self.made += append(self.target, y, x, view, h.keys, size, placed)
+        return y, HeadView.of(y)
 
     def mask(self) -> Operand | None:
         """Return the mask that the fused kernel takes: bool, or numbers with a last dimension of all T keys."""
@@ -189,7 +178,7 @@ class _Lowering:
         """Return the description of the attention that its kernels take."""
         h = self.heads
         sizes = (h.batch, h.q_heads, h.queries, h.total, h.size, h.v_size)
-        q_view, k_view, v_view, y_view = (x.head_view() for x in (q, k, v, y))
+        q_view, k_view, v_view, y_view = (view for _, view in (q, k, v, y))
         scale, cap = self.op.scale_of(h), max(0.0, float(self.op.softcap))
         return AttentionForm(sizes, q_view, k_view, v_view, y_view, scale, True, h.group, cap, self.reach())
 
@@ -299,14 +288,14 @@ def lower_attention(
     """Return the dispatches of an Attention node."""
     made = _Lowering(op, target, heads, inputs, outs)
     h = heads
-    queries = _View(inputs.q, h.strides(h.q_heads, h.queries, h.size))
+    queries = inputs.q, h.view(h.q_heads, h.queries, h.size)
     k = made.cache(inputs.k, inputs.past_key, 1, h.size)
     v = made.cache(inputs.v, inputs.past_value, 2, h.v_size)
     if not op.wants(0) and not op.wants(3):
         return tuple(made.made)
-    y = _View(out(0, outs[0]), h.strides(h.q_heads, h.queries, h.v_size))
+    y = out(0, outs[0]), h.view(h.q_heads, h.queries, h.v_size)
     form = made.form(queries, k, v, y)
-    types = {x.operand.type.dtype for x in (queries, k, v)}
+    types = {x.type.dtype for x, _ in (queries, k, v)}
     parts = op.wants(3) or not fits(target, form) or len(types) > 1 or not (h.total and h.size)
     if parts or not target.allows("attention_flash"):
         made.composed(
@@ -316,6 +305,6 @@ def lower_attention(
             made.bias(),
         )
     else:
-        bound = (queries.operand, k.operand, v.operand, y.operand, made.mask(), inputs.nonpad_kv_seqlen)
+        bound = (queries[0], k[0], v[0], y[0], made.mask(), inputs.nonpad_kv_seqlen)
         made.made += attend(target, form, AttentionTensors(*bound))
     return tuple(made.made)

@@ -17,7 +17,7 @@ from pyruntime.ir import Array, Bound
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map
 from pyruntime.ops.base import Op
 
-__all__ = ["Rotation", "check_positions", "heads_in", "position_bound", "rotate", "turn"]
+__all__ = ["Rotation", "check_positions", "heads_in", "position_bound", "rotate", "turn", "turned"]
 
 
 def position_bound(input: int, rows: int, count: int = 1) -> Bound:
@@ -52,14 +52,19 @@ def rotate(x: Array, cosines: Array, sines: Array, positions: Array, interleaved
 
 def turn(x: Array, cosines: Array, sines: Array, interleaved: bool) -> Array:
     """Return x [B, H, S, D] as float32 with its first components rotated, given cosines and sines [B, S, R / 2]."""
-    half = cosines.shape[2]
-    c, s = (t.astype(np.float32)[:, None] for t in (cosines, sines))
-    one, two = slice(0, half), slice(half, 2 * half)
+    return turned(x, cosines[:, None], sines[:, None], 2 * cosines.shape[2], interleaved)
+
+
+def turned(x: Array, cosines: Array, sines: Array, count: int, interleaved: bool) -> Array:
+    """The first `count` components of x turned, in float32; tables have a column for each, or for each pair."""
+    first, second = slice(0, count // 2), slice(count // 2, count)
     if interleaved:
-        one, two = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    y = x.astype(np.float32).copy()
-    y[..., one] = c * x[..., one] - s * x[..., two]
-    y[..., two] = s * x[..., one] + c * x[..., two]
+        first, second = slice(0, count, 2), slice(1, count, 2)
+    ways = (first, second) if cosines.shape[-1] == count else (slice(None), slice(None))
+    c, s, y = cosines.astype(np.float32), sines.astype(np.float32), x.astype(np.float32)
+    one, two = y[..., first].copy(), y[..., second].copy()
+    y[..., first] = one * c[..., ways[0]] - two * s[..., ways[0]]
+    y[..., second] = two * c[..., ways[1]] + one * s[..., ways[1]]
     return y
 
 

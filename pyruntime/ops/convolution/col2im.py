@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import LATEST, op, refuse_float64
 from pyruntime.ops.convolution.sliding import WindowOp, add_windows, volume
@@ -53,16 +53,15 @@ class Col2Im(WindowOp):
         refuse_float64(x)
         (y,) = self.infer(x, image_shape, block_shape)
         window = volume(self.blocks(x.shape, image_shape.ints(), block_shape.ints()))
-        flags = {"WIDE": int(x.dtype.is_wide), "BOOLEAN": int(x.dtype is DType.BOOL)}
+        flags = {"WIDE": x.dtype.is_wide, "BOOLEAN": x.dtype is DType.BOOL}
         extents = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
-        kernel = template("col2im", x.dtype, **extents, **{k: v for k, v in flags.items() if v})
-        params = params_of(
-            kernel,
-            image=[*window.input, math.prod(window.input)],
-            blocks=[*window.output, window.pixels],
-            strides=list(window.strides),
-            dilations=list(window.dilations),
-            pads=list(window.begin),
-            size=y.size,
-        )
-        return (Dispatch(kernel, (inp(0, x), out(0, y)), target.grid(-(-y.size // 4)), params, flops=x.size),)
+        values = {
+            "image": [*window.input, math.prod(window.input)],
+            "blocks": [*window.output, window.pixels],
+            "strides": list(window.strides),
+            "dilations": list(window.dilations),
+            "pads": list(window.begin),
+            "size": y.size,
+        }
+        tensors, grid = {"x": inp(0, x), "y": out(0, y)}, target.grid(-(-y.size // 4))
+        return (launch("col2im", tensors, grid, {**extents, **flags}, values, x.size),)

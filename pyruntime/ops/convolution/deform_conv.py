@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, scratch, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out, scratch
 from pyruntime.kernels.convolution.convolution import convolve
 from pyruntime.kernels.convolution.operands import Convolution
 from pyruntime.kernels.windows import Window
@@ -98,23 +98,20 @@ class DeformConv(WindowOp):
         window = volume(convolved_shape(self, x, w, self.group))
         columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.positions, *window.output)
         if columns.type.nbytes > target.limits.buffer_bytes:
-            raise Unsupported(f"{columns.type.nbytes >> 20} MiB of columns exceed the device's buffer size")
-        types = {"x": x.dtype, "offset": offset.dtype, "mask": x.dtype}
-        flags = {} if mask is None else {"MASK": 1}
-        kernel = template("deform_columns", types, RANK=x.rank - 2, **flags)
-        params = params_of(
-            kernel,
-            input=[*window.input, x.shape[1]],
-            output=[*window.output, window.pixels],
-            kernel_shape=[*window.kernel, window.positions],
-            strides=list(window.strides),
-            dilations=list(window.dilations),
-            pads=list(window.begin),
-            per_group=x.shape[1] // self.offset_group,
-            size=columns.type.size,
-        )
-        reads = (inp(0, x), inp(2, offset), *(() if mask is None else (inp(4, mask),)))
-        first = Dispatch(kernel, (*reads, columns), target.grid(-(-columns.type.size // 4)), params)
+            raise Unsupported(f"its {columns.type.nbytes >> 20} MiB of columns exceed the device's buffer size")
+        tensors = {"x": inp(0, x), "offset": inp(2, offset), "mask": optional(4, mask), "y": columns}
+        values = {
+            "input": [*window.input, x.shape[1]],
+            "output": [*window.output, window.pixels],
+            "kernel_shape": [*window.kernel, window.positions],
+            "strides": list(window.strides),
+            "dilations": list(window.dilations),
+            "pads": list(window.begin),
+            "per_group": x.shape[1] // self.offset_group,
+            "size": columns.type.size,
+        }
+        flags, grid = {"RANK": x.rank - 2, "MASK": mask}, target.grid(-(-columns.type.size // 4))
+        first = launch("deform_columns", tensors, grid, flags, values)
         maps, channels = w.shape[0], w.shape[1] * window.positions
         weights = reshaped(inp(1, w), maps, channels)
         rows = maps // self.group

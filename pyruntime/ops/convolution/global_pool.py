@@ -5,61 +5,40 @@ Source: ONNX operators GlobalAveragePool (1, 22), GlobalMaxPool (1, 22), GlobalL
 
 from __future__ import annotations
 
-import numpy as np
+from typing import ClassVar
 
-from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target
-from pyruntime.kernels.rows.reduce import Fold
-from pyruntime.ops.base import LATEST, Op, op, refuse_float64
-from pyruntime.ops.convolution.pooling import global_pool, norm_fold
-from pyruntime.ops.reduction.folds import FOLDS
+from pyruntime.ir import DType, TensorType
+from pyruntime.ops.base import LATEST, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
 
 
-class _GlobalPool(Op):
+class _GlobalPool(Decomposed):
     """x: [N, C, D1 .. Dn] to y: [N, C, 1 .. 1]; floats."""
 
-    def fold(self, x: TensorType) -> Fold | None:
-        """Return the GPU reduction over the spatial axes, or None."""
-        raise NotImplementedError
+    fold: ClassVar[str]
 
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+    def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
+        return (self.reduced(body, x, self.fold),)
+
+    def reduced(self, body: Expansion, x: TensorType, fold: str) -> TensorType:
+        """The fold over all spatial axes."""
         if x.rank < 2:
             self.fail("an input [N, C, D1, ...]", x)
-        return (x.with_shape(*x.shape[:2], *(1,) * (x.rank - 2)),)
-
-    def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
-        refuse_float64(x)
-        (y,) = self.infer(x)
-        return global_pool(target, self.fold(x), x, y)
-
-
-def _spatial(x: Array) -> tuple[int, ...]:
-    return tuple(range(2, x.ndim))
+        return body(f"Reduce{fold}", x, body.ints(*range(2, x.rank)), keepdims=1, noop_with_empty_axes=1)
 
 
 @op("GlobalAveragePool", opsets=range(1, LATEST + 1))
 class GlobalAveragePool(_GlobalPool):
     """Mean, accumulated in float32 (on the host in float64). NaN if there are no spatial elements."""
 
-    def fold(self, x: TensorType) -> Fold | None:
-        return FOLDS["Mean"](x.dtype)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        axes = _spatial(x)
-        count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
-        total = np.sum(x, axis=axes, keepdims=True, dtype=np.float64)
-        return ((total / count if count else np.full_like(total, np.nan)).astype(x.dtype),)
+    fold = "Mean"
 
 
 @op("GlobalMaxPool", opsets=range(1, LATEST + 1))
 class GlobalMaxPool(_GlobalPool):
     """Maximum; propagates NaN. -inf if there are no spatial elements."""
 
-    def fold(self, x: TensorType) -> Fold | None:
-        return FOLDS["Max"](x.dtype)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (np.max(x, axis=_spatial(x), keepdims=True, initial=-np.inf).astype(x.dtype, copy=False),)
+    fold = "Max"
 
 
 @op("GlobalLpPool", opsets=range(2, LATEST + 1))
@@ -68,9 +47,10 @@ class GlobalLpPool(_GlobalPool):
 
     p: int = 2
 
-    def fold(self, x: TensorType) -> Fold | None:
-        return norm_fold(self.p, x.dtype)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        powers = np.abs(x.astype(np.float64)) ** self.p
-        return ((powers.sum(axis=_spatial(x), keepdims=True) ** (1 / self.p)).astype(x.dtype),)
+    def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
+        if self.p in (1, 2):
+            return (self.reduced(body, x, f"L{self.p}"),)
+        wide = DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT
+        powers = body("Pow", body("Abs", body.cast(x, wide)), body.number(self.p, wide))
+        root = body.number(1 / self.p, wide)
+        return (body.cast(body("Pow", self.reduced(body, powers, "Sum"), root), x.dtype),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Operand, Target, inp, launch, out
 from pyruntime.kernels.rows.reduce import Fold, reduction
 from pyruntime.kernels.windows import Window
 from pyruntime.ops.base import Unsupported
@@ -79,29 +79,27 @@ def pool(
     reach = [i + b + e for i, b, e in zip(window.input, window.begin, window.end, strict=True)]
     window = volume(window)
     flags = {
-        kind: 1,
-        "FLOAT": int(kind == "MAXIMUM" and x.dtype.is_float),
-        "INDICES": int(len(outputs) > 1),
-        "COUNT_PADDING": int(count_padding),
-        "WIDE": int(window.positions > _UNROLLED),
+        kind: True,
+        "FLOAT": kind == "MAXIMUM" and x.dtype.is_float,
+        "INDICES": len(outputs) > 1,
+        "COUNT_PADDING": count_padding,
+        "WIDE": window.positions > _UNROLLED,
     }
     extents = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
-    types = {"x": x.dtype, "y": x.dtype, "indices": DType.INT64}
-    kernel = template("pool", types, **extents, **{k: v for k, v in flags.items() if v})
     d, h, w = window.input
     y = outputs[0].type
-    params = params_of(
-        kernel,
-        input=[*window.input, math.prod(window.input)],
-        output=[*window.output, window.pixels],
-        strides=list(window.strides),
-        dilations=list(window.dilations),
-        pads=list(window.begin),
-        reach=[1] * (3 - len(reach)) + reach,
-        places=[1, d, d * h] if column_major else [h * w, w, 1],
-        size=y.size,
-        lowest=0xFF800000 if x.dtype.is_float else LOWEST.get(x.dtype, 0),
-        p=float(p),
-    )
-    grid = target.grid(-(-y.size // 4))
-    return (Dispatch(kernel, (inp(0, x), *outputs), grid, params, flops=y.size * window.positions),)
+    values = {
+        "input": [*window.input, math.prod(window.input)],
+        "output": [*window.output, window.pixels],
+        "strides": list(window.strides),
+        "dilations": list(window.dilations),
+        "pads": list(window.begin),
+        "reach": [1] * (3 - len(reach)) + reach,
+        "places": [1, d, d * h] if column_major else [h * w, w, 1],
+        "size": y.size,
+        "lowest": 0xFF800000 if x.dtype.is_float else LOWEST.get(x.dtype, 0),
+        "p": float(p),
+    }
+    tensors = {"x": inp(0, x), **dict(zip(("y", "indices"), outputs, strict=False))}
+    grid, flops = target.grid(-(-y.size // 4)), y.size * window.positions
+    return (launch("pool", tensors, grid, {**extents, **flags}, values, flops),)

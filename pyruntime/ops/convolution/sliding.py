@@ -18,6 +18,7 @@ __all__ = [
     "WindowOp",
     "accumulator",
     "add_windows",
+    "conv_attributes",
     "filter_positions",
     "padded",
     "trailing",
@@ -79,6 +80,12 @@ class WindowOp(Op):
             return Window.over(spatial, kernel, strides, dilations, pads, self.padding, ceil)
         except ValueError as error:
             self.fail("windows that fit the padded input", error)
+
+
+def conv_attributes(op: Op) -> dict[str, Any]:
+    """The attributes of a convolution that `op` has, under the same names."""
+    names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    return {name: value for name in names if (value := getattr(op, name, None)) is not None}
 
 
 @attributes

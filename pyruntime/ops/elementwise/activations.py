@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.elementwise.elementwise import FLOATS, NUMBERS, Elementwise, Expression, classes, compute_class
+from pyruntime.ops.elementwise.elementwise import (
+    FLOATS,
+    FLOATS_8,
+    NUMBERS,
+    Elementwise,
+    Expression,
+    Unary,
+    classes,
+    compute_class,
+    define,
+)
 from pyruntime.ops.elementwise.special_functions import erf
 from pyruntime.ops.elementwise.unary import sigmoid
 
@@ -14,116 +26,88 @@ NARROW = frozenset((DType.INT8, DType.UINT8, DType.INT16, DType.UINT16))
 """Integer types for which float32 arithmetic is exact."""
 
 
-@op("Celu", opsets=range(12, LATEST + 1))
-class Celu(Elementwise):
-    """y = max(0, x) + min(0, alpha (e^(x / alpha) - 1))"""
+ROWS = (
+    Unary(
+        "Celu",
+        12,
+        FLOATS,
+        lambda x, alpha: np.where(x < 0, alpha * np.expm1(x / alpha), x),
+        f32="celu(x, alpha)",
+        attributes={"alpha": 1.0},
+    ),
+    Unary(
+        "Elu",
+        6,
+        FLOATS,
+        lambda x, alpha: np.where(x < 0, alpha * np.expm1(x), x),
+        f32="elu(x, alpha)",
+        attributes={"alpha": 1.0},
+    ),
+    Unary(
+        "HardSigmoid",
+        6,
+        FLOATS,
+        lambda x, alpha, beta: np.minimum(np.maximum(alpha * x + beta, 0), 1),
+        f32="hard_sigmoid(x, alpha, beta)",
+        attributes={"alpha": 0.2, "beta": 0.5},
+    ),
+    Unary(
+        "IsInf",
+        10,
+        FLOATS | FLOATS_8,
+        lambda x, negative, positive: np.isposinf(x) & bool(positive) | np.isneginf(x) & bool(negative),
+        f32="is_inf(x) && select(detect_positive, detect_negative, is_negative(x)) != 0",
+        predicate=True,
+        attributes={"detect_negative": 1, "detect_positive": 1},
+    ),
+    Unary(
+        "LeakyRelu",
+        6,
+        FLOATS,
+        lambda x, alpha: np.where(x < 0, alpha * x, x),
+        f32="leaky_relu(x, alpha)",
+        attributes={"alpha": 0.01},
+    ),
+    Unary(
+        "Selu",
+        6,
+        FLOATS,
+        lambda x, alpha, gamma: gamma * np.where(x < 0, alpha * np.expm1(x), x),
+        f32="selu(x, alpha, gamma)",
+        attributes={"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
+    ),
+    Unary(
+        "Swish",
+        24,
+        FLOATS,
+        lambda x, alpha: x * sigmoid(alpha * x),
+        f32="swish(x, alpha)",
+        attributes={"alpha": 1.0},
+    ),
+    Unary(
+        "ThresholdedRelu",
+        1,
+        FLOATS,
+        lambda x, alpha: np.where(x > alpha, x, 0),
+        f32="thresholded_relu(x, alpha)",
+        attributes={"alpha": 1.0},
+    ),
+)
 
-    scalars = ("alpha",)
-    wgsl = classes(f32="celu(x, alpha)")
-
-    alpha: float = 1.0
-
-    def compute(self, x: Array) -> Array:
-        return np.where(x < 0, self.alpha * np.expm1(x / self.alpha), x)
-
-
-@op("Elu", opsets=range(6, LATEST + 1))
-class Elu(Elementwise):
-    """y = x where x >= 0, else alpha (e^x - 1)"""
-
-    scalars = ("alpha",)
-    wgsl = classes(f32="elu(x, alpha)")
-
-    alpha: float = 1.0
-
-    def compute(self, x: Array) -> Array:
-        return np.where(x < 0, self.alpha * np.expm1(x), x)
-
-
-@op("Selu", opsets=range(6, LATEST + 1))
-class Selu(Elementwise):
-    """y = gamma x where x > 0, else gamma alpha (e^x - 1)"""
-
-    scalars = ("alpha", "gamma")
-    wgsl = classes(f32="selu(x, alpha, gamma)")
-
-    alpha: float = 1.67326319217681884765625
-    gamma: float = 1.05070102214813232421875
-
-    def compute(self, x: Array) -> Array:
-        return self.gamma * np.where(x < 0, self.alpha * np.expm1(x), x)
-
-
-@op("LeakyRelu", opsets=range(6, LATEST + 1))
-class LeakyRelu(Elementwise):
-    """y = x where x >= 0, else alpha x"""
-
-    scalars = ("alpha",)
-    wgsl = classes(f32="leaky_relu(x, alpha)")
-
-    alpha: float = 0.01
-
-    def compute(self, x: Array) -> Array:
-        return np.where(x < 0, self.alpha * x, x)
-
-
-@op("ThresholdedRelu", opsets=range(1, LATEST + 1))
-class ThresholdedRelu(Elementwise):
-    """y = x where x > alpha, else 0"""
-
-    scalars = ("alpha",)
-    wgsl = classes(f32="thresholded_relu(x, alpha)")
-
-    alpha: float = 1.0
-
-    def compute(self, x: Array) -> Array:
-        return np.where(x > self.alpha, x, 0)
-
-
-@op("HardSigmoid", opsets=range(6, LATEST + 1))
-class HardSigmoid(Elementwise):
-    """y = max(0, min(1, alpha x + beta))"""
-
-    scalars = ("alpha", "beta")
-    wgsl = classes(f32="hard_sigmoid(x, alpha, beta)")
-
-    alpha: float = 0.2
-    beta: float = 0.5
-
-    def compute(self, x: Array) -> Array:
-        result: Array = np.minimum(np.maximum(self.alpha * x + self.beta, 0), 1)
-        return result
-
-
-@op("Swish", opsets=range(24, LATEST + 1))
-class Swish(Elementwise):
-    """y = x / (1 + e^(-alpha x))"""
-
-    scalars = ("alpha",)
-    wgsl = classes(f32="swish(x, alpha)")
-
-    alpha: float = 1.0
-
-    def compute(self, x: Array) -> Array:
-        return x * sigmoid(self.alpha * x)
+globals().update(define(__name__, ROWS))
 
 
 @op("Gelu", opsets=range(20, LATEST + 1))
 class Gelu(Elementwise):
     """y = x/2 (1 + erf(x / sqrt 2)), or with "tanh": x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))"""
 
-    approximate: str = "none"
+    approximate: Annotated[str, "none", "tanh"] = "none"
 
     def compute(self, x: Array) -> Array:
         if self.approximate == "tanh":
             result: Array = x * sigmoid(np.sqrt(8 / np.pi).astype(x.dtype) * (x + x.dtype.type(0.044715) * x**3))
             return result
         return x * (0.5 + 0.5 * erf(x / np.sqrt(2.0)))
-
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        if self.approximate not in ("none", "tanh"):
-            self.fail("approximate to be 'none' or 'tanh'", repr(self.approximate))
-        return super().infer(x)
 
     def expression(self, *dtypes: DType | None) -> Expression | None:
         code = "gelu_tanh(x)" if self.approximate == "tanh" else "gelu(x)"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, DType
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.elementwise.elementwise import INTEGERS, Elementwise, Expression, compute_class
 
@@ -33,12 +35,7 @@ class BitShift(Elementwise):
     names = ("a", "b")
     dtypes = INTEGERS
 
-    direction: str
-
-    def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
-        if self.direction not in ("LEFT", "RIGHT"):
-            self.fail("direction to be 'LEFT' or 'RIGHT'", repr(self.direction))
-        return super().infer(a, b)
+    direction: Annotated[str, "LEFT", "RIGHT"]
 
     def compute(self, a: Array, b: Array) -> Array:
         width = 8 * a.dtype.itemsize

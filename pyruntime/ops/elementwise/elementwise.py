@@ -22,7 +22,7 @@ import numpy as np
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.kernels import Dispatch, Target, elementwise, inp, out
 from pyruntime.kernels.ir.indexing import broadcast_shapes
-from pyruntime.ops.base import LATEST, Op, Unsupported, register
+from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, register
 from pyruntime.ops.elementwise.conversions import convert
 
 __all__ = [
@@ -157,16 +157,17 @@ class Elementwise(Op):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Table row of an elementwise operator without attributes.
+    """An elementwise operator.
 
     Attributes:
-        name: ONNX name.
-        since: first opset of these semantics, which hold up to the newest.
-        dtypes: allowed element types.
-        compute: function on NumPy arrays.
+        name: the ONNX name.
+        since: first opset these semantics hold for; they hold up to the newest.
+        dtypes: element types allowed.
+        compute: the function on NumPy arrays and the values of the attributes.
         f32, i32, u32, i64, u64, boolean: WGSL by compute class.
         numbers: WGSL for f32, i32 and u32. ints: for all integers. wide: for both 64-bit integers.
         predicate: the result is bool.
+        attributes: their defaults by name; expressions read them.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Row:
     ints: str = ""
     wide: str = ""
     predicate: bool = False
+    attributes: Mapping[str, float | int] = field(default_factory=dict)
 
     names: ClassVar[tuple[str, ...]] = ()
 
@@ -219,13 +221,21 @@ def define(module: str, rows: Sequence[Row]) -> dict[str, type[Elementwise]]:
         members = {
             "__module__": module,
             "__doc__": doc,
+            "__annotations__": {name: type(value).__name__ for name, value in row.attributes.items()},
             "names": row.names,
             "dtypes": row.dtypes,
             "wgsl": row.wgsl(),
+            "scalars": tuple(row.attributes),
             "predicate": row.predicate,
-            "compute": staticmethod(row.compute),
+            "compute": _with_attributes(row),
+            **row.attributes,
         }
-        # The class adds no fields, so the inherited dataclass methods are complete.
         cls: type[Elementwise] = type(row.name, (Elementwise,), members)
+        if row.attributes:  # else the frozen dataclass they inherit from is complete
+            cls = attributes(cls)
         made[row.name] = register(cls, row.name, range(row.since, LATEST + 1))
     return made
+
+
+def _with_attributes(row: Row) -> Callable[..., Any]:
+    return lambda self, *inputs: row.compute(*inputs, *(getattr(self, name) for name in row.attributes))

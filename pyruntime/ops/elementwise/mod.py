@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
-from pyruntime.ir import Array, DType, TensorType
+from pyruntime.ir import Array, DType
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.elementwise.elementwise import NUMBERS, Elementwise, Expression, compute_class
 
@@ -28,12 +30,7 @@ class Mod(Elementwise):
     names = ("a", "b")
     dtypes = NUMBERS
 
-    fmod: int = 0
-
-    def infer(self, a: TensorType, b: TensorType) -> tuple[TensorType, ...]:
-        if self.fmod not in (0, 1):
-            self.fail("fmod to be 0 or 1", self.fmod)
-        return super().infer(a, b)
+    fmod: Annotated[int, 0, 1] = 0
 
     def compute(self, a: Array, b: Array) -> Array:
         result: Array = np.fmod(a, b) if self.fmod else np.mod(a, b)

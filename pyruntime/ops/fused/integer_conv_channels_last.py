@@ -17,8 +17,9 @@ import numpy as np
 from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Operand, Source, Target, gather_map, inp, out
 from pyruntime.kernels.convolution.operands import Convolution
-from pyruntime.ops.base import Op, Value, attributes, attributes_of, op
+from pyruntime.ops.base import Op, Value, attributes, op
 from pyruntime.ops.convolution.conv_integer import BYTES, ConvInteger, QLinearConv
+from pyruntime.ops.convolution.sliding import conv_attributes
 
 __all__ = ["ChannelsLast", "ConvIntegerChannelsLast", "QLinearConvChannelsLast", "channels_last_weights"]
 
@@ -83,4 +84,4 @@ class QLinearConvChannelsLast(_ChannelsLastWeights, QLinearConv):
 def channels_last_weights(conv: ConvInteger | QLinearConv, channels: int) -> Op:
     """Return the operator equivalent to `conv` for weights reordered by ChannelsLast."""
     kind = ConvIntegerChannelsLast if isinstance(conv, ConvInteger) else QLinearConvChannelsLast
-    return kind(channels=channels, **attributes_of(conv))
+    return kind(channels=channels, **conv_attributes(conv))

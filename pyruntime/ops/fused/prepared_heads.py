@@ -17,6 +17,7 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Target, inp, out
 from pyruntime.kernels.attention.description import HeadView
 from pyruntime.kernels.attention.prepared_heads import Rows, Tables, prepare_heads
+from pyruntime.ops.attention.rotary import turned
 from pyruntime.ops.base import Unsupported, attributes_of, op
 from pyruntime.ops.caches import CacheOp
 
@@ -93,15 +94,7 @@ class PreparedHeads(CacheOp):
         assert part.angles is not None
         at = HeadView(0, part.angles)
         c, s = (at.array(inputs[i], (*part.sizes[:3], self.width)).astype(np.float32) for i in self.tables)
-        half = self.turning // 2
-        first, second = slice(0, half), slice(half, self.turning)
-        if self.interleaved:
-            first, second = slice(0, self.turning, 2), slice(1, self.turning, 2)
-        ways = (first, second) if self.width == self.turning else (slice(None), slice(None))
-        y = rows.copy()
-        y[..., first] = rows[..., first] * c[..., ways[0]] - rows[..., second] * s[..., ways[0]]
-        y[..., second] = rows[..., second] * c[..., ways[1]] + rows[..., first] * s[..., ways[1]]
-        return y
+        return turned(rows, c, s, self.turning, self.interleaved)
 
     def appends(self, *inputs: TensorType) -> dict[int, tuple[int, int]]:
         return {i: (part.past, 2) for i, part in enumerate(self.parts) if part.past >= 0}

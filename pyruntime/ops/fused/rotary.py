@@ -14,6 +14,7 @@ from pyruntime.ir import Array, TensorType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
 from pyruntime.kernels.attention.description import HeadView
 from pyruntime.kernels.ir.indexing import broadcast_strides
+from pyruntime.ops.attention.rotary import turned
 from pyruntime.ops.base import Op, Unsupported, op
 
 __all__ = ["FusedRotary"]
@@ -62,14 +63,7 @@ class FusedRotary(Op):
         heads = self.view.array(x, self.sizes).astype(np.float32)
         table = (*self.sizes[:3], self.width)
         c, n = (np.broadcast_to(v.astype(np.float32), table) for v in (cos, sin))
-        half = self.turning // 2
-        first, second = slice(0, half), slice(half, self.turning)
-        if self.interleaved:
-            first, second = slice(0, self.turning, 2), slice(1, self.turning, 2)
-        ways = (first, second) if self.width == self.turning else (slice(None), slice(None))
-        y = heads.copy()
-        y[..., first] = heads[..., first] * c[..., ways[0]] - heads[..., second] * n[..., ways[0]]
-        y[..., second] = heads[..., second] * c[..., ways[1]] + heads[..., first] * n[..., ways[1]]
+        y = turned(heads, c, n, self.turning, self.interleaved)
         return (y.astype(x.dtype).reshape(self.y_shape),)
 
     def lower(self, target: Target, x: TensorType, cos: TensorType, sin: TensorType) -> tuple[Dispatch, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -92,16 +92,14 @@ class _Places:
 class _Scatter(Op):
     """Base of scatter operators: checks and dispatches."""
 
-    reduction: str = "none"
+    reduction: Annotated[str, "none", "add", "mul", "max", "min"] = "none"
 
     def alias(self, data: TensorType, indices: TensorType, updates: TensorType) -> int | None:
         """Return 0 (the data) if there are no updates."""
         return 0 if updates.size == 0 else None
 
     def check(self, data: TensorType, indices: TensorType, updates: TensorType) -> None:
-        """Raise InvalidGraph if the types do not match or the reduction is unknown."""
-        if self.reduction != "none" and self.reduction not in _UFUNC:
-            self.fail("reduction none, add, mul, max or min", self.reduction)
+        """Raise InvalidGraph where the types do not go together."""
         self.same_dtype(data, updates)
         check_indices(self, indices)
 
@@ -328,7 +326,7 @@ class ScatterElements(_ScatterElements):
     """ScatterElements with an optional reduction."""
 
     axis: int = 0
-    reduction: str = "none"
+    reduction: Annotated[str, "none", "add", "mul", "max", "min"] = "none"
 
 
 @op("Scatter", opsets=range(9, 11))
@@ -345,7 +343,7 @@ class ScatterND(_Scatter):
     data: rank r; indices: int64 [..., k], k <= r; updates: indices.shape[:-1] + data.shape[k:].
     """
 
-    reduction: str = "none"
+    reduction: Annotated[str, "none", "add", "mul", "max", "min"] = "none"
 
     def infer(self, data: TensorType, indices: TensorType, updates: TensorType) -> tuple[TensorType, ...]:
         self.check(data, indices, updates)

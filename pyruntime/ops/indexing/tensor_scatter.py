@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class TensorScatter(CacheOp):
     """past: [B, ..., S, ...]; update: same shape with s <= S on the axis; write_indices w: int64 [B], default zeros."""
 
     axis: int = -2
-    mode: str = "linear"
+    mode: Annotated[str, "linear", "circular"] = "linear"
 
     def along(self, rank: int) -> int:
         """Return the sequence axis as a non-negative index. Raises InvalidGraph for the batch axis."""
@@ -35,8 +35,6 @@ class TensorScatter(CacheOp):
 
     def infer(self, past: TensorType, update: TensorType, write: TensorType | None = None) -> tuple[TensorType, ...]:
         self.same_dtype(past, update)
-        if self.mode not in ("linear", "circular"):
-            self.fail("mode linear or circular", self.mode)
         axis = self.along(past.rank)
         same = past.rank == update.rank and all(
             u == p or (d == axis and u < p) for d, (p, u) in enumerate(zip(past.shape, update.shape, strict=False))

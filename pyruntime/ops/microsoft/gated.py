@@ -9,7 +9,7 @@ GatedRMSNorm and LinearAttentionGate are computed in float32 and rounded once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import op
@@ -49,14 +49,12 @@ class GatedAdd(Decomposed):
 class GatedRMSNorm(Decomposed):
     """x, gate: [.., H · C], scale: [C], floats of one type. The mean is over blocks of C elements."""
 
-    activation: str = "silu"
+    activation: Annotated[str, "silu", "swish", "sigmoid"] = "silu"
     epsilon: float = 1e-5
 
     def expand(
         self, body: Expansion, x: TensorType, scale: TensorType, gate: TensorType
     ) -> tuple[TensorType | None, ...]:
-        if self.activation not in _ACTIVATIONS:
-            self.fail(f"an activation of {', '.join(_ACTIVATIONS)}", repr(self.activation))
         if scale.rank != 1 or not x.rank or not scale.size or x.shape[-1] % scale.size or gate.shape != x.shape:
             self.fail("a gate of x's shape, and a scale [C] that divides its last axis", f"{x}, {scale}, {gate}")
         self.same_dtype(x, scale, gate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -24,15 +24,13 @@ class CastMap(Op):
     """
 
     data_dependent = True
-    cast_to: str = "TO_FLOAT"
-    map_form: str = "DENSE"
+    cast_to: Annotated[str, "TO_FLOAT", "TO_STRING", "TO_INT64"] = "TO_FLOAT"
+    map_form: Annotated[str, "DENSE", "SPARSE"] = "DENSE"
     max_map: int = 1
 
     def infer(self, x: MapType) -> tuple[ValueType, ...]:
         if not isinstance(x, MapType) or x.key is not DType.INT64:
             self.fail("a map with int64 keys", x)
-        if self.cast_to not in _TYPES or self.map_form not in ("DENSE", "SPARSE"):
-            self.fail(f"cast_to in {', '.join(_TYPES)}, map_form DENSE or SPARSE", f"{self.cast_to}, {self.map_form}")
         return (of_element(_TYPES[self.cast_to], self.evaluate(x.value())[0]),)
 
     def evaluate(self, x: Mapping[int, Any]) -> tuple[Array, ...]:

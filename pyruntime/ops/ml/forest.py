@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from pyruntime import errors
-from pyruntime.ir import Array, Constant, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, params_of, template
+from pyruntime.ir import Array, Constant, TensorType
+from pyruntime.kernels import Dispatch, Operand, Target, constant, inp, launch
 from pyruntime.ops.base import Unsupported
 
 __all__ = ["AGGREGATES", "LEAF", "MEMBER", "MODES", "Forest", "by_owner", "indexed", "integers", "lowered"]
@@ -228,21 +228,18 @@ def lowered(forest: Forest, target: Target, x: TensorType, y: Operand, how: str)
     )
     table = np.concatenate([np.stack(nodes, axis=1).reshape(-1), forest.roots, forest.vote_target]).astype(np.int32)
     numbers = np.concatenate([forest.split, forest.vote_weight, forest.members]).astype(np.float32)
-    kernel = template(
-        "forest", {"x": x.dtype, "table": DType.INT32, "y": y.type.dtype}, AGGREGATE=AGGREGATES.index(how)
-    )
-    params = params_of(
-        kernel,
-        size=y.type.size,
-        targets=y.type.shape[1],
-        features=x.shape[1],
-        nodes=len(forest.mode),
-        trees=len(forest.roots),
-        depth=forest.depth or 0,
-        votes=len(forest.vote_weight),
-    )
-    operands = (inp(0, x), constant(Constant.from_array(table)), constant(Constant.from_array(numbers)), y)
-    return Dispatch(kernel, operands, target.grid(y.type.size), params)
+    values = {
+        "size": y.type.size,
+        "targets": y.type.shape[1],
+        "features": x.shape[1],
+        "nodes": len(forest.mode),
+        "trees": len(forest.roots),
+        "depth": forest.depth or 0,
+        "votes": len(forest.vote_weight),
+    }
+    held = {n: constant(Constant.from_array(v)) for n, v in (("table", table), ("numbers", numbers))}
+    tensors = {"x": inp(0, x), **held, "y": y}
+    return launch("forest", tensors, target.grid(y.type.size), {"AGGREGATE": AGGREGATES.index(how)}, values)
 
 
 def by_owner(nodes: int, owner: Array) -> tuple[Array, Array]:

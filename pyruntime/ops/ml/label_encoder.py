@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, Floats, Ints, TensorType, are_open
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.ml.shared import ALL
 
 
@@ -83,6 +85,7 @@ class LabelEncoder(Op):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         keys, places, _, outputs, _ = self._table
+        x = x.astype(np.int64) if are_open(x) else x
         at = np.minimum(np.searchsorted(keys, x.reshape(-1)), len(keys) - 1)
         found = keys[at] == x.reshape(-1)
         if x.dtype.kind == "f":
@@ -91,25 +94,25 @@ class LabelEncoder(Op):
 
 
 @op("LabelEncoder", domain="ai.onnx.ml", opsets=range(1, 2))
-class LabelEncoderClasses(Op):
+class LabelEncoderClasses(Decomposed):
     """Maps strings to their index in `classes_strings`, or indices to strings."""
 
     classes_strings: tuple[str, ...] | None = None
     default_int64: int = -1
     default_string: str = "_Unused"
 
-    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        if x.dtype not in (DType.STRING, DType.INT64):
-            self.fail("strings or int64", x)
-        return (TensorType(DType.INT64 if x.dtype is DType.STRING else DType.STRING, x.shape),)
+    def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
+        texts = self.classes_strings or ()
+        return translated(self, body, x, texts, range(len(texts)))
 
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        classes = self.classes_strings or ()
-        x = x.astype(np.int64) if are_open(x) else x
-        if x.dtype == object:
-            places = {text: i for i, text in enumerate(classes)}
-            found = [places.get(text, self.default_int64) for text in x.reshape(-1)]
-            return (np.array(found, np.int64).reshape(x.shape),)
-        known = (x >= 0) & (x < len(classes))
-        texts = np.array([*classes, self.default_string], object)
-        return (texts[np.where(known, x, len(classes))],)
+
+def translated(
+    op: Any, body: Expansion, x: TensorType, texts: Sequence[str], numbers: Sequence[int]
+) -> tuple[TensorType | None, ...]:
+    """Strings of x as the numbers of their places in `texts`, or its integers as strings; else op's default."""
+    given: Any = {"keys_int64s": tuple(numbers), "values_strings": texts, "default_string": op.default_string}
+    if x.dtype is DType.STRING:
+        given = {"keys_strings": texts, "values_int64s": tuple(numbers), "default_int64": op.default_int64}
+    elif x.dtype is not DType.INT64:
+        op.fail("strings or int64", x)
+    return body.apply(LabelEncoder(**given), x)

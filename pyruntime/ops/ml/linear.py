@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from pyruntime.ops.ml.shared import (
     Labels,
     as_float,
     binary_scores,
-    check_transform,
     class_labels,
     matrix,
     transformed_alone,
@@ -43,7 +43,7 @@ class LinearClassifier(Op):
     classlabels_strings: tuple[str, ...] | None = None
     intercepts: tuple[float, ...] | None = None
     multi_class: int = 0
-    post_transform: str = "NONE"
+    post_transform: Annotated[str, "NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"] = "NONE"
 
     @property
     def _named(self) -> int:
@@ -60,7 +60,6 @@ class LinearClassifier(Op):
         return class_labels(self, integers, strings, count), count
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        check_transform(self, self.post_transform)
         rows, features = matrix(self, x)
         labels, count = self._labels(features)
         return TensorType(labels.dtype, (rows,)), TensorType(DType.FLOAT, (rows, len(labels) if self._named else count))
@@ -86,11 +85,10 @@ class LinearRegressor(Op):
 
     coefficients: Floats | None = None
     intercepts: tuple[float, ...] | None = None
-    post_transform: str = "NONE"
+    post_transform: Annotated[str, "NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"] = "NONE"
     targets: int = 1
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
-        check_transform(self, self.post_transform)
         rows, features = matrix(self, x)
         if self.targets < 1 or len(self.coefficients or ()) < self.targets * features:
             self.fail(f"{self.targets} times {features} coefficients or more", len(self.coefficients or ()))

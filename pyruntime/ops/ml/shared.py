@@ -18,7 +18,6 @@ __all__ = [
     "Labels",
     "as_float",
     "binary_scores",
-    "check_transform",
     "class_labels",
     "matrix",
     "numbers",
@@ -131,9 +130,3 @@ def binary_scores(score: Array, kind: str, probability: bool) -> Array:
         return transformed(np.concatenate([-score, score], axis=1), kind)
     other = 1 - score if probability or kind == "PROBIT" else -score
     return transformed(np.concatenate([other, score], axis=1), kind)
-
-
-def check_transform(op: Op, kind: str) -> None:
-    """Raise InvalidGraph for an unknown post-transform."""
-    if kind not in TRANSFORMS:
-        op.fail(f"post_transform in {', '.join(TRANSFORMS)}", kind)

@@ -6,6 +6,8 @@ v|²), SIGMOID tanh(γ x·v + c).
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, Floats, TensorType
@@ -15,14 +17,11 @@ from pyruntime.ops.ml.shared import (
     Labels,
     as_float,
     binary_scores,
-    check_transform,
     class_labels,
     matrix,
     transformed,
     transformed_alone,
 )
-
-_KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
 @attributes
@@ -31,15 +30,12 @@ class _SVM(Op):
 
     coefficients: Floats | None = None
     kernel_params: tuple[float, ...] | None = None
-    kernel_type: str = "LINEAR"
-    post_transform: str = "NONE"
+    kernel_type: Annotated[str, "LINEAR", "POLY", "RBF", "SIGMOID"] = "LINEAR"
+    post_transform: Annotated[str, "NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"] = "NONE"
     rho: tuple[float, ...] | None = None
     support_vectors: Floats | None = None
 
     def _check(self, vectors: int, features: int) -> None:
-        check_transform(self, self.post_transform)
-        if self.kernel_type not in _KERNELS:
-            self.fail(f"kernel_type in {', '.join(_KERNELS)}", self.kernel_type)
         if len(self.kernel_params or (0, 0, 0)) != 3:
             self.fail("three kernel_params", self.kernel_params)
         if len(self.support_vectors or ()) < vectors * features:

@@ -43,7 +43,8 @@ class TreeEnsemble(Op):
         return self.n_targets if self.n_targets is not None else max(self._forest.voted_range[1], 0) + 1
 
     def __post_init__(self) -> None:
-        _ = self._forest.depth  # build the forest while loading, not in the first run
+        super().__post_init__()
+        _ = self._forest.depth  # made when a model is loaded, not in its first run
 
     @cached_property
     def _forest(self) -> Forest:

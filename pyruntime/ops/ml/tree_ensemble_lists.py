@@ -6,21 +6,20 @@ Source: ONNX operators ai.onnx.ml.TreeEnsembleClassifier, TreeEnsembleRegressor.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from pyruntime.ir import Array, Constant, DType, Floats, Ints, Strings, TensorType
 from pyruntime.kernels import Dispatch, Target, out
 from pyruntime.ops.base import Op, Unsupported, attributes, op
-from pyruntime.ops.ml.forest import AGGREGATES, LEAF, MODES, Forest, by_owner, indexed, integers, lowered
+from pyruntime.ops.ml.forest import LEAF, MODES, Forest, by_owner, indexed, integers, lowered
 from pyruntime.ops.ml.node_places import Places
 from pyruntime.ops.ml.shared import (
     ALL,
     Labels,
     as_float,
     binary_scores,
-    check_transform,
     class_labels,
     matrix,
     transformed,
@@ -54,10 +53,11 @@ class _Trees(Op):
     nodes_treeids: Ints | None = None
     nodes_truenodeids: Ints | None = None
     nodes_values: Floats | None = None
-    post_transform: str = "NONE"
+    post_transform: Annotated[str, "NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"] = "NONE"
 
     def __post_init__(self) -> None:
-        _ = self._forest.depth  # build the forest while loading, not in the first run
+        super().__post_init__()
+        _ = self._forest.depth  # made when a model is loaded, not in its first run
 
     @cached_property
     def _forest(self) -> Forest:
@@ -133,7 +133,6 @@ class _Trees(Op):
         raise NotImplementedError
 
     def _check(self, forest: Forest, features: int, targets: int) -> None:
-        check_transform(self, self.post_transform)
         problem = forest.problem(features, targets)
         if problem:
             self.fail("a valid forest", problem)
@@ -216,7 +215,7 @@ class TreeEnsembleRegressor(_Trees):
 
     votes = "target"
 
-    aggregate_function: str = "SUM"
+    aggregate_function: Annotated[str, "AVERAGE", "SUM", "MIN", "MAX"] = "SUM"
     base_values_as_tensor: Constant | None = None
     n_targets: int | None = None
     nodes_hitrates_as_tensor: Constant | None = None
@@ -237,8 +236,6 @@ class TreeEnsembleRegressor(_Trees):
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         rows, features = matrix(self, x)
         self._check(self._forest, features, self._targets)
-        if self.aggregate_function not in AGGREGATES:
-            self.fail(f"aggregate_function in {', '.join(AGGREGATES)}", self.aggregate_function)
         base = len(self._numbers("base_values"))
         if base not in (0, self._targets):
             self.fail(f"{self._targets} base_values", base)

@@ -6,6 +6,8 @@ operators DepthToSpace (1, 11, 13), SpaceToDepth (1, 13, 28).
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
@@ -20,7 +22,7 @@ class _Rearranged(Op):
     """Base of DepthToSpace and SpaceToDepth: reshape x [N, C, H, W] to six axes, transpose, and reshape to four."""
 
     blocksize: int
-    mode: str
+    mode: Annotated[str, "DCR", "CRD"]
 
     def split(self, n: int, c: int, h: int, w: int) -> tuple[Shape, Shape, Shape]:
         """Return x's six-axis shape, the permutation, and y's shape. Raises InvalidGraph for indivisible sizes."""
@@ -28,8 +30,8 @@ class _Rearranged(Op):
 
     def plan(self, shape: Shape) -> tuple[Shape, Shape, Shape]:
         """Check the shape and attributes, then return `split`."""
-        if len(shape) != 4 or self.blocksize < 1 or self.mode not in ("DCR", "CRD"):
-            self.fail("x [N, C, H, W], a blocksize of at least 1, mode DCR or CRD", f"{list(shape)}, {self}")
+        if len(shape) != 4 or self.blocksize < 1:
+            self.fail("x [N, C, H, W] and a blocksize of at least 1", f"{list(shape)}, {self}")
         return self.split(*shape)
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
@@ -56,7 +58,7 @@ class DepthToSpace(_Rearranged):
     """Channels to pixels."""
 
     blocksize: int
-    mode: str = "DCR"
+    mode: Annotated[str, "DCR", "CRD"] = "DCR"
 
     def split(self, n: int, c: int, h: int, w: int) -> tuple[Shape, Shape, Shape]:
         b = self.blocksize
@@ -74,7 +76,7 @@ class SpaceToDepth(_Rearranged):
     """Pixels to channels."""
 
     blocksize: int
-    mode: str = "DCR"
+    mode: Annotated[str, "DCR", "CRD"] = "DCR"
 
     def split(self, n: int, c: int, h: int, w: int) -> tuple[Shape, Shape, Shape]:
         b = self.blocksize

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from pyruntime.ir import Array, TensorType, multiple, upper
-from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, out, params_of, strided_copy, template
+from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, launch, out, strided_copy
 from pyruntime.kernels.ir.indexing import collapse, contiguous
 from pyruntime.ops.base import LATEST, Op, op
 
@@ -78,23 +78,21 @@ def tiled_transpose(target: Target, y: Operand, x: Operand, strides: list[int]) 
     own = contiguous(dims)
     planes = [d for d in range(len(dims) - 1) if d != across]
     x_plane, y_plane = ([0, 0, *(steps[d] for d in planes)][-2:] for steps in (view, own))
-    kernel = template("transpose_tiled", {"x": bits, "y": bits}, VECTOR=int(vector), TILE=TILE)
     tiles_r, tiles_c = -(-rows // TILE), -(-columns // TILE)
     tiles = tiles_r * tiles_c * math.prod(dims[d] for d in planes)
-    params = params_of(
-        kernel,
-        tiles=tiles,
-        tiles_r=tiles_r,
-        tiles_c=tiles_c,
-        rows=rows,
-        columns=columns,
-        planes_1=dims[planes[-1]] if planes else 1,
-        x_row=view[-1],
-        y_row=own[across],
-        x_plane_0=x_plane[0],
-        x_plane_1=x_plane[1],
-        y_plane_0=y_plane[0],
-        y_plane_1=y_plane[1],
-    )
-    retyped = [Operand(o.role, o.index, TensorType(bits, o.type.shape), o.data) for o in (x, y)]
-    return Dispatch(kernel, tuple(retyped), target.fold(tiles), params)
+    values = {
+        "tiles": tiles,
+        "tiles_r": tiles_r,
+        "tiles_c": tiles_c,
+        "rows": rows,
+        "columns": columns,
+        "planes_1": dims[planes[-1]] if planes else 1,
+        "x_row": view[-1],
+        "y_row": own[across],
+        "x_plane_0": x_plane[0],
+        "x_plane_1": x_plane[1],
+        "y_plane_0": y_plane[0],
+        "y_plane_1": y_plane[1],
+    }
+    tensors = {n: Operand(o.role, o.index, TensorType(bits, o.type.shape), o.data) for n, o in (("x", x), ("y", y))}
+    return launch("transpose_tiled", tensors, target.fold(tiles), {"VECTOR": int(vector), "TILE": TILE}, values)

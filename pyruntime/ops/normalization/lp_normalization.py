@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import LATEST, op
 from pyruntime.ops.decomposed import Decomposed, Expansion
@@ -12,12 +14,10 @@ class LpNormalization(Decomposed):
     """p: 1 or 2. Norms are summed in float32 (float64 inputs: float64), and y is rounded once."""
 
     axis: int = -1
-    p: int = 2
+    p: Annotated[int, 1, 2] = 2
 
     def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
         axis = self.axis_of(self.axis, x.rank)
-        if self.p not in (1, 2):
-            self.fail("p to be 1 or 2", self.p)
         wide = body.cast(x, DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT)
         zero = body.number(0.0, wide.dtype)
         norm = body(f"ReduceL{self.p}", wide, body.ints(*([axis] if x.rank else [])), keepdims=1)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
 
@@ -42,17 +42,15 @@ class LRN(Op):
     def lower(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         (y,) = self.infer(x)
-        kernel = template("lrn", x.dtype)
-        params = params_of(
-            kernel,
-            size=y.size,
-            channels=x.shape[1],
-            inner=math.prod(x.shape[2:]),
-            before=(self.size - 1) // 2,
-            after=self.size // 2,
-            scale=self.alpha / self.size,
-            offset=self.bias,
-            beta=self.beta,
-        )
-        grid = target.grid(-(-y.size // 4))
-        return (Dispatch(kernel, (inp(0, x), out(0, y)), grid, params, flops=2 * self.size * y.size),)
+        values = {
+            "size": y.size,
+            "channels": x.shape[1],
+            "inner": math.prod(x.shape[2:]),
+            "before": (self.size - 1) // 2,
+            "after": self.size // 2,
+            "scale": self.alpha / self.size,
+            "offset": self.bias,
+            "beta": self.beta,
+        }
+        tensors = {"x": inp(0, x), "y": out(0, y)}
+        return (launch("lrn", tensors, target.grid(-(-y.size // 4)), {}, values, 2 * self.size * y.size),)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, scratch, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out, scratch
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 
 
@@ -28,7 +28,5 @@ class Det(Op):
         refuse_float64(x)
         (y,) = self.infer(x)
         count, m = math.prod(x.shape[:-2]), x.shape[-1]
-        kernel = template("determinant", {"x": x.dtype, "y": y.dtype})
-        work = scratch(DType.FLOAT, *x.shape)
-        params = params_of(kernel, count=count, m=m)
-        return (Dispatch(kernel, (inp(0, x), work, out(0, y)), target.fold(max(1, count)), params),)
+        tensors = {"x": inp(0, x), "work": scratch(DType.FLOAT, *x.shape), "y": out(0, y)}
+        return (launch("determinant", tensors, target.fold(max(1, count)), {}, {"count": count, "m": m}),)

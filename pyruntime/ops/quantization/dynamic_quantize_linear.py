@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType, multiple, upper
-from pyruntime.kernels import Dispatch, Target, gather_map, inp, out, params_of, scratch, template
+from pyruntime.kernels import Dispatch, Target, gather_map, inp, launch, out, scratch
 from pyruntime.kernels.selection.measurements import FOLD_PACK
 from pyruntime.ops.base import LATEST, Op, op
 
@@ -60,24 +60,19 @@ class DynamicQuantizeLinear(Op):
         pairs = scratch(DType.FLOAT, 2 * groups)
         before: tuple[Dispatch, ...] = ()
         if not whole:
-            kernel = template("quantization_range", DType.FLOAT, **({"WG": workgroup, **fours} if software else {}))
-            params = params_of(kernel, size=x.size, step=groups * workgroup)
-            before = (Dispatch(kernel, (inp(0, x), pairs), (groups, 1, 1), params, flops=2 * x.size),)
+            defines = {"WG": workgroup, **fours} if software else {}
+            tensors, values = {"x": inp(0, x), "y": pairs}, {"size": x.size, "step": groups * workgroup}
+            before = (launch("quantization_range", tensors, (groups, 1, 1), defines, values, 2 * x.size),)
         flags = {"WHOLE": whole, "FOURS": whole and fours, "SCALE": self.wants(1), "ZERO": self.wants(2)}
         names = ("y", "scale", "zero")
         made = {
             n: out(i, t) for i, (n, t) in enumerate(zip(names, self.infer(x), strict=True)) if self.wants(i) or not i
         }
-        kernel = template(
-            "quantize_range",
-            {n: o.type.dtype for n, o in made.items()},
-            WG=workgroup,
-            **{n: 1 for n, on in flags.items() if on},
-        )
         shares = 1 if whole else SHARES if software else _groups(x, 16, WRITERS)
-        params = params_of(kernel, size=x.size, step=shares * workgroup, count=groups)
-        operands = (inp(0, x), *(() if whole else (pairs,)), *made.values())
-        return (*before, Dispatch(kernel, operands, (shares, 1, 1), params, flops=2 * x.size))
+        tensors = {"x": inp(0, x), "pairs": pairs, **made}
+        values = {"size": x.size, "step": shares * workgroup, "count": groups}
+        last = launch("quantize_range", tensors, (shares, 1, 1), {"WG": workgroup, **flags}, values, 2 * x.size)
+        return (*before, last)
 
     def _of_nothing(self, target: Target, x: TensorType) -> tuple[Dispatch, ...]:
         """Return dispatches of scale 1 and zero point 0 for a tensor without elements."""

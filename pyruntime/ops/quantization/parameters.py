@@ -16,16 +16,7 @@ from pyruntime.ops.operands import reshaped
 
 __all__ = ["RANGES", "Granularity", "ScaledOp", "quantized"]
 
-RANGES = {
-    DType.UINT8: (0, 255),
-    DType.INT8: (-128, 127),
-    DType.UINT16: (0, 65535),
-    DType.INT16: (-32768, 32767),
-    DType.UINT4: (0, 15),
-    DType.INT4: (-8, 7),
-    DType.UINT2: (0, 3),
-    DType.INT2: (-2, 1),
-}
+RANGES = {dtype: dtype.limits for dtype in DType if dtype.is_integer and dtype.bits <= 16}
 """Range of each quantized type."""
 
 

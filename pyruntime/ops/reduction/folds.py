@@ -66,9 +66,9 @@ def _least(dtype: DType, greatest: bool) -> str:
             high = "0x7fffffffu" if greatest else _SIGN_BIT
         return f"vec2<u32>({low}, {high})"
     if dtype.is_signed:
-        most = (1 << (dtype.bits - 1)) - 1
+        most = dtype.limits[1]
         return f"{most}i" if greatest else f"(-{most}i - 1i)"
-    return f"{(1 << dtype.bits) - 1}u" if greatest else "0u"
+    return f"{dtype.limits[greatest]}u"
 
 
 def _extreme(largest: bool) -> Callable[[DType], Fold]:

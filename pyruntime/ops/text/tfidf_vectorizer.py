@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
 from pyruntime.ir import Array, DType, Floats, Ints, TensorType
 from pyruntime.ops.base import LATEST, Op, op
-
-_MODES = ("TF", "IDF", "TFIDF")
 
 
 @op("TfIdfVectorizer", opsets=range(9, LATEST + 1))
@@ -26,7 +25,7 @@ class TfIdfVectorizer(Op):
     max_gram_length: int
     max_skip_count: int
     min_gram_length: int
-    mode: str
+    mode: Annotated[str, "TF", "IDF", "TFIDF"]
     ngram_counts: tuple[int, ...]
     ngram_indexes: Ints
     pool_int64s: Ints | None = None
@@ -41,8 +40,6 @@ class TfIdfVectorizer(Op):
             self.fail(" or ".join(d.type_string for d in allowed), x)
         if x.rank not in (1, 2):
             self.fail("a tensor of rank 1 or 2", x)
-        if self.mode not in _MODES:
-            self.fail(f"mode in {', '.join(_MODES)}", self.mode)
         if not self.ngram_indexes or self._range[0] < 0:
             self.fail("ngram_indexes of 0 and more", self._range[0] if self.ngram_indexes else "none")
         pool = self.pool_strings if self.pool_strings is not None else self.pool_int64s or ()

@@ -8,7 +8,7 @@ regularized gradient, norm_coefficient·X + G.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -150,13 +150,8 @@ class Momentum(_Optimizer):
   let x_new = x - r * (v_new + nesterov * (gradient + alpha * v_new - v_new));"""
     alpha: float
     beta: float
-    mode: str
+    mode: Annotated[str, "standard", "nesterov"]
     norm_coefficient: float
-
-    def infer(self, r: TensorType, t: TensorType, *tensors: TensorType) -> tuple[TensorType, ...]:
-        if self.mode not in ("standard", "nesterov"):
-            self.fail("mode standard or nesterov", self.mode)
-        return super().infer(r, t, *tensors)
 
     def step(self, r: float, t: int, *tensors: Array) -> Sequence[Array]:
         x, g, v = tensors

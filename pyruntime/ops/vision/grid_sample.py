@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
-from pyruntime.kernels import Dispatch, Operand, Target, bits_type, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, bits_type, inp, launch, out
 from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_float64
 
 FAR = 1e9
@@ -128,31 +128,30 @@ class _GridSample(Op):
         if not moved and x.dtype is DType.BOOL:
             raise Unsupported("bools are interpolated on the host")
         dtype = bits_type(x.dtype) if moved else x.dtype
+        is_integer = not moved and x.dtype.is_integer
         flags = {
-            "ALIGN": self.align_corners,
-            "BORDER": int(self.padding_mode == "border"),
-            "REFLECT": int(self.padding_mode == "reflection"),
-            "WEIGHTED": int(not moved),
-            "INTEGER": int(not moved and x.dtype.is_integer),
+            "ALIGN": self.align_corners or None,
+            "BORDER": self.padding_mode == "border",
+            "REFLECT": self.padding_mode == "reflection",
+            "WEIGHTED": not moved,
+            "INTEGER": is_integer,
         }
-        types = {"x": dtype, "grid": grid.dtype, "y": dtype}
-        kernel = template(
-            "grid_sample", types, RANK=rank, TERMS=NEIGHBORS[mode], **{k: v for k, v in flags.items() if v}
-        )
-        limits = np.iinfo(x.dtype.numpy) if flags["INTEGER"] else None
-        params = params_of(
-            kernel,
-            input=[*(1,) * (3 - rank), *x.shape[2:], math.prod(x.shape[2:])],
-            pixels=math.prod(y.shape[2:]),
-            channels=x.shape[1],
-            size=y.size,
-            lowest=float(limits.min) if limits else 0.0,
-            highest=float(limits.max) if limits else 0.0,
-        )
-        source = Operand(inp(0, x).role, 0, TensorType(dtype, x.shape))
-        result = Operand(out(0, y).role, 0, TensorType(dtype, y.shape))
-        flops = 2 * y.size * NEIGHBORS[mode] ** rank
-        return (Dispatch(kernel, (source, inp(1, grid), result), target.grid(-(-y.size // 4)), params, flops=flops),)
+        limits = np.iinfo(x.dtype.numpy) if is_integer else None
+        values = {
+            "input": [*(1,) * (3 - rank), *x.shape[2:], math.prod(x.shape[2:])],
+            "pixels": math.prod(y.shape[2:]),
+            "channels": x.shape[1],
+            "size": y.size,
+            "lowest": float(limits.min) if limits else 0.0,
+            "highest": float(limits.max) if limits else 0.0,
+        }
+        tensors = {
+            "x": inp(0, TensorType(dtype, x.shape)),
+            "grid": inp(1, grid),
+            "y": out(0, TensorType(dtype, y.shape)),
+        }
+        defines, flops = {"RANK": rank, "TERMS": NEIGHBORS[mode], **flags}, 2 * y.size * NEIGHBORS[mode] ** rank
+        return (launch("grid_sample", tensors, target.grid(-(-y.size // 4)), defines, values, flops),)
 
 
 def _weight(neighbors: int, t: int, part: Array) -> Array:

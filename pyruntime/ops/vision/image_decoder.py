@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -36,13 +36,11 @@ class ImageDecoder(Op):
     """
 
     data_dependent = True
-    pixel_format: str = "RGB"
+    pixel_format: Annotated[str, "RGB", "BGR", "Grayscale"] = "RGB"
 
     def infer(self, encoded_stream: TensorType) -> tuple[ValueType, ...]:
         if encoded_stream.dtype is not DType.UINT8 or encoded_stream.rank != 1:
             self.fail("a stream uint8[n]", encoded_stream)
-        if self.pixel_format not in _MODES:
-            self.fail(f"pixel_format in {', '.join(_MODES)}", self.pixel_format)
         return (of_element(DType.UINT8, self.evaluate(encoded_stream.value())[0]),)
 
     def evaluate(self, encoded_stream: Array) -> tuple[Array, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pyruntime.errors import RuntimeException
 from pyruntime.ir import Array, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
 
@@ -51,18 +51,17 @@ class MaxRoiPool(Op):
     def lower(self, target: Target, x: TensorType, rois: TensorType) -> tuple[Dispatch, ...]:
         refuse_float64(x)
         (y,) = self.infer(x, rois)
-        kernel = template("max_roi_pool", {"x": x.dtype, "rois": rois.dtype, "y": y.dtype})
-        params = params_of(
-            kernel,
-            height=x.shape[2],
-            width=x.shape[3],
-            channels=x.shape[1],
-            bins_h=self.pooled_shape[0],
-            bins_w=self.pooled_shape[1],
-            size=y.size,
-            scale=self.spatial_scale,
-        )
-        return (Dispatch(kernel, (inp(0, x), inp(1, rois), out(0, y)), target.grid(-(-y.size // 4)), params),)
+        values = {
+            "height": x.shape[2],
+            "width": x.shape[3],
+            "channels": x.shape[1],
+            "bins_h": self.pooled_shape[0],
+            "bins_w": self.pooled_shape[1],
+            "size": y.size,
+            "scale": self.spatial_scale,
+        }
+        tensors = {"x": inp(0, x), "rois": inp(1, rois), "y": out(0, y)}
+        return (launch("max_roi_pool", tensors, target.grid(-(-y.size // 4)), {}, values),)
 
 
 def _bins(first: Any, last: Any, count: int, extent: int) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -232,7 +232,7 @@ class Resize(_Resize):
     cubic_coeff_a: float = -0.75
     exclude_outside: int = 0
     extrapolation_value: float = 0.0
-    keep_aspect_ratio_policy: str = "stretch"
+    keep_aspect_ratio_policy: Annotated[str, "stretch", "not_larger", "not_smaller"] = "stretch"
     mode: str = "nearest"
     nearest_mode: str = "round_prefer_floor"
 
@@ -265,8 +265,6 @@ class Resize(_Resize):
         if self.keep_aspect_ratio_policy == "stretch":
             return self.plan(x, axes, lengths, [ratio(n, x[a]) for a, n in zip(axes, lengths, strict=True)], crop)
         ratios = tuple(int(n) / int(x[a]) if x[a] else 1.0 for a, n in zip(axes, lengths, strict=True))
-        if self.keep_aspect_ratio_policy not in ("not_larger", "not_smaller"):
-            self.fail("a known keep_aspect_ratio_policy", self.keep_aspect_ratio_policy)
         common = min(ratios) if self.keep_aspect_ratio_policy == "not_larger" else max(ratios)
         lengths = [math.floor(common * x[a] + 0.5) for a in axes]
         return self.plan(x, axes, lengths, (common,) * len(axes), crop)

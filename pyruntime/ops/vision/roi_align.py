@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyruntime.ir import Array, Bound, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out
 from pyruntime.ops.base import LATEST, Op, Unsupported, attributes, op, refuse_float64
 from pyruntime.ops.convolution.sliding import accumulator
 
@@ -83,23 +83,21 @@ class _RoiAlign(Op):
         if not x.size:
             raise Unsupported("an image without pixels is 0 on the host")
         (y,) = self.infer(x, rois, batch_indices)
-        types = {"x": x.dtype, "rois": rois.dtype, "batch_indices": batch_indices.dtype, "y": y.dtype}
-        kernel = template("roi_align", types, MAXIMUM=int(self.mode.lower() == "max"))
-        params = params_of(
-            kernel,
-            height=x.shape[2],
-            width=x.shape[3],
-            channels=x.shape[1],
-            bins_h=self.output_height,
-            bins_w=self.output_width,
-            ratio=max(self.sampling_ratio, 0),
-            size=y.size,
-            scale=self.spatial_scale,
-            shift=0.5 if self.half_pixel else 0.0,
-            least=NO_LEAST if self.half_pixel else 1.0,
-        )
-        operands = (inp(0, x), inp(1, rois), inp(2, batch_indices), out(0, y))
-        return (Dispatch(kernel, operands, target.grid(-(-y.size // 4)), params),)
+        values = {
+            "height": x.shape[2],
+            "width": x.shape[3],
+            "channels": x.shape[1],
+            "bins_h": self.output_height,
+            "bins_w": self.output_width,
+            "ratio": max(self.sampling_ratio, 0),
+            "size": y.size,
+            "scale": self.spatial_scale,
+            "shift": 0.5 if self.half_pixel else 0.0,
+            "least": NO_LEAST if self.half_pixel else 1.0,
+        }
+        tensors = {"x": inp(0, x), "rois": inp(1, rois), "batch_indices": inp(2, batch_indices), "y": out(0, y)}
+        flags = {"MAXIMUM": int(self.mode.lower() == "max")}
+        return (launch("roi_align", tensors, target.grid(-(-y.size // 4)), flags, values),)
 
 
 class _Points:

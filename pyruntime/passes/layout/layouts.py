@@ -96,8 +96,6 @@ def kind_of(graph: TypedGraph, node: Node) -> Kind | None:
 
 def _reduces_space(graph: TypedGraph, node: Node) -> bool:
     """Whether the node reduces exactly the spatial dimensions of its input."""
-    if node.op.op_type == "GlobalAveragePool":
-        return True
     if not isinstance(node.op, Reduce) or node.inputs[0] in graph.static:
         return False
     x = graph.tensor(node.inputs[0])

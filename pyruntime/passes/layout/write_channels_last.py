@@ -124,10 +124,10 @@ class Rewriter(Writer):
         """Write a reduction of all spatial dimensions."""
         x, y = self.graph.tensor(node.inputs[0]), self.graph.tensor(node.outputs[0])
         axes = self.graph.add_constant(int_array(range(1, x.rank - 1)), DType.INT64, f"{node.outputs[0]}.axes")
-        name = "ReduceMean" if node.op.op_type == "GlobalAveragePool" else node.op.op_type
         ones = (1,) * (x.rank - 2)
+        reduce = newest(node.op.op_type, keepdims=1)
         reduced = self._value(f"{node.outputs[0]}.last", y.dtype, (x.shape[0], *ones, x.shape[1]))
-        self.made.append(Node(newest(name, keepdims=1), (self._in_last(node.inputs[0]), axes), (reduced,), node.name))
+        self.made.append(Node(reduce, (self._in_last(node.inputs[0]), axes), (reduced,), node.name))
         self.made.append(self._reshape(reduced, node.outputs[0], y.shape))
 
     def _across(self, name: str, rank: int) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.base import attributes_of
+from pyruntime.ops.convolution.sliding import conv_attributes
 from pyruntime.ops.fused.int8_conv import Int8Conv
 from pyruntime.ops.fused.repack import PackRows, SpreadRows
 from pyruntime.ops.quantization.parameters import RANGES
@@ -196,7 +196,7 @@ def _convolved(graph: TypedGraph, node: Node, w: _Weight) -> list[Node] | None:
     if x.dtype is not DType.FLOAT or w.block or w.axis not in (None, 0):
         return None
     column = (-1, *(1,) * (y.rank - 2))
-    conv = Int8Conv(**attributes_of(op))
+    conv = Int8Conv(**conv_attributes(op))
     zero = value(graph, w.zero) if w.zero else None
     sums = graph.add_value(f"{node.outputs[0]}.sums", y)
     nodes = [

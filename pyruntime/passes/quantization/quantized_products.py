@@ -17,7 +17,7 @@ import numpy as np
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
 from pyruntime.kernels.products.integer_matmul import BYTES
-from pyruntime.ops.base import attributes_of
+from pyruntime.ops.convolution.sliding import conv_attributes
 from pyruntime.ops.registry import newest
 from pyruntime.passes.graph_pass import Fact, node_pass
 from pyruntime.passes.match import Matcher
@@ -43,7 +43,7 @@ def run(match: Matcher, target: Target, node: Node) -> list[Node] | None:
     y = graph.tensor(node.outputs[0])
     build = _Build(graph, node, y)
     if op.op_type == "Conv":
-        return build.product(newest("ConvInteger", **attributes_of(op)), x, w, 0, (-1, *(1,) * (y.rank - 2)))
+        return build.product(newest("ConvInteger", **conv_attributes(op)), x, w, 0, (-1, *(1,) * (y.rank - 2)))
     rank = graph.tensor(w.x).rank
     transposed = op.op_type == "Gemm" and op.transB
     if rank < 2 and w.axis is not None:

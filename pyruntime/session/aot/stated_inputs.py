@@ -89,8 +89,7 @@ def _cast(array: Array, dtype: DType, name: str) -> Array:
             f"--value: input '{name}' is {dtype.type_string}; expected {expected}, got {array.tolist()}"
         )
     if dtype.is_integer and array.size:
-        bits = dtype.bits - dtype.is_signed
-        low, high = (-(1 << bits) if dtype.is_signed else 0), (1 << bits) - 1
+        low, high = dtype.limits
         if int(array.min()) < low or int(array.max()) > high:
             raise InvalidArgument(
                 f"--value: input '{name}' is {dtype.type_string}, from {low} to {high}; got {array.tolist()}"

@@ -188,22 +188,5 @@ def _plain(array: Array, dtype: DType) -> Array:
         bits = encode(array, dtype, saturate=False).view(np.uint16 if dtype.bits == 16 else np.uint8)
         plain: Array = bits.reshape(array.shape)
         return plain
-    made: Array = array.astype(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+    made: Array = array.astype(getattr(ml_dtypes, dtype.array_name))
     return made
-
-
-_ML_DTYPES = {
-    DType.BFLOAT16: "bfloat16",
-    DType.FLOAT8E4M3FN: "float8_e4m3fn",
-    DType.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
-    DType.FLOAT8E5M2: "float8_e5m2",
-    DType.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
-    DType.FLOAT8E8M0: "float8_e8m0fnu",
-    DType.FLOAT4E2M1: "float4_e2m1fn",
-    DType.FLOAT6E2M3: "float6_e2m3fn",
-    DType.FLOAT6E3M2: "float6_e3m2fn",
-    DType.INT4: "int4",
-    DType.UINT4: "uint4",
-    DType.INT2: "int2",
-    DType.UINT2: "uint2",
-}

@@ -185,19 +185,13 @@ class Explanation:
             details(f"{k.name} · {counted(k.count, 'dispatch', 'es')}", highlight(k.wgsl)) for k in self.kernels
         )
         nodes = table(("node", "operator", "runs on", "why", "kernels"), self._node_rows())
-        fused = "<ul>" + "".join(f"<li>{escape(f)}</li>" for f in self.fusions) + "</ul>" if self.fusions else ""
         parts = [f"<p>{escape(self._headline())}</p>", details(f"nodes ({len(self.nodes)})", nodes, is_open=True)]
-        if fused:
-            parts.append(details(f"fusions ({len(self.fusions)})", fused))
-        if self._sizes():
-            lines = "".join(f"<li>{escape(line)}</li>" for line in self._sizes())
-            parts.append(details(f"sizes ({len(self._sizes())})", f"<ul>{lines}</ul>"))
-        if self._precision():
-            lines = "".join(f"<li>{escape(line)}</li>" for line in self._precision())
-            parts.append(details("precision", f"<ul>{lines}</ul>"))
-        if self.choices:
-            lines = "".join(f"<li>{escape(line)}</li>" for line in dict.fromkeys(str(c) for _, c in self.choices))
-            parts.append(details("chosen by cost", f"<ul>{lines}</ul>"))
+        sizes, chosen = self._sizes(), list(dict.fromkeys(str(c) for _, c in self.choices))
+        lists = {f"fusions ({len(self.fusions)})": self.fusions, f"sizes ({len(sizes)})": sizes}
+        lists |= {"precision": self._precision(), "chosen by cost": chosen}
+        for title, lines in lists.items():
+            if lines:
+                parts.append(details(title, f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"))
         if kernels:
             parts.append(details(f"kernels ({len(self.kernels)})", kernels))
         parts.append(details("memory", self.memory.html(), is_open=bool(self.memory.tensors)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pyruntime.device.base import Device
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out
 from pyruntime.kernels.products.candidates import EFFICIENCY
 from pyruntime.kernels.products.matmul import Matmul, product_of
 from pyruntime.kernels.products.tiling import MEDIUM
@@ -135,6 +135,6 @@ async def _flops(clock: _Clock, units: int) -> float:
 
 
 def _arithmetic(target: Target, groups: int) -> Dispatch:
-    kernel = template("ceiling_arithmetic", WG=target.widest(256))
     kind = TensorType(DType.FLOAT, (max(_GROUPS),))
-    return Dispatch(kernel, (inp(0, kind), out(0, kind)), (groups, 1, 1), params_of(kernel, rounds=_TURNS))
+    tensors, defines = {"x": inp(0, kind), "y": out(0, kind)}, {"WG": target.widest(256)}
+    return launch("ceiling_arithmetic", tensors, (groups, 1, 1), defines, {"rounds": _TURNS})

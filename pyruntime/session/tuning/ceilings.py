@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from pyruntime.device.base import Device
 from pyruntime.ir import DType, TensorType
-from pyruntime.kernels import Dispatch, Target, inp, out, params_of, template
+from pyruntime.kernels import Dispatch, Target, inp, launch, out
 from pyruntime.kernels.products.matmul import matmul, product_of
 from pyruntime.session.tuning.measuring import Lap
 
@@ -64,8 +64,5 @@ def stream_kernel(target: Target, nbytes: int) -> Dispatch:
     """Reads `nbytes` bytes and writes as many, as fast as memory goes."""
     kind = TensorType(DType.FLOAT, (nbytes // 4,))
     threads = target.widest(256)
-    kernel = template("ceiling_stream", WG=threads)
-    quads = nbytes // 16
-    return Dispatch(
-        kernel, (inp(0, kind), out(0, kind)), target.grid(quads // 2, threads), params_of(kernel, quads=quads)
-    )
+    quads, tensors = nbytes // 16, {"x": inp(0, kind), "y": out(0, kind)}
+    return launch("ceiling_stream", tensors, target.grid(quads // 2, threads), {"WG": threads}, {"quads": quads})

@@ -268,8 +268,6 @@ def _attention_of(
 ) -> tuple[AttentionForm, AttentionTensors]:
     op, s, given = node.op, node.sizes, node.inputs
     q, k, v = qkv
-    width = op.num_heads * s.size
-    y_view = HeadView(0, (s.queries * width, s.size, width, 1))
     sink = given.head_sink
     if sink is None and op.smooth_softmax == 1:
         sink = constant(Constant.from_array(np.zeros(op.num_heads, np.float32)))
@@ -278,7 +276,7 @@ def _attention_of(
         q_view,
         HeadView.of(k),
         HeadView.of(v),
-        y_view,
+        HeadView.flat(s.queries, op.num_heads, s.size),
         op.factor(s.size),
         True,
         op.num_heads // op.kv_num_heads,
@@ -301,7 +299,7 @@ def _fresh(
         bases = (0, op.num_heads * s.size, (op.num_heads + groups) * s.size)
         return tuple((given.query, HeadView(base, strides)) for base in bases)
     tensors = ((given.query, op.num_heads, s.queries), (given.key, groups, s.new), (given.value, groups, s.new))
-    return tuple((x, HeadView(0, (rows * heads * s.size, s.size, heads * s.size, 1))) for x, heads, rows in tensors)
+    return tuple((x, HeadView.flat(rows, heads, s.size)) for x, heads, rows in tensors)
 
 
 def _dequantized(target: Target, y: Operand, x: Operand, made: Quantised) -> Dispatch:

@@ -170,23 +170,18 @@ class MultiHeadAttention(CacheOp):
             given.past_sequence_length if s.shared else None,
             in_place=bool(self.overwrites),
         )
-        y = (out(0, outs[0]), _flat(s.queries, s.heads * s.v_size, s.v_size)) if self.wants(0) else None
+        y = (out(0, outs[0]), HeadView.flat(s.queries, s.heads, s.v_size)) if self.wants(0) else None
         results = Results(y, out(3, outs[3]) if self.wants(3) else None)
         added = Added(given.key_padding_mask, given.attention_bias)
         return tuple(lower_masked(target, s, _rows(s, given), caches, added, results))
 
 
-def _flat(rows: int, width: int, size: int) -> HeadView:
-    """Return the view of heads of `size` components in a tensor [B, rows, width]."""
-    return HeadView(0, (rows * width, size, width, 1))
-
-
 def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, Rows]:
     """Return the views of query, key and value in each supported layout, with the bias of each."""
     query, key, value, bias = given.query, given.key, given.value, given.bias
-    qk, width = s.heads * s.size, s.heads * (2 * s.size + s.v_size)
+    qk = s.heads * s.size
     biases = [None if bias is None else (bias, first) for first in (0, qk, 2 * qk)]
-    q_rows = Rows(query, _flat(s.queries, qk, s.size), biases[0])
+    q_rows = Rows(query, HeadView.flat(s.queries, s.heads, s.size), biases[0])
     if key is None or key.type.rank == 5:
         parts = 3 if key is None else 2
         of, rows = (query, s.queries) if key is None else (key, s.new)
@@ -197,8 +192,8 @@ def _rows(s: MaskedHeads, given: MultiHeadInputs[Operand]) -> tuple[Rows, Rows, 
     assert value is not None
     if key.type.rank == 4:
         return q_rows, Rows(key, HeadView.of(key)), Rows(value, HeadView.of(value))
-    k_rows = Rows(key, _flat(s.new, qk, s.size), biases[1])
-    return q_rows, k_rows, Rows(value, _flat(s.new, width - 2 * qk, s.v_size), biases[2])
+    k_rows = Rows(key, HeadView.flat(s.new, s.heads, s.size), biases[1])
+    return q_rows, k_rows, Rows(value, HeadView.flat(s.new, s.heads, s.v_size), biases[2])
 
 
 @op("MultiHeadAttention", opsets=range(1, 2), domain="pyruntime")

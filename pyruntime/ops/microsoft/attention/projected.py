@@ -117,7 +117,6 @@ def lower_projected(
         turn = Turn(cosines, sines)
     present = out(1, outs[1]) if op.wants(1) else None
     caches = Caches.stacked_in(others.past, present, s.batch * s.heads, others.length if s.shared else None)
-    y_width = s.heads * s.v_size
-    y = (out(0, outs[0]), HeadView(0, (s.queries * y_width, s.v_size, y_width, 1))) if op.wants(0) else None
+    y = (out(0, outs[0]), HeadView.flat(s.queries, s.heads, s.v_size)) if op.wants(0) else None
     parts = (rows(0, s.size), rows(qk, s.size), rows(2 * qk, s.v_size))
     return lower_masked(target, s, parts, caches, Added(others.mask, others.bias), Results(y), turn)

@@ -30,7 +30,7 @@ def output_scores(
         hidden: score of a key that the query does not see.
     """
     flags = flags_of(form, tensors)
-    values = {n: v for n, v in values_of(form, tensors.mask, form.y).items() if n in _READ}
+    values = {n: v for n, v in values_of(form, tensors.mask).items() if n in _READ}
     values |= {"dim": form.sizes[4], "width": y.type.shape[3], "hidden": hidden}
     sources = [Source(n, x) for n, x in named(tensors).items() if n in ("q", "k", "mask", "lengths", "prompt")]
     if not after:

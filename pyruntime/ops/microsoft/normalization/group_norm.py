@@ -6,7 +6,7 @@ output.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import attributes, op
@@ -22,7 +22,7 @@ class _GroupNorm(Decomposed):
     activation: 0: none, 1: SiLU.
     """
 
-    activation: int
+    activation: Annotated[int, 0, 1]
     channels_last: int = 1
     epsilon: float = 1e-5
     groups: int
@@ -31,8 +31,6 @@ class _GroupNorm(Decomposed):
         """Return activation(GroupNormalization(x))."""
         if x.rank < 3:
             self.fail("an input of batch, channels and at least one spatial axis", x)
-        if self.activation not in (0, 1):
-            self.fail("activation to be 0 (none) or 1 (SiLU)", self.activation)
         weights = (body.cast(p, x.dtype) for p in (gamma, beta))
         planes = channels_first(body, x) if self.channels_last else x
         y = body("GroupNormalization", planes, *weights, num_groups=self.groups, epsilon=self.epsilon)

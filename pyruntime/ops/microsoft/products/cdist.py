@@ -5,6 +5,8 @@ Computed as |a|² + |b|² - 2 a·b, as in onnxruntime, which is inaccurate for r
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.decomposed import Decomposed, Expansion
@@ -14,11 +16,9 @@ from pyruntime.ops.decomposed import Decomposed, Expansion
 class CDist(Decomposed):
     """a: [M, K], b: [N, K], float32 or float64; c: [M, N]. metric: sqeuclidean or euclidean, as in onnxruntime."""
 
-    metric: str = "sqeuclidean"
+    metric: Annotated[str, "sqeuclidean", "euclidean"] = "sqeuclidean"
 
     def expand(self, body: Expansion, a: TensorType, b: TensorType) -> tuple[TensorType | None, ...]:
-        if self.metric not in ("sqeuclidean", "euclidean"):
-            self.fail("the metric to be 'sqeuclidean' or 'euclidean'", repr(self.metric))
         if a.rank != 2 or b.rank != 2:
             self.fail("two matrices", f"{a} and {b}")
         rows = body("ReduceSumSquare", a, body.ints(1), keepdims=1)

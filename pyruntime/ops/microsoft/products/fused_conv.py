@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import attributes, op
+from pyruntime.ops.convolution.sliding import conv_attributes
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
 from pyruntime.ops.microsoft.products.activation import activate
@@ -18,8 +19,8 @@ from pyruntime.ops.operands import named
 
 
 @attributes
-class _Conv(Decomposed):
-    """Attributes of Conv."""
+class ConvAttributes(Decomposed):
+    """The attributes of Conv."""
 
     auto_pad: str = "NOTSET"
     dilations: tuple[int, ...] | None = None
@@ -28,15 +29,14 @@ class _Conv(Decomposed):
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    def convolved(self, body: Expansion, x: TensorType, w: TensorType, b: TensorType | None, last: bool) -> TensorType:
-        """Return Conv(x, w, b); with `last`, x and the result are channels-last."""
-        names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-        y = body("Conv", channels_first(body, x) if last else x, w, b, **{name: getattr(self, name) for name in names})
+    def convolved(self, body: Expansion, name: str, last: bool, x: TensorType, *others: Any) -> TensorType:
+        """The ai.onnx convolution `name` of x and its other inputs; `last`: x and y are [N, D1 .. Dn, C]."""
+        y = body(name, channels_first(body, x) if last else x, *others, **conv_attributes(self))
         return channels_last(body, y) if last else y
 
 
 @op("FusedConv", opsets=range(1, 2), domain="com.microsoft")
-class FusedConv(_Conv):
+class FusedConv(ConvAttributes):
     """x: [N, C, D1 .. Dn], w: [M, C / group, K1 .. Kn], b: [M], z like y; floats of one type."""
 
     operands = named("x w", optional="b z")
@@ -47,7 +47,7 @@ class FusedConv(_Conv):
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
         x, w, b, z = self.operands(*inputs)
-        y = self.convolved(body, x, w, b, self.has_channels_last)
+        y = self.convolved(body, "Conv", self.has_channels_last, x, w, b)
         if z is not None:
             if z.shape != y.shape:
                 self.fail(f"z to be {y}", z)
@@ -63,10 +63,10 @@ class NhwcFusedConv(FusedConv):
 
 
 @op("NhwcConv", opsets=range(1, 2), domain="com.microsoft")
-class NhwcConv(_Conv):
+class NhwcConv(ConvAttributes):
     """x: [N, D1 .. Dn, C], w: [M, K1 .. Kn, C / group], b: [M], floats of one type. `kernel_shape` is K1 .. Kn."""
 
     def expand(
         self, body: Expansion, x: TensorType, w: TensorType, b: TensorType | None = None
     ) -> tuple[TensorType | None, ...]:
-        return (self.convolved(body, x, channels_first(body, w), b, True),)
+        return (self.convolved(body, "Conv", True, x, channels_first(body, w), b),)

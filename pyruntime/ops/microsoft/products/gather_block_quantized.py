@@ -11,18 +11,13 @@ from pyruntime.ir import Array, DType, TensorType, ValueType
 from pyruntime.kernels import Dispatch, Source, Target, gather_map, inp, out
 from pyruntime.kernels.products.packed_weights import unpacked_view
 from pyruntime.ops.base import Op, op
+from pyruntime.ops.elementwise.elementwise import FLOATS_8
 from pyruntime.ops.indexing.indices import check_indices, index_value
 from pyruntime.ops.microsoft.products.packed import unpack
 from pyruntime.ops.operands import named
 
 _FLOATS = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16)
-_SMALL_FLOATS = (
-    DType.FLOAT8E4M3FN,
-    DType.FLOAT8E4M3FNUZ,
-    DType.FLOAT8E5M2,
-    DType.FLOAT8E5M2FNUZ,
-    DType.FLOAT4E2M1,
-)
+_SMALL_FLOATS = FLOATS_8 | {DType.FLOAT4E2M1}
 
 
 @op("GatherBlockQuantized", opsets=range(1, 2), domain="com.microsoft")

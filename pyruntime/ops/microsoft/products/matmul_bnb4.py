@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 
 from pyruntime.ir import Array, DType, TensorType
@@ -40,7 +42,7 @@ class MatMulBnb4(Op):
     K: int
     N: int
     block_size: int
-    quant_type: int
+    quant_type: Annotated[int, 0, 1]
     training_mode: int = 0
     transB: int = 1  # noqa: N815
 
@@ -50,8 +52,6 @@ class MatMulBnb4(Op):
         return (self.K, self.N) if self.transB else (self.N, self.K)
 
     def infer(self, a: TensorType, b: TensorType, absmax: TensorType) -> tuple[TensorType, ...]:
-        if self.quant_type not in _TABLES:
-            self.fail("a quant_type of 0 (FP4) or 1 (NF4)", self.quant_type)
         if self.block_size < 1:
             self.fail("a positive block_size", self.block_size)
         if a.dtype not in (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16):

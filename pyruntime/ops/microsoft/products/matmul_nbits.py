@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class MatMulNBits(Op):
     K: int
     N: int
     block_size: int
-    bits: int = 4
+    bits: Annotated[int, 2, 4, 8] = 4
     accuracy_level: int = 0
     weight_prepacked: int = 0
 
@@ -49,8 +49,6 @@ class MatMulNBits(Op):
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         a, b, scales, zeros, groups, bias = self.operands(*inputs)
-        if self.bits not in (2, 4, 8):
-            self.fail("weights of 2, 4 or 8 bits", f"bits={self.bits}")
         if self.block_size < 16 or self.block_size & (self.block_size - 1):
             self.fail("a block_size that is a power of two, 16 or more", self.block_size)
         if self.weight_prepacked:

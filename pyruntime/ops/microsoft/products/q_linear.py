@@ -13,6 +13,7 @@ from pyruntime.ops.base import Op, op
 from pyruntime.ops.convolution.conv_integer import QLinearConv as _OnnxQLinearConv
 from pyruntime.ops.decomposed import Decomposed, Expansion
 from pyruntime.ops.microsoft.channels_last import channels_first, channels_last
+from pyruntime.ops.microsoft.products.fused_conv import ConvAttributes
 from pyruntime.ops.operands import named
 from pyruntime.ops.registry import newest, op_class
 
@@ -48,26 +49,15 @@ class _QLinear(Decomposed):
 
 
 @op("QLinearConv", opsets=range(1, 2), domain="com.microsoft")
-class QLinearConv(Decomposed):
+class QLinearConv(ConvAttributes):
     """ONNX's QLinearConv. With channels_last, x and y are [N, D1 .. Dn, C], and w remains [M, C / group, K1 .. Kn]."""
 
     operands = _OnnxQLinearConv.operands
 
-    auto_pad: str = "NOTSET"
     channels_last: int = 0
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
 
     def expand(self, body: Expansion, *inputs: Any) -> tuple[TensorType | None, ...]:
-        x, *others = inputs
-        names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-        conv = newest("QLinearConv", **{n: value for n in names if (value := getattr(self, n)) is not None})
-        given = channels_first(body, x) if self.channels_last else x
-        y: TensorType = body.apply(conv, given, *others)[0]
-        return (channels_last(body, y) if self.channels_last else y,)
+        return (self.convolved(body, "QLinearConv", bool(self.channels_last), *inputs),)
 
 
 class _Binary(_QLinear):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pyruntime.ir import TensorType
 from pyruntime.ops.base import op
 from pyruntime.ops.convolution.causal_conv_with_state import CausalConv
@@ -19,7 +21,7 @@ _OF_CUDA = {
 class CausalConvWithState(CausalConv):
     """CausalConvWithState with all attributes except those of onnxruntime's CUDA provider; `ndim` must be 1."""
 
-    activation: str = "none"
+    activation: Annotated[str, "none", "silu", "swish"] = "none"
     channels_last: int = 0
     dilation: int = 1
     input_channel_offset: int = 0
