@@ -1,1 +1,2 @@
-"""Devices: the protocol that plans run on, the browser's GPU, and one for tests that only records."""
+"""Devices that plans run on: the `Device` protocol, the browser's GPU, desktop GPUs, and a recording device for tests.
+"""
