@@ -1,2 +1,1 @@
-"""Devices that plans run on: the `Device` protocol, the browser's GPU, desktop GPUs, and a recording device for tests.
-"""
+"""Devices that run plans: the `Device` protocol, GPUs of browsers and desktops, and a recording device for tests."""

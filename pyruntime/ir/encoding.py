@@ -129,8 +129,7 @@ def _encode_bfloat16(x: Array) -> Array:
 
 
 def _pack(values: Array, bits: int) -> Array:
-    """Pack elements of `bits` bits into bytes, the first element in the low bits; the last byte is padded with zeros.
-    """
+    """Pack elements of `bits` bits into bytes, the first element in the low bits, padding the last byte with zeros."""
     if 8 % bits:
         stream = np.unpackbits(values.reshape(-1, 1), axis=1, count=bits, bitorder="little")
         return np.packbits(stream.reshape(-1), bitorder="little")

@@ -19,7 +19,7 @@ class HostTensor:
 
     Attributes:
         type: element type and shape.
-        raw: raw_data, if present: bytes, or a source of bytes outside Python's memory (a JavaScript buffer).
+        raw: raw_data, if present: bytes, or a RawSource outside Python's memory (a JavaScript buffer).
     """
 
     __slots__ = ("_array", "raw", "type")

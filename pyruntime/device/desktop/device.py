@@ -52,8 +52,7 @@ class DesktopDevice:
     """
 
     def __init__(self, implementation: Implementation, adapter: Adapter, found: GpuObject) -> None:
-        """Open a device with all limits and useful features of the adapter `found`. Raises EPFail: the adapter refuses.
-        """
+        """Open a device with all limits and useful features of an adapter. Raises EPFail: the adapter refuses."""
         wanted = {name: found.limits[name] for name in LIMITS.values()}
         try:
             self.gpu_device: GpuObject = implementation.request_device(found, wanted)

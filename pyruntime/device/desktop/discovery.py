@@ -1,4 +1,4 @@
-"""Finding the adapters of this machine, and opening devices on them."""
+"""Finding the adapters of this machine, and creating devices on them."""
 
 from __future__ import annotations
 

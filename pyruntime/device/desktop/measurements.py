@@ -1,5 +1,4 @@
-"""Measurements of an adapter, cached for later processes: one JSON file an adapter, in the folder of `PYRUNTIME_CACHE`.
-"""
+"""Measurements of adapters, cached for later processes: a JSON file for each, in the folder of `PYRUNTIME_CACHE`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _part(data: Raw, offset: int, nbytes: int) -> memoryview:
 
 
 class Arrived:
-    """Bytes that were read back, in memory of their own on the host."""
+    """Bytes that were read back, in separate memory on the host."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

@@ -70,7 +70,7 @@ class Arenas:
                 self._last_of_them.set()
 
     async def join(self, user: int, sizes: Sequence[int], moved: Callable[[], None]) -> None:
-        """Make room for a plan's arenas. Where a buffer has to grow, it is replaced and recordings that bind it become
+        """Have buffers for a plan's arenas. Where a buffer has to grow, it is replaced and recordings that bind it become
         invalid.
 
         Args:

@@ -87,8 +87,7 @@ class PlanMemory:
         return Slice(self._params[0], 0, len(self._plan.params))
 
     def external(self, bound: Mapping[str, int]) -> list[int]:
-        """Return the buffers of the plan's external tensors by index; 0 for tensors of runs that `bound` does not have.
-        """
+        """Return the buffers of the plan's external tensors by index; 0 for runs' tensors missing in `bound`."""
         external = [0] * (1 + max((t.region.index for t in self._plan.external), default=-1))
         for t in self._plan.external:
             external[t.region.index] = bound.get(t.name, 0) if t.name in self.bound else self.resident[t.name]

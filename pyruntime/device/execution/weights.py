@@ -110,8 +110,7 @@ class Weights:
         return keys
 
     async def compute(self, key: Hashable, nbytes: int, make: Callable[[], Awaitable[int]]) -> int:
-        """Use a computed constant; return its buffer. Where it is missing, `make` computes it and returns the buffer.
-        """
+        """Use a computed constant, which `make` computes into a buffer where it is missing; return its buffer."""
         if key not in self._held:
             number = await make()
             self._device.ledger.relabel(number, "computed")

@@ -61,8 +61,7 @@ _LIMITS = {
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query", SUBGROUP_MATRIX)
 _LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)  # optional features of WGSL
 _numbers = count(1)
-"""Numbers for buffers and recordings, unique over all devices: JavaScript may still refer to buffers of lost devices.
-"""
+"""Numbers of buffers and recordings, unique over all devices: JavaScript may still refer to lost ones."""
 
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
 """Seconds to wait, in turn, for `device.lost` after a failed call."""
@@ -232,8 +231,7 @@ class WebGpuDevice:
                 proxy.destroy()
 
     def _write(self, write: Write, proxies: list[JsObject] | None = None) -> dict[str, Any]:
-        """Return a `Write` of web/gpu/staging.js. With `proxies`, large Python buffers are not copied (see `js_data`).
-        """
+        """Return a `Write` of web/gpu/staging.js. With `proxies`, large Python buffers are not copied (`js_data`)."""
         data, offset = js_data(write.data, write.offset, write.target.nbytes, proxies)
         target = write.target
         buffer = self._buffers[target.buffer]
