@@ -161,8 +161,7 @@ class DeviceTensor:
         return made
 
     def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor | Move:
-        """Return a tensor of type `kind` that starts with this tensor's rows, with capacity for `rows` rows along
-        `axis`.
+        """Return a tensor of type `kind` that starts with these rows and has capacity for `rows` rows along `axis`.
 
         The caller writes the further rows. The result uses this tensor's memory if that has the capacity and no other
         tensor

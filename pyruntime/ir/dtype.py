@@ -19,8 +19,7 @@ class DType(Enum):
     """An ONNX tensor element type.
 
     The value is `(code, bits, carrier, compute)`: TensorProto's code; bits of an element in raw_data; the NumPy dtype
-    that
-    `Op.evaluate` gets; the WGSL type that kernels compute in (`""`: not on the GPU).
+    that `Op.evaluate` gets; the WGSL type that kernels compute in (`""`: not on the GPU).
     """
 
     FLOAT = (1, 32, "float32", "f32")

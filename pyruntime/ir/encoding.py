@@ -3,8 +3,8 @@
 `decode(encode(x)) == round(x)`, rounding to nearest, ties to even, as the types are defined.
 
 Types that NumPy lacks use a carrier: float32 for bfloat16 and for floats of 8, 6 and 4 bits, int8 or uint8 for integers
-of 4 and 2 bits. Source: onnx.proto3 (TensorProto.raw_data); ONNX "Float stored in 8 bits", "Float stored in 4 bits",
-"4 bit integer types"; IEEE 754-2019; OCP 8-bit Floating Point Specification; OCP Microscaling Formats.
+of 4 and 2 bits. Source: onnx.proto3 (TensorProto.raw_data); ONNX "Float stored in 8 bits", "Float stored in 4 bits", "4
+bit integer types"; IEEE 754-2019; OCP 8-bit Floating Point Specification; OCP Microscaling Formats.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class _Minifloat:
     """Layout of a small float: `exponent` bits with `bias`, and `mantissa` bits.
 
     `infinity` and `nan` are bit patterns without sign (`None`: the type has none). `nan_only_negative_zero` marks the
-    FNUZ
-    types, whose only NaN is the pattern of negative zero. `largest` is the largest finite value.
+    FNUZ types, whose only NaN is the pattern of negative zero. `largest` is the largest finite value.
     """
 
     exponent: int
@@ -85,8 +84,7 @@ def _encode_minifloat(x: Array, dtype: DType, saturate: bool) -> Array:
 
     Values out of range become the largest finite value with `saturate`; else infinity where the type has one, else NaN,
     else (float4, float6) the largest finite value. Where the type has no NaN, NaN becomes a zero of the opposite sign,
-    as in
-    ONNX's reference implementation.
+    as in ONNX's reference implementation.
     """
     form = _MINIFLOATS[dtype]
     table = _table(dtype)
@@ -181,9 +179,8 @@ def encode(array: Array, dtype: DType, saturate: bool = False) -> Array:
     """Encode an array in its carrier as raw_data: a flat uint8 array, little endian.
 
     Integers wrap around. `saturate` applies to 8-bit floats: values out of range become the largest finite value
-    (True), or
-    infinity or NaN (False), as in ONNX's Cast. Without it, values that the type represents, such as infinity, are
-    unchanged.
+    (True), or infinity or NaN (False), as in ONNX's Cast. Without it, values that the type represents, such as
+    infinity, are unchanged.
     """
     flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.exact_carrier:

@@ -198,8 +198,7 @@ class TypedGraph:
 
         Args:
             instead: replacements of each node, which may include the node; () removes it. Outputs of a removed node
-                need
-                another producer, or no consumer.
+                need another producer, or no consumer.
         """
         for node, news in instead.items():
             placed = self._edits.get(node)
@@ -291,8 +290,7 @@ class TypedGraph:
 
         Raises:
             AssertionError: a value that is read before it is produced, produced twice or without a type; or a producer
-                or
-                consumer map that does not match the nodes.
+                or consumer map that does not match the nodes.
         """
         have = {*self.inputs, *self.constants, *self.static}
         made: set[str] = set()

@@ -2,8 +2,8 @@
 
 The dimensions of a `TensorType` are ints, or `Dim`s in plans with dynamic dimensions. A type may also have the value,
 which is computed on demand, and which for small integer tensors may contain Dims. A container type has only the element
-type of its tensors, since the tensors of a sequence differ in shape: `SequenceType(DType.FLOAT)`,
-`MapType(DType.INT64, DType.FLOAT)`.
+type of its tensors, since the tensors of a sequence differ in shape: `SequenceType(DType.FLOAT)`, `MapType(DType.INT64,
+DType.FLOAT)`.
 """
 
 from __future__ import annotations

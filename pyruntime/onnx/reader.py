@@ -50,7 +50,7 @@ def read_model(source: ByteSource | str | os.PathLike[str] | Any, limits: Limits
 
 
 def reading_model(source: ByteSource, limits: Limits | None = None) -> Reading[ModelRecord]:
-    """Like `read_model`, as a generator for a source that is still loading: yields the end of bytes it reads next."""
+    """Like `read_model`, as a generator for a source that is still loading: yields the end of its next read."""
     limits = limits or Limits()
     if source.size > limits.nbytes:
         raise Fail(

@@ -24,8 +24,7 @@ _process = os.getpid()
 
 
 def _looked_at() -> Iterator[tuple[Implementation, list[Adapter]]]:
-    """Yield each installed implementation with its adapters, the preferred one first; adapters are enumerated on
-    demand.
+    """Yield each installed implementation with its adapters, in order of preference, enumerated on demand.
 
     Raises:
         EPFail: no implementation is installed.

@@ -106,8 +106,7 @@ class Implementation:
         return _ENABLE_SUBGROUPS.sub("", wgsl)
 
     def module(self, device: GpuObject, wgsl: str, trusted: bool) -> GpuObject:
-        """Compile a shader module; a `trusted` one, whose indices are all in range, without bounds checks and loop
-        guards.
+        """Compile a shader module. If `trusted` (all indices are in range), omit bounds checks and loop guards.
 
         Raises:
             Exception: an exception of the package, with the compiler's message.

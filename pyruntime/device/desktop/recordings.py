@@ -18,8 +18,7 @@ Ready = tuple[GpuObject, GpuObject, tuple[int, int, int]]
 
 FIRST, MOST, WHOLE = 16, 96, 48
 """Dispatches in the first submit and in the largest one: each submit has twice as many as the one before, so that the
-GPU
-works on the first while later ones are encoded. Up to `WHOLE` dispatches go in a single submit.
+GPU works on the first while later ones are encoded. Up to `WHOLE` dispatches go in a single submit.
 """
 
 

@@ -70,8 +70,7 @@ class Arenas:
                 self._last_of_them.set()
 
     async def join(self, user: int, sizes: Sequence[int], moved: Callable[[], None]) -> None:
-        """Have buffers for a plan's arenas. Where a buffer has to grow, it is replaced and recordings that bind it become
-        invalid.
+        """Provide buffers for a plan's arenas. Larger buffers replace old ones, whose recordings become invalid.
 
         Args:
             user: identifies the plan for `leave`. moved: called when buffers were replaced.

@@ -60,8 +60,7 @@ def forget_frames(error: BaseException) -> None:
     """Clear the frames of an exception, its causes and contexts, except frames that are still running.
 
     In Pyodide's event loop the frames of a task that ends with an exception refer to the task and the exception: a
-    cycle,
-    which would keep all their locals alive.
+    cycle, which would keep all their locals alive.
     """
     seen, todo = set[int](), [error]
     while todo:

@@ -67,10 +67,8 @@ class PlanRuns:
         """Run all steps. `values` holds the inputs on the host, and receives the outputs on the host.
 
         Runs of plans with a single GPU segment may overlap, since their writes, dispatches and copies are queued in one
-        piece.
-        Other runs, and measured ones, use the arenas exclusively. The check of the `RunContext` is called before each
-        step and
-        may raise.
+        piece. Other runs, and measured ones, use the arenas exclusively. The check of the `RunContext` is called before
+        each step and may raise.
 
         Args:
             bound: a buffer for each external tensor of the run; no buffer may occur twice.

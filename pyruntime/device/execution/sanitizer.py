@@ -27,8 +27,7 @@ POISON = 0xCD
 
 
 class SanitizedExecutable(Executable):
-    """An executable that compares each dispatch with that of `alone`, the same plan with separate memory for every
-    value.
+    """An executable that compares each dispatch with that of `alone`, the plan with separate memory for each value.
 
     A run raises Fail for the first dispatch that differs, with node, kernel, value and offset of the first byte.
     """

@@ -41,8 +41,7 @@ class Weights:
     """Constants on a device, by key (`Constant.key`; for computed constants, their operators and constant inputs).
 
     Each `load` or `compute` needs a `drop`. Unused constants stay on the device until `sweep`, so that a plan that
-    replaces
-    another one finds them.
+    replaces another one finds them.
     """
 
     def __init__(self, device: Device, lender: Weights | None = None) -> None:

@@ -311,8 +311,7 @@ async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes |
 
 
 def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None) -> tuple[JsObject, int]:
-    """Return `nbytes` bytes of `data` from `offset` on, as an object and an offset in it, as web/gpu/staging.js takes
-    them.
+    """Return `nbytes` bytes of `data` from `offset` on for web/gpu/staging.js: an object, and an offset in it.
 
     Args:
         data: bytes, or a source of them. Bytes in JavaScript's memory are not copied.

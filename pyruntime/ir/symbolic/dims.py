@@ -3,8 +3,8 @@
 A `Dim` takes the place of an int in a shape. Arithmetic keeps both parts: `2 * s + 1` is a Dim whose value follows from
 the sizes seen (the hint) and whose expression holds for all others. A comparison that the ranges of the sizes do not
 decide is answered by the hint and recorded as a guard: a plan is valid for other sizes as long as every guard has the
-same answer. Code that needs a number (`int()`, `range()`, a hash) gets the hint, and the plan is specialized for it.
-So code written for ints is correct with Dims, and restricts a plan only as far as it compares or converts.
+same answer. Code that needs a number (`int()`, `range()`, a hash) gets the hint, and the plan is specialized for it. So
+code written for ints is correct with Dims, and restricts a plan only as far as it compares or converts.
 
 Expressions are polynomials (`polynomials`); their sizes, the ranges and the guards are a plan's `Sizes` (`sizes`).
 

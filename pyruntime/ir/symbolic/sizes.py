@@ -1,9 +1,8 @@
 """The dynamic dimensions of a plan: their ranges, the guards on them, and expressions over them.
 
 For a polynomial over sizes, the value for the sizes seen and the range of values are known. A comparison with 0 that
-the
-range does not decide is answered by the value and recorded as a guard. Operations beyond polynomials (`//`, `%`) become
-atoms.
+the range does not decide is answered by the value and recorded as a guard. Operations beyond polynomials (`//`, `%`)
+become atoms.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 A model names an external file by a relative path. `ExternalFiles` looks it up among bytes that the caller passed.
 `ExternalDirectory`, for file systems, opens it in the model's directory and refuses absolute paths, `..`, URLs,
-symbolic
-links that leave the directory, and hard links. `relative_address` returns the URL for a model that came from a URL;
-`extents.py` lists the files that a model needs.
+symbolic links that leave the directory, and hard links. `relative_address` returns the URL for a model that came from a
+URL; `extents.py` lists the files that a model needs.
 
 Source: ONNX External Data; CVE-2022-25882, CVE-2024-27318, CVE-2024-5187, CVE-2025-51480.
 """

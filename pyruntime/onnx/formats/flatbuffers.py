@@ -44,7 +44,7 @@ INT8, UINT8, INT32, INT64, FLOAT = "<b", "<B", "<i", "<q", "<f"
 TEXT, BYTES = "text", "bytes"
 """Strings, decoded and undecoded."""
 SPAN = "span"
-"""A vector of bytes that is not read: its offset and length in the file."""
+"""A byte vector that is not read: its offset and length in the file."""
 _NUMBERS = {form: struct.Struct(form) for form in (INT8, UINT8, "<H", INT32, "<I", INT64, FLOAT)}
 _PAGE = 1 << 15
 _BLOCK = 1 << 16

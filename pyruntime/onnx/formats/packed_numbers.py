@@ -98,8 +98,7 @@ def decode_runs(runs: Iterable[tuple[bytes | memoryview, bool]], field: int, dty
     """Convert runs (bytes, packed) of a typed field to raw_data of `dtype`.
 
     An entry of int32_data holds one element (6-bit ones too), or one byte of packed 4- or 2-bit elements. Booleans are
-    true
-    where the entry is not zero. Wider entries are taken modulo the element's width.
+    true where the entry is not zero. Wider entries are taken modulo the element's width.
 
     Raises:
         InvalidProtobuf: the bytes are not a sequence of entries.

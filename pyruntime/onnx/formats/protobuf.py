@@ -99,7 +99,7 @@ class Parser:
         return at_once(self.reading(message))
 
     def reading(self, message: Message) -> Reading[Any]:
-        """Like `parse`, as a generator for a source that is still loading: yields the end of bytes it reads next."""
+        """Like `parse`, as a generator for a source that is still loading: yields the end of its next read."""
         values = message.defaults.copy()
         yield from self._stream(message, values, 0, self._source.size, 0)
         return self._finish(message, values)

@@ -43,9 +43,8 @@ _LARGEST_WINDOW = 1 << 16
 class ByteSource(ABC):
     """`size` bytes, readable in any order.
 
-    A subclass implements `fetch` and calls `super().__init__(size)`. `smallest_window` is the least number of bytes
-    that a
-    fetch after a jump reads: as many as take no longer than the call itself.
+    A subclass implements `fetch` and calls `super().__init__(size)`. `smallest_window` is the fewest bytes that a fetch
+    after a jump reads: as many as take no longer than the call itself.
     """
 
     smallest_window = 512
@@ -87,8 +86,7 @@ class ByteSource(ABC):
         """Return a buffer and the offset of its first byte: `buffer[offset - base]` is the byte at `offset`.
 
         The buffer reaches at least `minimum` bytes beyond `offset`, or to the end of the source. It is valid until the
-        next
-        call. Raises as `read` does.
+        next call. Raises as `read` does.
         """
         minimum = min(minimum, self.size - offset)
         end = self._base + len(self._window)
@@ -107,8 +105,7 @@ class ArrivingSource(ByteSource):
     Attributes:
         in_order: bytes arrive in memory in order, as far as `there_now` says, and nothing is prefetched.
         looked_at: ranges (begin, end), ascending and disjoint, that planning may read; empty where unknown, and after
-            they
-            were requested.
+            they were requested.
     """
 
     in_order = False
