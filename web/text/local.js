@@ -1,10 +1,9 @@
 // @ts-check
 /**
- * Trim the caches of models whose attention is local: rows that no later token attends to are released.
+ * Trim the caches of models with local attention: rows that no later token attends to are released.
  *
- * pyruntime/generate/trimming.py says which models these are, and why each token is the same as with all rows. `drop` rows, or a
- * multiple of it, are released together, as soon as there are `kept` + `drop`; the remaining keys are rotated back by as many
- * positions.
+ * pyruntime/generate/trimming.py explains for which models, and why results equal those with all rows. Rows are released in multiples of
+ * `drop`, as soon as there are `kept` + `drop`; the remaining keys are rotated back by as many positions.
  */
 
 /**
@@ -37,19 +36,19 @@ export class LocalCaches {
     this.#turns = new Map(turns.flatMap((turn) => turn.caches.map((name) => [name, turn])));
   }
 
-  /** How many rows of so many go before a run. @param {number} rows */
+  /** Return the number of rows to release before a run, out of `rows`. @param {number} rows */
   gone(rows) {
     return this.drop * Math.max(0, Math.floor((rows - this.kept) / this.drop));
   }
 
-  /** Tokens that may be computed one by one after so many rows before rows are released. @param {number} rows */
+  /** Return the number of tokens that can be computed one at a time after `rows` rows before rows are released. @param {number} rows */
   capacity(rows) {
     return this.kept + this.drop - rows;
   }
 
   /**
-   * What turns keys, rows of `size` components, back by so many positions: R(-by), from the right. Null: they are no keys.
-   * @param {string} name of the cache
+   * Return the rotation of keys with `size` components by -`by` positions, R(-by), to multiply from the right; null for other caches.
+   * @param {string} name name of the cache
    * @param {number} by a multiple of `drop`
    * @param {number} size
    * @returns {Float32Array | null} `[size, size]`
