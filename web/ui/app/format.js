@@ -45,11 +45,11 @@ export function formatShape(shape) {
   return `[${shape.map((dimension) => dimension ?? '?').join(', ')}]`;
 }
 
-/** '1 node', '3 nodes'.
- *
+/**
+ * Return a count with its noun: '1 node', '3 nodes'.
  * @param {number} count
  * @param {string} one
- * @param {string} [plural] what makes it plural
+ * @param {string} [plural] suffix of the plural
  */
 export function formatCount(count, one, plural = 's') {
   return `${count.toLocaleString('en')} ${count === 1 ? one : one + plural}`;

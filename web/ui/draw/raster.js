@@ -1,8 +1,6 @@
 // @ts-check
 /**
- * The digits model's input, made in the page: the twin of `tools/digits_data.py`, which describes it. A test holds the
- * two to the same numbers.
- *
+ * The digits model's input, computed in the page like in `tools/digits_data.py`, which describes it. A test compares both.
  * @typedef {[number, number]} Point a place on the drawing area, both coordinates in [0, 1], y down
  */
 
@@ -38,10 +36,10 @@ export function rasterize(strokes, side = SIZE) {
   return image;
 }
 
-/** The strokes' pieces in pixels from the image's centre: start x, y, direction x, y, squared length.
- *
+/**
+ * Return the strokes' segments in pixels from the image's center: start x, y, direction x, y, squared length.
  * @param {ReadonlyArray<ReadonlyArray<Point>>} strokes
- * @param {number} extent of the drawing's longer side, in pixels
+ * @param {number} extent length of the drawing's longer side, in pixels
  * @returns {[number, number, number, number, number][]}
  */
 function toSegments(strokes, extent) {
