@@ -47,8 +47,8 @@ const PIECE = 1 << 18;
  * @property {string} validator changes with the file; '' if the server sends none
  * @property {(receiver: Receiver) => void} pieces passes the file on in chunks, which the receiver then owns
  * @property {(receiver: Receiver) => void} into passes the file on to Blob storage
- * @property {(wanted: readonly import('./prefetch.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights
- *   ahead, once; null where that cannot be
+ * @property {(wanted: readonly import('./prefetch.js').Range[]) => Promise<Ahead | null>} ahead prefetches these parts of a weight file,
+ *   once; null if that is not possible
  * @property {boolean} isElsewhere whether another thread downloads it
  */
 

@@ -160,7 +160,7 @@ async function predict(session, image) {
   return { probabilities: /** @type {Float32Array} */ (outputs.probabilities.data) };
 }
 
-/** The digits model, loaded and run once, so that its shaders are compiled.
+/** Load the digits model and run it once, so that its shaders are compiled.
  *
  * @param {(event: import('../../pyruntime.js').ProgressEvent) => void} onProgress
  */

@@ -1,5 +1,5 @@
 // @ts-check
-/** A context of a canvas sized to its place on the screen, in device pixels; drawing units are CSS pixels.
+/** Resize a canvas to its layout size in device pixels; return its context, whose units are CSS pixels.
  *
  * @param {HTMLCanvasElement} canvas
  * @returns {CanvasRenderingContext2D}

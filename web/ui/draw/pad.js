@@ -42,7 +42,7 @@ export class Pad extends EventTarget {
     this.#tell('change');
   }
 
-  /** Shows a picture instead of strokes.
+  /** Show a picture instead of strokes.
    *
    * @param {HTMLCanvasElement} picture
    */
@@ -53,7 +53,7 @@ export class Pad extends EventTarget {
     this.#tell('change');
   }
 
-  /** Writes strokes as a hand would; a person who starts to draw takes over.
+  /** Animate strokes like handwriting; it stops when a person starts to draw.
    *
    * @param {Point[][]} strokes
    */

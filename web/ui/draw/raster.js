@@ -10,7 +10,7 @@ export const SIZE = 16;
 const PEN_RADIUS = 1.5;
 const MINIMUM_EXTENT = 0.15;
 
-/** Pen strokes -> ink in [0, 1], `side * side` values in row-major order; the drawing is centred and fills the image.
+/** Convert pen strokes to ink in [0, 1], `side * side` values in row-major order; the drawing is centered and fills the image.
  *
  * @param {ReadonlyArray<ReadonlyArray<Point>>} strokes
  * @param {number} [side]
@@ -63,7 +63,7 @@ function toSegments(strokes, extent) {
   return segments;
 }
 
-/** An 8x8 test image (counts 0..16) -> a model input: bilinear, between pixel centres, edges clamped.
+/** Convert an 8x8 test image (counts 0..16) to a model input by bilinear interpolation between pixel centers, edges clamped.
  *
  * @param {Uint8Array} counts
  * @returns {Float32Array}
