@@ -144,8 +144,8 @@ export class Digits {
     }
   }
 
-  /** @param {string} text '' for the usual words */
-  # @text '' for the default text
+  /** @param {string} text '' for the default text */
+  #say(text) {
     this.caption.textContent = text || 'Draw with mouse, finger or pen, or take a test image:';
   }
 }
