@@ -113,7 +113,7 @@ class _Parser:
         if c == "(":
             if self.peek() == "?":
                 if self.source[self.at : self.at + 2] != "?:":
-                    self.fail("expected (?: ; other groups with (? are not supported")
+                    self.fail("the only supported group with (? is (?:")
                 self.at += 2
             made = self.choice()
             if self.take() != ")":
