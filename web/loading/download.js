@@ -29,12 +29,12 @@ const PIECE = 1 << 18;
  * Listener of a download. Calls come in file order; `ended` or `failed` is the last.
  * @typedef {object} Receiver
  * @property {(loaded: number, total: number | undefined) => void} [progress] bytes that have arrived, and the total if known
- * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] the next bytes of a file in memory
- * @property {(part: Blob) => void} [handed] the next bytes, in Blob storage
- * @property {(segments: Segment[], isAhead: boolean, isVouchedFor: boolean) => void} [graph] all that a reader of the graph looks at,
- * or that it is no model; read ahead of the stream, or as it came
- * @property {(segments: Segment[], agrees: boolean, isCached: boolean) => void} ended the file is complete; what was reported before of the file
- * agrees with it; it came from the browser's cache
+ * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] called with the next bytes of a file in memory
+ * @property {(part: Blob) => void} [handed] called with the next bytes, in Blob storage
+ * @property {(segments: Segment[], isAhead: boolean, isVouchedFor: boolean) => void} [graph] called with all parts that a
+ *   reader of the graph needs, or bytes that are not a model; prefetched, or from the stream
+ * @property {(segments: Segment[], agrees: boolean, isCached: boolean) => void} ended the file is complete;
+ *   `agrees`: earlier reports were correct; `isCached`: it came from the browser's cache
  * @property {(error: unknown) => void} failed
  */
 

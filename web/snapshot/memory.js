@@ -14,20 +14,20 @@ import { Decompressor } from './zstd.js';
 const pyodideVersion = '0.29.5';
 
 /**
- * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
- * @property {number} packages bytes of a bundle of files, the first of the content of `memory.zst`
- * @property {number} now how many of the bundle's files have their content in it
- * @property {number} later bytes of the content of `packages.zst`, files that are fetched when they are read
+ * @typedef {object} Manifest the build's description of a snapshot; paths are relative to it
+ * @property {number} packages bytes of a bundle of files, at the start of `memory.zst`'s content
+ * @property {number} now number of the bundle's files that have their content in it
+ * @property {number} later bytes of `packages.zst`'s content: files that are fetched on first read
  * @property {number} library bytes of Pyodide's `python_stdlib.zip`
- * @property {string} archive where Pyodide puts that
- * @property {number} head bytes of Pyodide's description of the snapshot, before those of the memory
+ * @property {string} archive path of the library in Python's file system
+ * @property {number} head bytes of Pyodide's description of the snapshot, which precedes the memory
  * @property {number} heap bytes of the memory
- * @property {number} low bytes of the memory that may be in use before Python is restored
- * @property {number} fresh checksum of what these are when the libraries are loaded
- * @property {[number, number][]} runs of the memory that the file has: offset and length
- * @property {number} table entries of the function table when it was taken
- * @property {{path: string, file: string}[]} libraries in the order in which they are loaded
- * @property {[string, string][]} handles of the dynamic linker: its number, and the library's path
+ * @property {number} low bytes at the start of the memory that may be in use before Python is restored
+ * @property {number} fresh checksum of these bytes after the libraries are loaded
+ * @property {[number, number][]} runs ranges of the memory in the file: offset and length
+ * @property {number} table number of function table entries when the snapshot was taken
+ * @property {{path: string, file: string}[]} libraries in load order
+ * @property {[string, string][]} handles the dynamic linker's handles: number and path of the library
  */
 
 /** A WebAssembly garbage-collection type: Python's calls use it if supported, and the snapshot relies on it. */

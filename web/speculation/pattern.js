@@ -10,16 +10,16 @@
  *
  * @typedef {object} Seen a run with its results
  * @property {Record<string, Fed>} feeds
- * @property {string} requested the names of its outputs, and which of them stay on the GPU, as a key
+ * @property {string} requested key of its output names and of those that stay on the GPU
  * @property {Map<string, Remote>} staying outputs on the GPU, by name
- * @property {number} best index of the greatest of its last logits; -1: it has none
+ * @property {number} best index of the greatest of its last logits; -1: no logits
  *
  * @typedef {object} Rule how an input may follow from the run before
  * @property {boolean} same the same value
  * @property {boolean} longer the same value with its last element repeated
  * @property {boolean} next its last element, incremented
  * @property {boolean} chosen the index of the greatest logit
- * @property {string} made the name of the output that it was; '': none
+ * @property {string} made name of the output that it equals; '': none
  *
  * @typedef {Map<string, Rule>} Rules by input
  */

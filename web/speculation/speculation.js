@@ -38,28 +38,28 @@ import { Pattern, begins, bestOf, bytesOfId, isEqual, isLogits, numberIn, predic
  * @property {string[] | null} fetches their names; null: all
  * @property {string[]} stay those that stay on the GPU
  *
- * @typedef {object} Token chosen by a run's logits
- * @property {Remote} ids on the GPU
+ * @typedef {object} Token a token selected from a run's logits
+ * @property {Remote} ids the id on the GPU
  * @property {number} id NaN until it was read back
  *
- * @typedef {object} Run that the next one is predicted from
+ * @typedef {object} Run the run from which the next one is predicted
  * @property {Record<string, Fed>} feeds
  * @property {Map<string, Remote>} staying outputs on the GPU, by name
- * @property {Token} chosen by its logits
+ * @property {Token} chosen the token selected from its logits
  *
  * @typedef {object} Queued
- * @property {Token} fed the token among the feeds
+ * @property {Token} fed the token in its feeds
  * @property {Prepared} prepared
  * @property {Promise<Record<string, any>>} outputs
  * @property {boolean} isComplete whether the outputs were read back
  *
- * @typedef {Run & Queued} Step a run that was not requested yet
+ * @typedef {Run & Queued} Step a queued run that was not requested yet
  *
  * @typedef {object} Speculating
  * @property {'speculating'} name
  * @property {Replay} by
  * @property {Requested} requested
- * @property {Rules} rules by which feeds are predicted
+ * @property {Rules} rules rules that predict feeds
  * @property {Step[]} steps queued runs
  * @property {Run} last the last queued or requested run
  * @property {ReturnType<typeof setTimeout>} [timer] ends it without requests

@@ -7,22 +7,22 @@
  */
 
 /**
- * @typedef {object} Turn how an attention turns its keys
- * @property {string[]} caches of keys
- * @property {number[]} cos of its pairs' angles at position `drop`; tables may be scaled
+ * @typedef {object} Turn the rotary tables of an attention
+ * @property {string[]} caches names of key caches
+ * @property {number[]} cos cosines of the pairs' angles at position `drop`; tables may be scaled
  * @property {number[]} sin
- * @property {boolean} interleaved whether pairs are neighbours
+ * @property {boolean} interleaved whether pairs are interleaved
  *
  * @typedef {object} LocalFacts
- * @property {number} kept rows that the next tokens read
+ * @property {number} kept rows that later tokens attend to
  * @property {number} drop
- * @property {number} chunk tokens at most that are computed together
+ * @property {number} chunk maximum number of tokens computed together
  * @property {Turn[]} turns
  *
- * @typedef {object} DecoderFacts of a decoder's graph (pyruntime/generate/facts.py)
- * @property {number | null} positions that it knows; null: nothing says it
- * @property {Record<string, number>} rows of caches that have a window's rows and no others: at least so many
- * @property {LocalFacts | null} local null: something looks further back
+ * @typedef {object} DecoderFacts facts about a decoder's graph (pyruntime/generate/facts.py)
+ * @property {number | null} positions number of positions that it supports; null: unknown
+ * @property {Record<string, number>} rows minimum number of rows of caches that only hold a window
+ * @property {LocalFacts | null} local null: some attention is not local
  */
 
 export class LocalCaches {

@@ -11,31 +11,31 @@ import { addressOf, json, required } from './folder.js';
 /** @typedef {import('./folder.js').Folder} Folder */
 /** @typedef {import('../pyruntime.js').SamplingOptions} SamplingOptions */
 /**
- * @typedef {object} Names what inputs and outputs are called; `%d` is the number of a layer
+ * @typedef {object} Names names of inputs and outputs; `%d` is the index of a layer
  * @property {string} ids
  * @property {string} mask
  * @property {string} positions
  * @property {string} logits
  * @property {[past: string, present: string][]} caches
  *
- * @typedef {object} HeadSizes of caches, where the configuration has them
- * @property {number | undefined} heads that have keys and values
- * @property {number | undefined} components of each
+ * @typedef {object} HeadSizes sizes of caches, if the configuration has them
+ * @property {number | undefined} heads number of key-value heads
+ * @property {number | undefined} components of each head
  *
- * @typedef {object} SlidingWindow what genai_config.json says of windows
- * @property {number} slack rows of caches that hold a window, beyond it
- * @property {string | undefined} slides the field by which inputs or caches are to be windows of a fixed size
+ * @typedef {object} SlidingWindow the window options of genai_config.json
+ * @property {number} slack rows beyond the window in caches that hold a window
+ * @property {string | undefined} slides the field that makes inputs or caches windows of a fixed size
  *
  * @typedef {object} Repository
  * @property {string} model path of the graph
  * @property {Names} names
  * @property {HeadSizes} sizes
  * @property {SlidingWindow} sliding
- * @property {SamplingOptions} sampling as its makers advise
+ * @property {SamplingOptions} sampling recommended options
  * @property {number[]} endTokens
- * @property {number | undefined} beginToken that begins the model's texts, where they begin so
- * @property {number | undefined} sinks that a window keeps, as the folder advises
- * @property {number} contextLength tokens that it can look back at
+ * @property {number | undefined} beginToken token that starts the model's texts, if any
+ * @property {number | undefined} sinks number of leading tokens that a window keeps, if the folder sets it
+ * @property {number} contextLength maximum number of tokens that it attends to
  */
 
 /** File name suffixes by dtype, as in transformers.js. @type {Record<string, string>} */

@@ -13,14 +13,14 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @property {import('./sampling.js').Rules} rules
  * @property {number} seed
  * @property {number} most tokens of the text
- * @property {number} top how many of the likeliest are named
+ * @property {number} top number of most likely tokens to return
  * @property {boolean} logs whether tokens have their `logProbability`
  * @property {AbortSignal} ended
  * @property {((logits: Float32Array, ids: readonly number[]) => void) | undefined} processLogits
  *
  * @typedef {object} Text
- * @property {readonly number[]} ids of prompt and text so far, which penalties count
- * @property {number} prompt how many are the prompt's
+ * @property {readonly number[]} ids ids of prompt and text so far, for penalties
+ * @property {number} prompt number of ids of the prompt
  *
  * @typedef {object} Token
  * @property {number} id
@@ -28,15 +28,15 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @property {Candidate[] | undefined} top
  * @property {number} model milliseconds
  * @property {number} sampling milliseconds
- * @property {number} computed tokens that the model was given
+ * @property {number} computed tokens computed for this one
  *
- * @typedef {object} Batch of tokens that is queued
- * @property {Promise<import('../api/protocol.js').DecodedTokens & {at: number}>} answer and when it came
- * @property {number} began when it was queued
+ * @typedef {object} Batch a queued batch of tokens
+ * @property {Promise<import('../api/protocol.js').DecodedTokens & {at: number}>} answer the result, and its arrival time
+ * @property {number} began time when it was queued
  * @property {number} count
  *
  * @typedef {object} Tokens
- * @property {boolean} queued whether they are chosen on the GPU
+ * @property {boolean} queued whether the GPU selects them
  * @property {() => Promise<Token>} next
  * @property {(whole: boolean, first?: number) => Promise<void>} end
  *    leaves the turn with what is before the last token, or of it no more than the `first` ones where that takes no copies; with

@@ -31,9 +31,9 @@ import { attend } from '../gpu/waiting.js';
  * @property {(session: number) => Known | undefined} known
  * @property {(session: number, feeds: Record<string, Fed>, outputs: string[], request: Request) => Promise<Record<string, any>>} run
  *
- * @typedef {object} Batch of steps that is being queued
- * @property {Piece | null} piece memory that what is known of each token is copied to
- * @property {Promise<unknown>[]} runs what error scopes catch
+ * @typedef {object} Batch a batch of steps that is being queued
+ * @property {Piece | null} piece memory for the records of its tokens
+ * @property {Promise<unknown>[]} runs results of error scopes
  * @property {Request} request
  */
 

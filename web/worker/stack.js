@@ -7,12 +7,12 @@
  */
 
 /**
- * What Pyodide's module has of it.
+ * The members of Pyodide's module that concern the stack.
  * @typedef {object} Stack
- * @property {(...args: any[]) => Promise<unknown>} promisingApply the last argument is the place, the top of the stack
+ * @property {(...args: any[]) => Promise<unknown>} promisingApply the last argument is the slot, at the top of the stack
  * @property {() => number} stackSave
  * @property {(top: number) => void} stackRestore
- * @property {{prototype: {restore: (...args: any[]) => unknown}}} StackState what a call that waits has of the stack
+ * @property {{prototype: {restore: (...args: any[]) => unknown}}} StackState the stack of a suspended call
  */
 
 /** Size of a slot in bytes, with the stack's alignment. */

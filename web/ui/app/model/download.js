@@ -51,8 +51,8 @@ async function ask(url, signal) {
  * @param {object} options
  * @param {AbortSignal} options.signal
  * @param {(progress: Progress) => void} [options.onProgress]
- * @param {(chunk: Uint8Array<ArrayBuffer>, loaded: number, total: number) => Promise<void> | void} [options.onChunk] the next bytes wait
- *   for it; where the file changed while it came, `loaded` begins anew
+ * @param {(chunk: Uint8Array<ArrayBuffer>, loaded: number, total: number) => Promise<void> | void} [options.onChunk] awaited
+ *   before the next bytes; if the file changed during the download, `loaded` restarts
  * @returns {Promise<{blob: Blob, kept: boolean}>}
  */
 export async function download(url, options) {
