@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 from pyruntime.bridge.sessions import session_of
+from pyruntime.device.webgpu.javascript import JsObject
 from pyruntime.errors import InvalidArgument
 from pyruntime.ops import registry
 from pyruntime.session import adapter
@@ -24,9 +25,6 @@ __all__ = [
     "tune",
     "use_device",
 ]
-
-JsObject: TypeAlias = Any
-"""A JavaScript object, as a Pyodide proxy."""
 
 _LOG_LEVELS = ("verbose", "info", "warning", "error", "fatal")
 

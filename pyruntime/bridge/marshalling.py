@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import js
 import numpy as np
 from pyodide.ffi import to_js
 
 from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.webgpu.javascript import JsObject
 from pyruntime.device.webgpu.pyodide import JsBytes, WebGpuDevice
 from pyruntime.errors import InvalidArgument, NotImplemented
 from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType, TensorType, known
@@ -40,9 +41,6 @@ __all__ = [
     "to_wire",
     "write_buffer",
 ]
-
-JsObject: TypeAlias = Any
-"""A JavaScript object, as a Pyodide proxy."""
 
 _tensors: dict[int, DeviceTensor] = {}
 _numbers = itertools.count(1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from pyruntime.device.execution.executable import Executable, Replay
 from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.webgpu.javascript import JsObject
 from pyruntime.device.webgpu.pyodide import WebGpuDevice
 from pyruntime.errors import DeviceLost, OutOfMemory
 from pyruntime.ir import HostTensor, TensorType
@@ -16,9 +17,6 @@ from pyruntime.session.run.dynamic_dimensions import sizes_data
 from pyruntime.session.run.program import Program, Stage
 
 __all__ = ["expected_replays", "replay_of"]
-
-JsObject: TypeAlias = Any
-"""A JavaScript object, as a Pyodide proxy."""
 
 _replays: dict[Executable, JsObject] = {}
 """The replay object of each executable; its `live` is true until the executable is released or a replay fails."""

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import js
@@ -25,7 +25,7 @@ from pyruntime.bridge.sessions import OpenSession, open_sessions, session_of
 from pyruntime.compiler.saved import ExternalFile, ModelFile, tree_hash
 from pyruntime.device.execution.concurrency import forget_frames
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.device.webgpu.javascript import javascript_object
+from pyruntime.device.webgpu.javascript import JsObject, javascript_object
 from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.onnx.importer.model import ImportedModel
@@ -50,9 +50,6 @@ __all__ = [
     "share_memory",
     "upload",
 ]
-
-JsObject: TypeAlias = Any
-"""A JavaScript object, as a Pyodide proxy."""
 
 _hashes: WeakKeyDictionary[ByteSource, str] = WeakKeyDictionary()
 """Cached `tree_hash` of external data files."""

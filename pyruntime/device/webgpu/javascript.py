@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 JsObject: TypeAlias = Any
+"""A JavaScript object, as a Pyodide proxy."""
 
 _BIG = 32 << 20
 """Size in bytes above which a fetched file stays a Blob, if Python runs in a worker."""
