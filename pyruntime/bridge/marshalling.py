@@ -55,7 +55,7 @@ def held(number: int) -> DeviceTensor:
     try:
         return _tensors[number]
     except KeyError:
-        raise InvalidArgument("a tensor on the GPU is disposed already; run the model that made it again") from None
+        raise InvalidArgument("a tensor on the GPU was already disposed; run the model that made it again") from None
 
 
 def held_as(name: str, wire: JsObject) -> DeviceTensor:

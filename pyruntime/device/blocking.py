@@ -38,7 +38,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         while True:
             if work.send(None) is not None:
                 work.close()
-                raise BlockingIOError("it awaits an event loop")
+                raise BlockingIOError("the coroutine awaits an event loop")
     except StopIteration as done:
         result: T = done.value
         return result

@@ -37,7 +37,7 @@ class Generator:
         self._pad = arg0.config.pad_token
         options = arg1.options()
         if arg1.beams > 1 and not options.greedy:
-            raise GenerationError("beam search draws nothing: set do_sample=False, or num_beams=1")
+            raise GenerationError("beam search does not sample: set do_sample=False, or num_beams=1")
         self._decoding = Decoding(arg0.decoder, options, arg1.batch * arg1.copies, self._pad)
         self._padding: list[list[int]] = [[] for _ in range(self._decoding.batch)]
         self._next: list[int] = []

@@ -67,7 +67,7 @@ def _most_tokens(model: DecoderModel, prompt: Sequence[int], beams: int, o: Gene
     """Return the maximum length of a sequence. Raises InvalidArgument: see `beam_search`."""
     if not o.greedy:
         raise InvalidArgument(
-            "beam search draws nothing: expected do_sample=False; or sample num_sequences, without beams"
+            "beam search does not sample: expected do_sample=False; or sample num_sequences, without beams"
         )
     if o.operators:
         raise InvalidArgument("beam search runs processors on the host: expected functions, or no beams")

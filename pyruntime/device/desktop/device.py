@@ -57,7 +57,7 @@ class DesktopDevice:
         try:
             self.gpu_device: GpuObject = implementation.request_device(found, wanted)
         except RuntimeError as error:
-            raise EPFail(f"the adapter {adapter} gave no device: {error}") from None
+            raise EPFail(f"the adapter {adapter} refused a device: {error}") from None
         self.adapter = adapter
         self.info = AdapterInfo(
             adapter.vendor, adapter.architecture, adapter.device, adapter.description, adapter.kind == "software"
@@ -148,7 +148,7 @@ class DesktopDevice:
     def _write(self, write: Write) -> int:
         """Queue a write; return its bytes."""
         queue, buffer = self.gpu_device.queue, self._buffers[write.target.buffer]
-        with self._reported("the GPU took no bytes"):
+        with self._reported("the GPU refused an upload"):
             for at, part in pieces(write.target, write.data, write.offset):
                 queue.write_buffer(buffer, at, part)
                 if len(part) == PIECE:
@@ -206,7 +206,7 @@ class DesktopDevice:
         """See `Device.bind`."""
         with self.turn:
             self._check()
-            with self._reported("the GPU could not bind what the run brings"):
+            with self._reported("the GPU could not bind the run's buffers"):
                 opened = self._recordings[recording]
                 made = opened.bound(self.gpu_device, self._buffers, buffers)
             return self._recorded(made)

@@ -44,7 +44,7 @@ def _looked_at() -> Iterator[tuple[Implementation, list[Adapter]]]:
     if none:
         raise EPFail(
             "no WebGPU implementation is installed: pip install wgpu (or wgpudawn), or install this package with its "
-            "extra [gpu]; PYRUNTIME_WEBGPU=off asks for none"
+            "extra [gpu]; PYRUNTIME_WEBGPU=off uses none"
         )
 
 
@@ -84,7 +84,7 @@ def open_device(choice: Choice) -> DesktopDevice:
         _found[implementation] = adapters_of(implementation)
     at = next((i for i, (adapter, _) in enumerate(_found[implementation]) if adapter == chosen), None)
     if at is None:
-        raise EPFail(f"the adapter {chosen} is no longer there")
+        raise EPFail(f"the adapter {chosen} no longer exists")
     device = DesktopDevice(implementation, *_found[implementation].pop(at))
     device.target = load(device.info).of(device.target)
     return device

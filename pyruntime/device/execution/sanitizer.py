@@ -140,7 +140,7 @@ class _ComparedRuns(PlanRuns):
         node = self._plan.assignments[command.node]
         return (
             f"pyruntime.sanitize: dispatch {place}, kernel {command.kernel} of node '{node.name}' ({node.op_type}), "
-            f"gives other bits in the plan's memory than in memory of its own: '{value}' has "
+            f"gives different bits in the plan's memory and in separate memory: '{value}' has "
             f"0x{a[at : at + 4][::-1].hex()} instead of 0x{b[at : at + 4][::-1].hex()} at byte {at}, and "
             f"{len(differing)} of {-(-len(a) // 4)} words differ. "
             "Please report it with the model; `pyruntime.disable` (docs/SWITCHES.md) leaves out passes and kernels"

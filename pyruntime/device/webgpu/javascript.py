@@ -231,7 +231,7 @@ def in_python(value: Any, wanted: DType | None, name: str) -> Any:
     size = raw.nbytes * 8 // wanted.bits
     if wanted.nbytes(size) != raw.nbytes:
         raise InvalidArgument(
-            f"input '{name}': {raw.nbytes} bytes are no whole number of {wanted.type_string} elements"
+            f"input '{name}': {raw.nbytes} bytes are not a whole number of {wanted.type_string} elements"
         )
     return decode(raw, wanted, (size,))
 

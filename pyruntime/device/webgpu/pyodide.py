@@ -80,7 +80,7 @@ async def open_device() -> WebGpuDevice:
     try:
         device = await adapter.requestDevice(js_object({"requiredLimits": limits, "requiredFeatures": features}))
     except JsException as error:
-        raise EPFail(f"the adapter gave no device: {error.message}") from None
+        raise EPFail(f"the adapter refused a device: {error.message}") from None
     return WebGpuDevice(adapter.info, device, features, web)
 
 
@@ -216,7 +216,7 @@ class WebGpuDevice:
         try:
             self._web.uploadNow(self.gpu_device, js_object(self._write(Write(target, data, offset))))
         except JsException as error:
-            raise EngineError(f"the GPU took no bytes: {error.message}") from None
+            raise EngineError(f"the GPU refused an upload: {error.message}") from None
 
     async def upload(self, writes: Sequence[Write]) -> None:
         """See `Device.upload`."""
@@ -225,7 +225,7 @@ class WebGpuDevice:
         try:
             await self._web.upload(self.gpu_device, js_object([self._write(w, proxies) for w in writes]))
         except JsException as error:
-            raise await self._failed("the GPU took no bytes", error) from None
+            raise await self._failed("the GPU refused an upload", error) from None
         finally:
             for proxy in proxies:
                 proxy.destroy()
@@ -295,7 +295,7 @@ class WebGpuDevice:
         try:
             made = self._web.bind(self.gpu_device, self._recordings[recording], self._js_buffers(buffers))
         except JsException as error:
-            raise EngineError(f"the GPU could not bind what the run brings: {error.message}") from None
+            raise EngineError(f"the GPU could not bind the run's buffers: {error.message}") from None
         return self._recorded(made, [*self._unchecked.pop(recording, ()), made.refused])
 
     def _recorded(self, made: JsObject, unchecked: list[JsObject]) -> int:
@@ -330,7 +330,7 @@ class WebGpuDevice:
                 if refused := await scope:
                     raise EngineError(f"the model's buffers could not be bound: {refused}")
             if recording not in self._recordings:
-                raise EngineError("its recording was dropped while it waited, as is done with a lost device's")
+                raise EngineError("the recording was dropped during the run, as those of a lost device are")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
             with Watch(current().progress) as watch:
                 answers = await self._web.play(self.gpu_device, self._recordings[recording], *given, watch)

@@ -164,7 +164,7 @@ class TensorRecord:
     def raw_bytes(self, external: ExternalData | None = None) -> Buffer:
         """Return the elements as raw_data. Raises as `raw_span` does, and InvalidArgument for strings."""
         if self.dtype is DType.STRING:
-            raise InvalidArgument(f"{self} is of strings, which have no raw_data; use to_numpy()")
+            raise InvalidArgument(f"{self} holds strings, which have no raw_data; use to_numpy()")
         span = self.raw_span(external)
         return self._decode() if span is None else span.read()
 
@@ -290,7 +290,7 @@ class SparseTensorRecord:
         from pyruntime.ir.encoding import encode
 
         if self.dtype is DType.STRING:
-            raise NotImplemented(f"{self} is of strings; store it dense")
+            raise NotImplemented(f"{self} holds strings; store it dense")
         source = MemorySource(encode(self.to_numpy(external), self.dtype))
         return TensorRecord(source, self.dims, self.dtype.code, (), self.name, (0, source.size), (), 0, False)
 

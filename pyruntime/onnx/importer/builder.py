@@ -248,7 +248,7 @@ class GraphBuilder:
         """Add the function's nodes to the target, with the caller's names for its inputs and outputs."""
         if key in frame.calls:
             chain = " -> ".join(_shown(call) for call in (*frame.calls[frame.calls.index(key) :], key))
-            raise InvalidGraph(f"functions call each other in a circle, {chain}; ONNX has no recursion")
+            raise InvalidGraph(f"functions call each other in a cycle, {chain}; ONNX has no recursion")
         if len(inputs) > len(function.input) or len(outputs) > len(function.output):
             raise InvalidGraph(
                 f"the function has {len(function.input)} inputs and {len(function.output)} outputs, "

@@ -100,7 +100,7 @@ def declared_type(record: TypeRecord | None, what: str) -> DeclaredType | None:
         case MapTypeRecord(key, value):
             return HostKind("map", declared_type(value, what), element_type(key, what))
         case OpaqueTypeRecord():
-            raise Fail(f"{what} has a type only the domain {record.domain!r} knows: {record.name!r}")
+            raise Fail(f"{what} has a type that only the domain {record.domain!r} defines: {record.name!r}")
 
 
 def value_info(record: ValueInfoRecord, name: str, what: str) -> ValueInfo:
