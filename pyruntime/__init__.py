@@ -1,11 +1,11 @@
-"""ONNX models on the browser's GPU, with onnxruntime's Python API.
+"""Runs ONNX models on the browser's GPU, with onnxruntime's Python API.
 
     import pyruntime as ort
     session = ort.InferenceSession("model.onnx")
     y, = session.run(None, {"x": x})
 
-In a browser (Pyodide) models run on WebGPU; under CPython too, with the package `wgpu` or `wgpudawn`; where there is no
-GPU, on NumPy.
+In a browser (Pyodide) models run on WebGPU. Under CPython they run on the GPU with the package `wgpu` or `wgpudawn`;
+without a GPU, on NumPy.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Names of the session layer load it when first used: `import pyruntime` costs next to nothing."""
+    """Import names of the session layer on first use, which keeps `import pyruntime` fast."""
     if name in ("backend", "capi"):
         return import_module(f"pyruntime.{name}")
     if name not in __all__:
@@ -185,13 +185,13 @@ def __dir__() -> list[str]:
 
 
 def get_device() -> str:
-    """Return 'GPU' where WebGPU may exist, else 'CPU'."""
+    """Return 'GPU' if WebGPU may be available, else 'CPU'."""
     providers = import_module("pyruntime.session").available_providers()
     return "GPU" if "WebGpuExecutionProvider" in providers else "CPU"
 
 
 def get_all_providers() -> list[str]:
-    """Return the providers this package has, here or elsewhere."""
+    """Return all providers of this package, whether available or not."""
     return ["WebGpuExecutionProvider", "CPUExecutionProvider"]
 
 
@@ -201,24 +201,24 @@ def get_version_string() -> str:
 
 
 def get_build_info() -> str:
-    """Return the package, its version and the newest operator set."""
+    """Return the package name, its version, and the supported opsets."""
     from pyruntime.ops.base import LATEST
 
     return f"pyruntime {__version__}, ONNX opsets 1 to {LATEST}"
 
 
 def has_collective_ops() -> bool:
-    """Return False: there is one device."""
+    """Return False: a session uses a single device."""
     return False
 
 
 def enable_telemetry_events() -> None:
-    """Accepted; nothing is ever reported."""
+    """Accepted for compatibility without effect: there is no telemetry."""
 
 
 def disable_telemetry_events() -> None:
-    """Accepted; nothing is ever reported."""
+    """Accepted for compatibility without effect: there is no telemetry."""
 
 
 def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
-    """Accepted; there are no threads to set."""
+    """Accepted for compatibility without effect: there is no thread pool."""

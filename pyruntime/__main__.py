@@ -1,4 +1,4 @@
-"""`python -m pyruntime`."""
+"""Entry point of `python -m pyruntime`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`import onnxruntime` served by this package."""
+"""Substitution of this package for onnxruntime."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MODULES = (
 
 
 def install_as_onnxruntime() -> None:
-    """Make `import onnxruntime` give this package, `onnxruntime.capi` with its exceptions included.
+    """Make `import onnxruntime` import this package, including `onnxruntime.capi` with its exceptions.
 
     Raises:
-        RuntimeError: the real onnxruntime has been imported already.
+        RuntimeError: the real onnxruntime was imported already.
     """
     package = import_module("pyruntime")
     if sys.modules.get("onnxruntime", package) is not package:

@@ -60,19 +60,19 @@ class OrtError(Exception):
 
 
 class Fail(OrtError):
-    """A graph that cannot be ordered, or a failure that has no name of its own."""
+    """A graph that cannot be ordered, or a failure without a class of its own."""
 
 
 class Defect(Fail):
-    """A bug of this package; names the node, pass or step of planning that it was met in, and asks for a report."""
+    """A bug of this package during planning; the message names the node, pass or step, and asks for a report."""
 
 
 class InvalidArgument(OrtError):
-    """An input, option or name that does not fit; says what was expected and what came."""
+    """An invalid input, option or name; the message says what was expected and what was given."""
 
 
 class BadValue(InvalidArgument, ValueError):
-    """An argument with a value that the API does not take."""
+    """An argument with a value that the API does not accept."""
 
 
 class MissingInput(InvalidArgument, ValueError):
@@ -80,11 +80,11 @@ class MissingInput(InvalidArgument, ValueError):
 
 
 class BindingError(InvalidArgument, RuntimeError):
-    """An OrtValue, an IOBinding or an entry of options that does not fit what it is used for."""
+    """An OrtValue, IOBinding or option entry that does not fit its use."""
 
 
 class WrongType(InvalidArgument, TypeError):
-    """An argument of another Python type than the API takes."""
+    """An argument of a Python type that the API does not accept."""
 
 
 class NoSuchFile(OrtError):
@@ -92,7 +92,7 @@ class NoSuchFile(OrtError):
 
 
 class NoModel(OrtError):
-    """There is no model to run."""
+    """The session has no model."""
 
 
 class EngineError(OrtError):
@@ -100,7 +100,7 @@ class EngineError(OrtError):
 
 
 class DeviceLost(EngineError):
-    """The GPU device was lost and could not be rebuilt."""
+    """The GPU device was lost and could not be recreated."""
 
 
 class OutOfMemory(EngineError):
@@ -108,7 +108,7 @@ class OutOfMemory(EngineError):
 
 
 class RuntimeException(OrtError):
-    """An operator cannot compute on the values it was given."""
+    """An operator cannot compute these values."""
 
 
 class InvalidProtobuf(OrtError):
@@ -116,11 +116,11 @@ class InvalidProtobuf(OrtError):
 
 
 class ModelLoaded(OrtError):
-    """A model was loaded into a session that has one."""
+    """A model was loaded into a session that already has one."""
 
 
 class NotImplemented(OrtError):
-    """An operator, type or feature this runtime does not have."""
+    """An operator, type or feature that this runtime does not support."""
 
 
 class InvalidGraph(OrtError):
@@ -128,7 +128,7 @@ class InvalidGraph(OrtError):
 
 
 class EPFail(OrtError):
-    """An execution provider cannot do what the session asked of it."""
+    """An execution provider cannot do what the session requested."""
 
 
 class ModelLoadCanceled(OrtError):
@@ -136,7 +136,7 @@ class ModelLoadCanceled(OrtError):
 
 
 class ModelRequiresCompilation(OrtError):
-    """Kept for `except` clauses written for onnxruntime."""
+    """For `except` clauses written for onnxruntime; never raised."""
 
 
 class NotFound(OrtError):

@@ -1,9 +1,9 @@
-"""Runs the digits model on its held-out test images in headless Chromium, through the built site.
+"""Run the digits model on its held-out test images in headless Chromium, through the built site.
 
     python3 dev.py demo --once
 
-An empty page of the site's origin, so that nothing else takes part in the timings; the images go through the site's
-JavaScript API to Python in the worker and to WebGPU. The labels are compared with the truth and with onnxruntime's CPU.
+The page is an empty one of the site's origin, so that nothing else affects the timings. Images go through the site's
+JavaScript API to Python in the worker and to WebGPU. Labels are compared with the truth and with onnxruntime's CPU.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def run_in_browser(images: Floats) -> tuple[dict[str, Any], str]:
-    """What SCRIPT returns, and the browser's version."""
+    """Return the result of SCRIPT, and the browser's version."""
     arguments = {
         "images": base64.b64encode(images.tobytes()).decode(),
         "count": len(images),

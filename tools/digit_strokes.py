@@ -1,4 +1,4 @@
-"""Digits as a pen writes them: a few ways to write each, varied at random, as polylines for `digits_data.rasterize`.
+"""Handwritten digits: several styles of each, varied at random, as polylines for `digits_data.rasterize`.
 
 scikit-learn's digits come from paper forms; on a screen people also cross the 7, leave the 4 open or give the 1 a foot.
 Each style is a list of strokes, each stroke the points of a Catmull-Rom spline in the unit square with y down; a point
@@ -107,20 +107,20 @@ STYLES: dict[int, list[Style]] = {
 
 
 def spline(points: list[tuple[float, float]], steps: int = 6) -> Points:
-    """The Catmull-Rom spline through `points`, `steps` straight pieces between each two."""
+    """Return the Catmull-Rom spline through `points`, with `steps` line segments between each two."""
     p = np.array([points[0], *points, points[-1]], dtype=np.float64)
     t = np.linspace(0, 1, steps, endpoint=False)[:, None]
     pieces = []
     for a, b, c, d in zip(p, p[1:], p[2:], p[3:], strict=False):
         if np.array_equal(b, c):
             continue
-        # Next to a corner the neighbour is the corner itself: the spline leaves it straight.
+        # At a corner the neighbor is the corner itself, so the spline leaves it straight.
         pieces.append(b + 0.5 * t * ((c - a) + t * ((2 * a - 5 * b + 4 * c - d) + t * (3 * b - a - 3 * c + d))))
     return np.concatenate([*pieces, p[-1:]])
 
 
 def _trimmed(path: Points, rng: np.random.Generator) -> Points:
-    """Cuts up to 5% of the length off either end, as a hurried pen does."""
+    """Cut up to 5% of the length off either end, like hurried writing."""
     reached = np.cumsum(np.linalg.norm(np.diff(path, axis=0, prepend=path[:1]), axis=1))
     first, last = rng.uniform(0, 0.05, 2) * reached[-1]
     kept: Points = path[(reached >= first) & (reached <= reached[-1] - last)]
@@ -128,7 +128,7 @@ def _trimmed(path: Points, rng: np.random.Generator) -> Points:
 
 
 def random_digit(digit: int, rng: np.random.Generator) -> list[Points]:
-    """One of the digit's styles with its points jittered, slanted, rotated, bent, and its aspect changed."""
+    """Return one of the digit's styles with points jittered, slanted, rotated, bent, and the aspect changed."""
     style = STYLES[digit][rng.integers(len(STYLES[digit]))]
     strokes = []
     for stroke in style:

@@ -1,12 +1,12 @@
-"""The digits model's input, defined once: for training, tests, the demo and pages (`web/ui/draw/raster.js`).
+"""The digits model's input, for training, tests, the demo and pages (`web/ui/draw/raster.js`).
 
-A model input is float32 `[N, 1, 16, 16]`: ink in [0, 1], 0 is paper, the digit centred and its longer side filling
-the image. There are two ways to get one:
+A model input is float32 `[N, 1, 16, 16]`: ink in [0, 1], 0 is paper, the digit centered and its longer side filling the
+image. There are two ways to compute one:
 
 * **from scikit-learn's digits** (`from_counts`): 8x8 counts 0..16, divided by 16 and enlarged twice by bilinear
-  interpolation between pixel centres, edges clamped;
+  interpolation between pixel centers, edges clamped;
 * **from pen strokes** (`rasterize`): the bounding box of the pen's path is scaled, keeping its aspect, until its longer
-  side spans `SIZE - 2 * PEN_RADIUS` pixels, and centred; a pixel whose centre is `d` pixels from the path has ink
+  side spans `SIZE - 2 * PEN_RADIUS` pixels, and centered; a pixel whose center is `d` pixels from the path has ink
   `clamp(PEN_RADIUS + 0.5 - d, 0, 1)`.
 
     python -m tools.digits_data DIRECTORY     # writes digits_heldout.json and digits_heldout.bin there
@@ -49,7 +49,7 @@ class Split(NamedTuple):
 
 
 def load_split() -> Split:
-    """Splits scikit-learn's 1,797 digits into 1,437 to train on and 360 held out, stratified, the same every time."""
+    """Split scikit-learn's 1,797 digits into 1,437 for training and 360 held out: stratified and deterministic."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -65,7 +65,7 @@ def load_split() -> Split:
 
 
 def from_counts(counts: npt.NDArray[np.uint8]) -> Floats:
-    """`[N, 8, 8]` counts in 0..16 -> `[N, 1, 16, 16]` model inputs; exact, every value is a multiple of 1/256."""
+    """Convert counts `[N, 8, 8]` in 0..16 to model inputs `[N, 1, 16, 16]`; exact, as values are multiples of 1/256."""
     ink = counts.astype(np.float32) / 16
     for axis in (1, 2):
         side = ink.shape[axis]
@@ -80,7 +80,7 @@ def from_counts(counts: npt.NDArray[np.uint8]) -> Floats:
 
 
 def rasterize(strokes: Sequence[Stroke], pen_radius: float = PEN_RADIUS) -> Floats:
-    """Pen strokes, points in [0, 1] with y down -> one model input `[1, 16, 16]`; no ink for no points."""
+    """Convert pen strokes, points in [0, 1] with y down, to one model input `[1, 16, 16]`; no points give no ink."""
     paths = [np.asarray(stroke, dtype=np.float64).reshape(-1, 2) for stroke in strokes if len(stroke)]
     if not paths:
         return np.zeros((1, SIZE, SIZE), np.float32)

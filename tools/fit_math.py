@@ -2,9 +2,9 @@
 
     python -m tools.fit_math
 
-Each is the polynomial p that minimises the greatest error max |w(x) (p(t(x)) - f(x))| on its interval, found by
-Lawson's iteration (least squares whose weights grow where the error is large). The weight makes the error relative to
-the function the polynomial stands in. Coefficients are printed from the constant up, with the greatest error.
+Each is the polynomial p that minimizes the maximum error |w(x) (p(t(x)) - f(x))| on its interval, by Lawson's iteration
+(least squares whose weights grow where the error is large). The weight makes the error relative to the function that
+the polynomial is part of. Coefficients are printed from the constant up, with the maximum error.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ Function = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Fit:
-    """A polynomial to find.
+    """A polynomial to fit.
 
     Attributes:
-        name: the WGSL or Python function it belongs to.
-        interval: where x lies.
-        variable: t(x), what the polynomial is in.
-        target: f(x), what it approximates.
-        result: the function it stands in, for the relative error; `factor` times the polynomial's error enters it.
-        degree: of the polynomial in t.
+        name: the WGSL or Python function that it is part of.
+        interval: range of x.
+        variable: t(x), the polynomial's variable.
+        target: f(x), the approximated function.
+        result: the function that it is part of, for the relative error; `factor` times the polynomial's error enters
+            it.
+        degree: degree of the polynomial in t.
     """
 
     name: str
@@ -99,7 +100,7 @@ FITS = [
 
 
 def solve(fit: Fit, points: int = 2000, rounds: int = 400) -> tuple[float, Floats]:
-    """The greatest error and the coefficients, constant first."""
+    """Return the maximum error and the coefficients, constant first."""
     low, high = fit.interval
     x = (low + high) / 2 + (high - low) / 2 * np.cos(np.pi * (np.arange(points) + 0.5) / points)
     x = x[np.abs(x) > 1e-4]

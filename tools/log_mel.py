@@ -2,9 +2,9 @@
 
     log_mel = (max(y, max y - 8) + 4) / 4,   y = log10 max(F |STFT(samples)|², 1e-10)
 
-The STFT has Hann windows of 400 samples, 160 apart, centred by reflection; F holds triangles of equal area between
-neighbours of `edges`. Source: Radford et al. 2022 and the feature extractor of its published code; the triangles are
-those of Slaney's auditory toolbox.
+The STFT has Hann windows of 400 samples with a hop of 160, centered by reflection; F has triangles of equal area
+between neighbors of `edges`. Source: Radford et al. 2022 and the feature extractor of its published code; the triangles
+are those of Slaney's auditory toolbox.
 """
 
 from __future__ import annotations

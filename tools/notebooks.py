@@ -1,11 +1,11 @@
-"""Runs the notebooks of `notebooks/` in JupyterLite, headless, and compares what comes out with what they hold.
+"""Run the notebooks of `notebooks/` in JupyterLite, headless, and compare their outputs with the stored ones.
 
     python3 dev.py notebook --once            # run and compare
-    python3 dev.py notebook --once --write    # run and keep the outputs
+    python3 dev.py notebook --once --write    # run and store the outputs
 
-The committed notebooks keep their outputs, so that they can be read where nothing runs, and because they are what a run
-is held against, exactly. A cell tagged `varies` shows what depends on the machine or on the generated kernels (times,
-memory, WGSL); it must give an output and no error, and nothing of it is kept.
+The committed notebooks contain their outputs, for readers who do not run them and as the exact reference of later runs.
+A cell tagged `varies` has outputs that depend on the machine or on generated kernels (times, memory, WGSL); it must
+have an output and no error, and its outputs are not stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def joined(text: str | Sequence[str]) -> str:
 
 
 def outputs_of(cell: Cell) -> list[dict[str, Any]]:
-    """What a code cell gave, in one form however it was cut into messages: streams, data by MIME type, errors."""
+    """Return a code cell's outputs in a canonical form: streams, data by MIME type, errors."""
     made: list[dict[str, Any]] = []
     for output in cell["outputs"]:
         match output["output_type"]:
@@ -61,7 +61,7 @@ def outputs_of(cell: Cell) -> list[dict[str, Any]]:
 
 
 def differences(stored: Sequence[Cell], fresh: Sequence[Cell]) -> Iterator[str]:
-    """What a run gave otherwise than the notebook says; nothing where all is well."""
+    """Yield the differences between a run and the stored notebook."""
     if [c["source"] for c in map(plain, stored)] != [c["source"] for c in map(plain, fresh)]:
         yield "the cells that ran are not the notebook's: build the site again"
         return
@@ -85,7 +85,7 @@ def plain(cell: Cell) -> Cell:
 
 
 def write(path: Path, fresh: Sequence[Cell]) -> None:
-    """Keep the outputs of a run in the notebook."""
+    """Store the outputs of a run in the notebook."""
     content = json.loads(path.read_text("utf-8"))
     for kept, ran in zip(content["cells"], fresh, strict=True):
         if kept["cell_type"] == "code":
@@ -98,7 +98,7 @@ def write(path: Path, fresh: Sequence[Cell]) -> None:
 
 
 def stored_output(output: dict[str, Any]) -> dict[str, Any]:
-    """As notebooks have it. Texts are strings: of a list of lines JupyterLite shows the commas, too."""
+    """Convert an output to the notebook format. Text is a string: of a list, JupyterLite shows the commas."""
     if "stream" in output:
         return {"name": output["stream"], "output_type": "stream", "text": output["text"]}
     return {"data": output, "execution_count": None, "metadata": {}, "output_type": "execute_result"}

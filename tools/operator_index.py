@@ -1,4 +1,4 @@
-"""pyruntime/ops/index.py from the operators' declarations: `python -m tools.operator_index [--check]`."""
+"""pyruntime/ops/index.py, generated from the operators' declarations: `python -m tools.operator_index [--check]`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WIDTH = 104
 
 
 def page() -> str:
-    """The whole module: by domain, the modules within pyruntime.ops to the operators they declare versions of."""
+    """Return the module: by domain, the modules of pyruntime.ops with the operators that they declare versions of."""
     for module in modules():
         import_module(PREFIX + module)
     declared: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -42,13 +42,13 @@ def page() -> str:
 
 
 def modules() -> list[str]:
-    """Every module within pyruntime.ops, sorted."""
+    """Return all modules within pyruntime.ops, sorted."""
     files = (f.relative_to(OPERATORS).with_suffix("") for f in OPERATORS.rglob("*.py"))
     return sorted(".".join(f.parts) for f in files if f.name != "__init__" and f != Path("index"))
 
 
 def _row(module: str, names: str) -> str:
-    """A module's entry, as the formatter has it."""
+    """Return a module's entry as the formatter writes it."""
     start = f'        "{module}": '
     if len(start) + len(names) + len('"",') <= 120:
         return f'{start}"{names}",\n'

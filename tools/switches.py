@@ -14,7 +14,7 @@ BEGIN = "<!-- Tables: written by `python -m tools.switches`, from docstrings; do
 
 
 def page() -> str:
-    """The whole page: its prose as it is, and the tables."""
+    """Return the page: its existing prose, and the generated tables."""
     prose, mark, _ = TARGET.read_text().partition(BEGIN)
     passes = {one.name: _summary(one.run.__module__) for one in PASSES}
     tables = [
@@ -25,7 +25,7 @@ def page() -> str:
 
 
 def _summary(module: str) -> str:
-    """The first paragraph of a module's docstring, on one line, without its full stop."""
+    """Return the first paragraph of a module's docstring on one line, without its full stop."""
     text = sys.modules[module].__doc__ or ""
     return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 

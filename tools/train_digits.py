@@ -3,8 +3,8 @@
     python -m venv .venv-train && .venv-train/bin/pip install torch==2.13.0 onnx onnxruntime scikit-learn numpy
     .venv-train/bin/python -m tools.train_digits            # about three minutes on two cores
 
-Trained on the training part of scikit-learn's digits, distorted, and on digits drawn by `digit_strokes`, as a screen's
-pen draws them; the held-out part is looked at once, at the end. Seeds are fixed and algorithms deterministic: the same
+Training data: the training part of scikit-learn's digits, distorted, and digits drawn by `digit_strokes`, as with a pen
+on a screen. The held-out part is evaluated once, at the end. Seeds are fixed and algorithms deterministic: the same
 versions on the same processor family give the same file.
 """
 
@@ -42,7 +42,7 @@ CHANNELS = (16, 16, "pool", 32, 32, "pool", 64)
 
 
 class ConvNormRelu(nn.Module):  # type: ignore[misc]
-    """relu(norm(conv3x3(x))), the image's size kept; the normalisation is folded into the convolution for export."""
+    """relu(norm(conv3x3(x))), which keeps the image size; on export the norm becomes part of the convolution."""
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ConvNormRelu(nn.Module):  # type: ignore[misc]
         return functional.relu(self.norm(self.conv(x)))
 
     def folded(self) -> tuple[Floats, Floats]:
-        """The weight and bias of the one convolution that equals norm(conv(x)) at inference."""
+        """Return weight and bias of the convolution that equals norm(conv(x)) at inference."""
         scale = self.norm.weight.double() / torch.sqrt(self.norm.running_var.double() + self.norm.eps)
         weight = self.conv.weight.double() * scale[:, None, None, None]
         bias = self.norm.bias.double() - self.norm.running_mean.double() * scale
@@ -61,7 +61,7 @@ class ConvNormRelu(nn.Module):  # type: ignore[misc]
 
 
 def build_network() -> nn.Sequential:
-    """`[N, 1, 16, 16]` -> logits `[N, 10]`."""
+    """Return the network `[N, 1, 16, 16]` -> logits `[N, 10]`."""
     layers: list[nn.Module] = []
     channels, side = 1, SIZE
     for item in CHANNELS:
@@ -79,7 +79,7 @@ def _uniform(n: int, low: float, high: float) -> Tensor:
 
 
 def distort(images: Tensor) -> Tensor:
-    """Random rotation, slant, scale, shift, stroke width, contrast, intensity and noise, for each image its own."""
+    """Distort each image at random: rotation, slant, scale, shift, stroke width, contrast, intensity and noise."""
     n = len(images)
     angle = torch.deg2rad(torch.randn(n) * 7)
     scale_x, scale_y = _uniform(n, 0.85, 1.2), _uniform(n, 0.92, 1.15)
@@ -99,7 +99,7 @@ def distort(images: Tensor) -> Tensor:
 
 
 def draw_strokes(per_digit: int, seed: int) -> tuple[Tensor, Tensor]:
-    """`per_digit` drawings of every digit with pens of many widths."""
+    """Return `per_digit` drawings of every digit, with various pen widths, and their labels."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(10), per_digit)
     widths = PEN_RADIUS * np.exp(rng.normal(0, 0.2, len(labels)))
@@ -108,7 +108,7 @@ def draw_strokes(per_digit: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def train(images: Tensor, labels: Tensor, drawn: Tensor, drawn_labels: Tensor) -> nn.Sequential:
-    """Trains for a fixed number of epochs, with nothing chosen by looking at held-out images."""
+    """Train for a fixed number of epochs; no choice depends on held-out images."""
     network = build_network()
     steps = -(-(len(images) * COPIES + STROKES_PER_EPOCH) // BATCH) * EPOCHS
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=1e-2)
@@ -131,7 +131,7 @@ def train(images: Tensor, labels: Tensor, drawn: Tensor, drawn_labels: Tensor) -
 
 
 def to_onnx(network: nn.Sequential) -> onnx.ModelProto:
-    """The network as ONNX: Conv, Relu, MaxPool, Flatten, Gemm, Softmax; `image` -> `probabilities`."""
+    """Convert the network to ONNX: Conv, Relu, MaxPool, Flatten, Gemm, Softmax; `image` -> `probabilities`."""
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
     value = "image"

@@ -1,17 +1,17 @@
-"""Trains the picture model and writes `models/enlarge3.onnx`: three times as many pixels each way.
+"""Trains the super-resolution model and writes `models/enlarge3.onnx`: three times as many pixels in each direction.
 
     python -m venv .venv-train && .venv-train/bin/pip install torch==2.13.0 onnx onnxruntime scikit-image==0.26.0 numpy
     .venv-train/bin/python -m tools.train_super_resolution     # five minutes on an H100; without CUDA on the CPU, hours
 
 `picture`, float32 `[N, 3, H, W]`, RGB in 0..1, any height and width -> `enlarged`, `[N, 3, 3H, 3W]` in 0..1: bicubic
-interpolation, plus a correction that convolutions find in the small picture (as in ESPCN, Shi et al. 2016: all work is
-done at the small size, and DepthToSpace makes the large picture of it).
+interpolation, plus a correction that convolutions compute from the small picture (as in ESPCN, Shi et al. 2016: all
+convolutions run at the small size, and DepthToSpace forms the large picture).
 
-Trained on photographs inside scikit-image's wheel (TRAINED_ON: CC0 or in the public domain, see its documentation of
-`skimage.data`) and on heaps of random shapes ("dead leaves", Lee et al. 2001), shrunk by bicubic interpolation.
-HELD_OUT is looked at once, at the end. Seeds are fixed: the same versions on the same processor give the same model.
+Training data: photographs in scikit-image's wheel (TRAINED_ON: CC0 or in the public domain, see the documentation of
+`skimage.data`) and random shapes ("dead leaves", Lee et al. 2001), downscaled by bicubic interpolation. HELD_OUT is
+evaluated once, at the end. Seeds are fixed: the same versions on the same processor give the same model.
 
-Reached by models/enlarge3.onnx (torch 2.11, PSNR of the luma, onnxruntime): astronaut 31.19 dB, bicubic 28.68 dB;
+Results of models/enlarge3.onnx (torch 2.11, PSNR of the luma, onnxruntime): astronaut 31.19 dB, bicubic 28.68 dB;
 chelsea 33.55 dB, bicubic 32.87 dB.
 """
 
@@ -68,7 +68,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 class Enlarge(nn.Module):  # type: ignore[misc]
-    """`[N, 3, H, W]` -> `[N, 3, 3H, 3W]`, not yet clipped to 0..1."""
+    """`[N, 3, H, W]` -> `[N, 3, 3H, 3W]`, not clipped to 0..1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,12 +89,12 @@ class Enlarge(nn.Module):  # type: ignore[misc]
 
 
 def resize(x: Tensor, factor: float) -> Tensor:
-    """Bicubic (a = -0.5), antialiased where it shrinks."""
+    """Resize by bicubic interpolation (a = -0.5), antialiased when downscaling."""
     return functional.interpolate(x, scale_factor=factor, mode="bicubic", antialias=True)
 
 
 def photograph(name: str) -> Tensor:
-    """`[1, 3, H, W]` in 0..1."""
+    """Load a photograph, `[1, 3, H, W]` in 0..1."""
     pixels = np.asarray(getattr(skimage.data, name)())
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[..., None], 3, 2)
@@ -102,7 +102,7 @@ def photograph(name: str) -> Tensor:
 
 
 def leaves(rng: np.random.Generator, palette: Floats) -> Tensor:
-    """Discs, bars and boxes over one another, in colours of photographs, drawn at twice the size and shrunk."""
+    """Draw overlapping discs, bars and boxes in colors of photographs, at twice the size, and downscale them."""
     side = 2 * LEAF_SIDE
     picture = np.broadcast_to(palette[rng.integers(len(palette))][:, None, None], (3, side, side)).copy()
     for _ in range(700):
@@ -119,14 +119,14 @@ def leaves(rng: np.random.Generator, palette: Floats) -> Tensor:
             inside = (np.abs(u) < radius) & (np.abs(v) < radius * rng.uniform(0.3, 1))
         else:
             inside = (np.abs(u) < 3 * radius) & (np.abs(v) < max(1.5, radius * 0.12))
-        slope = 0.4 if rng.random() < 0.3 else 0.0  # of light over it
+        slope = 0.4 if rng.random() < 0.3 else 0.0  # slope of a brightness gradient
         colour = palette[rng.integers(len(palette))][:, None] * (1 + slope * u[inside] / (3 * radius))
         picture[:, top:bottom, left:right][:, inside] = colour
     return resize(torch.from_numpy(picture.clip(0, 1))[None], 0.5).clamp(0, 1)
 
 
 def pairs() -> list[tuple[Tensor, Tensor]]:
-    """(small, large) pictures to cut patches from: each photograph at several sizes, and the leaves."""
+    """Return (small, large) pictures for patches: each photograph at several sizes, and the random shapes."""
     rng = np.random.default_rng(SEED)
     large = []
     for name in TRAINED_ON:
@@ -142,7 +142,7 @@ def pairs() -> list[tuple[Tensor, Tensor]]:
 
 
 def batch(pictures: list[tuple[Tensor, Tensor]], weights: Floats, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Random patches: turned, mirrored, colour channels exchanged."""
+    """Return random patches: rotated, mirrored, with permuted color channels."""
     small, large = [], []
     for index in rng.choice(len(pictures), BATCH, p=weights):
         low, high = pictures[index]
@@ -158,7 +158,7 @@ def batch(pictures: list[tuple[Tensor, Tensor]], weights: Floats, rng: np.random
 
 
 def train(steps: int, device: str) -> Enlarge:
-    """Trains for a fixed number of steps, with nothing chosen by looking at the held-out photographs."""
+    """Train for a fixed number of steps; no choice depends on the held-out photographs."""
     pictures = [(low.to(device), high.to(device)) for low, high in pairs()]
     areas = np.array([low.shape[2] * low.shape[3] for low, _ in pictures], np.float64) ** 0.5
     rng = np.random.default_rng(SEED + 1)
@@ -184,7 +184,7 @@ def train(steps: int, device: str) -> Enlarge:
 
 
 def to_onnx(network: Enlarge) -> onnx.ModelProto:
-    """The network as ONNX: Conv, Relu, Add, DepthToSpace, Resize, Clip; `picture` -> `enlarged`."""
+    """Convert the network to ONNX: Conv, Relu, Add, DepthToSpace, Resize, Clip; `picture` -> `enlarged`."""
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
 
@@ -233,19 +233,19 @@ def to_onnx(network: Enlarge) -> onnx.ModelProto:
 
 
 def luma(picture: Floats) -> npt.NDArray[np.float64]:
-    """Y of BT.601 in 0..255, the border of SCALE pixels left out, as papers on super-resolution measure."""
+    """Return Y of BT.601 in 0..255, without a border of SCALE pixels, as is usual in papers on super-resolution."""
     r, g, b = picture[0].astype(np.float64)
     y = np.round(16 + 65.481 * r + 128.553 * g + 24.966 * b)
     return np.asarray(y[SCALE:-SCALE, SCALE:-SCALE])
 
 
 def psnr(picture: Floats, truth: Floats) -> float:
-    """Peak signal to noise in dB."""
+    """Return the peak signal-to-noise ratio in dB."""
     return float(10 * np.log10(255**2 / np.mean((luma(picture) - luma(truth)) ** 2)))
 
 
 def measure(model: bytes) -> list[str]:
-    """A line for each held-out photograph: PSNR of bicubic interpolation and of the model, by onnxruntime."""
+    """Return a line for each held-out photograph: PSNR of bicubic interpolation and of the model, by onnxruntime."""
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     lines = []
     for name in HELD_OUT:

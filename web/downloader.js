@@ -1,12 +1,12 @@
 // @ts-check
-/** The worker that downloads files, so that the requesting thread can plan meanwhile. Answers downloads.js. */
+/** The worker that downloads files while the requesting thread plans. Answers downloads.js. */
 
 import { openFile } from './loading/download.js';
 
 /** Milliseconds between two reports of one file's progress. */
 const REPORTED_MS = 50;
 
-/** Bytes of a page of memory, or fewer. */
+/** A lower bound of the page size in bytes. */
 const PAGE = 4096;
 
 /** @type {Map<number, {controller: AbortController, opened?: import('./loading/download.js').Opened}>} */
@@ -15,7 +15,7 @@ const files = new Map();
 /** @type {MessagePort} */
 let port;
 
-/** What is said of a file, by name. @param {number} file @param {string} what @param {unknown[]} args @param {Transferable[]} [transfer] */
+/** Send a message about a file. @param {number} file @param {string} what @param {unknown[]} args @param {Transferable[]} [transfer] */
 const tell = (file, what, args, transfer = []) => port.postMessage([file, what, ...args], transfer);
 
 /** @param {number} file @param {unknown} error */
@@ -24,7 +24,7 @@ function fail(file, error) {
   tell(file, 'failed', [{ name, message, isChanged }]);
 }
 
-/** Sends on what is said of a file. @param {number} file @returns {import('./loading/download.js').Receiver} */
+/** Return a receiver that forwards a file's messages. @param {number} file @returns {import('./loading/download.js').Receiver} */
 function receiver(file) {
   let last = -Infinity;
   return {
@@ -65,7 +65,7 @@ const methods = {
     tell(file, 'ahead', [await files.get(file)?.opened?.ahead(wanted) ?? null]);
   },
 
-  /** Writes to each page, which the system finds and clears at that. */
+  /** Write to each page, so that the system allocates and clears it. */
   memory(_, nbytes) {
     const bytes = new Uint8Array(nbytes);
     for (let at = 0; at < nbytes; at += PAGE) bytes[at] = 0;

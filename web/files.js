@@ -1,9 +1,9 @@
 // @ts-check
-/** The files that Python starts from, by their paths in the site. */
+/** The files that Python starts from, by path in the site. */
 
 /**
- * Their addresses; none in the sources, where all are below SITE. The build writes this module anew, with each address in the form in which
- * other bundlers find files to take along.
+ * Addresses of these files; empty in the sources, where all are below SITE. The build generates this module, with addresses in the form
+ * that other bundlers recognize as files to include.
  * @type {Record<string, string>}
  */
 export const FILES = {};

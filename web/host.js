@@ -1,4 +1,4 @@
 // @ts-check
-/** Hosts Python in the page's thread. */
+/** Runs Python in the page's thread. */
 
 export * from './worker/host.js';

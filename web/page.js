@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * web/pyruntime.js with Python in the page's thread, where onnxruntime-web is too: a tensor on the GPU is a GPUBuffer of
- * `env.webgpu.device`, for custom shaders and textures. Starting Python and planning block the page meanwhile.
+ * web/pyruntime.js with Python in the page's thread, like onnxruntime-web: a tensor on the GPU is a GPUBuffer of `env.webgpu.device`, for
+ * custom shaders and textures. Starting Python and planning block the page meanwhile.
  *
  *   import { InferenceSession, Tensor, env } from './web/page.js';
  */

@@ -17,7 +17,7 @@ import { Tensor } from './api/tensor.js';
 export { InferenceSession, Tensor, TextGenerator, env };
 
 /**
- * Start Python before the first session asks for it.
+ * Start Python before the first session needs it.
  * @param {{onProgress?: (event: import('./pyruntime.js').ProgressEvent) => void}} [options]
  */
 export async function preload(options) {
@@ -25,12 +25,12 @@ export async function preload(options) {
   await client().call('ready', {}, [], { onProgress });
 }
 
-/** The GPU adapter that sessions use, null where there is none. */
+/** Return the GPU adapter of sessions; null if there is none. */
 export async function adapterInfo() {
   return client().call('call', { function: 'adapter_info', arguments: [] });
 }
 
-/** The operators that exist here, by domain ('' is ONNX's own). @returns {Promise<Record<string, string[]>>} */
+/** Return the supported operators by domain ('' is ai.onnx). @returns {Promise<Record<string, string[]>>} */
 export async function operators() {
   return client().call('call', { function: 'operators', arguments: [] });
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Sizes that the build knows; it replaces this module (tools/devkit/site.py). */
+/** Sizes that the build writes into this module (tools/devkit/site.py). */
 
-/** Bytes that the first start of Python fetches, from a server that compresses; 0: not known. */
+/** Bytes that the first start of Python downloads, from a server with compression; 0: unknown. */
 export const PYTHON_BYTES = 0;

@@ -1,7 +1,7 @@
 // @ts-check
-/** What is loaded on demand from this folder, addressed as other bundlers look for it: threads, and the libraries of others. */
+/** Threads and third-party libraries that are loaded on demand from this folder, addressed in the form that other bundlers recognize. */
 
-/** @returns {Worker} the worker that hosts Python */
+/** @returns {Worker} the worker that runs Python */
 export function pythonWorker() {
   return new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name: 'pyruntime' });
 }
@@ -11,19 +11,19 @@ export function downloadWorker() {
   return new Worker(new URL('./downloader.js', import.meta.url), { type: 'module', name: 'pyruntime downloads' });
 }
 
-/** What hosts Python in the caller's thread. */
+/** Import the host of Python for the caller's thread. */
 export function pythonHere() {
   return import('./host.js');
 }
 
-/** Hugging Face's tokenizers. @returns {Promise<any>} */
+/** Import Hugging Face's tokenizers. @returns {Promise<any>} */
 export function tokenizers() {
-  // @ts-expect-error the build brings it
+  // @ts-expect-error added by the build
   return import('./vendor/tokenizers.js');
 }
 
-/** Hugging Face's chat templates. @returns {Promise<any>} */
+/** Import Hugging Face's chat templates. @returns {Promise<any>} */
 export function jinja() {
-  // @ts-expect-error the build brings it
+  // @ts-expect-error added by the build
   return import('./vendor/jinja.js');
 }

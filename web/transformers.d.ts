@@ -1,3 +1,3 @@
-/** web/pyruntime.js, which transformers.js finds when it is imported after this. */
+/** web/pyruntime.js, for transformers.js that is imported after this. */
 export * from './pyruntime.js';
 export { default } from './pyruntime.js';

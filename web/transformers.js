@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * For transformers.js: importing this before it makes pyruntime its ONNX runtime, also where it carries another one, as
- * the files that content delivery networks serve do.
+ * For transformers.js: importing this before it makes pyruntime its ONNX runtime, even if it bundles another one, as files from content
+ * delivery networks do.
  *
  *   import './web/transformers.js';
  *   const { pipeline } = await import('https://…/transformers.min.js');

@@ -3,61 +3,61 @@ import type {
   GenerateOptions, InferenceSession, Piece, ProgressEvent, SessionOptions, Tensor, TextGenerator,
 } from './pyruntime.js';
 
-/** `error`'s detail is `{ error }`. None of the events bubbles. */
+/** `error`'s detail is `{ error }`. No event bubbles. */
 export interface PyruntimeModelEventMap {
-  /** While the model, and Python where it is not there yet, loads; `totalProgress` from 0 to 1. */
+  /** While the model, and Python if necessary, loads; `totalProgress` is from 0 to 1. */
   progress: CustomEvent<ProgressEvent & { totalProgress: number }>;
   load: CustomEvent<{ session: InferenceSession }>;
-  /** After every run. `ms`: how long it took. */
+  /** After every run; `ms` is its duration. */
   result: CustomEvent<{ outputs: Record<string, Tensor>; inputs: Record<string, Tensor>; ms: number }>;
-  /** A token, with `input="text"` and `input="chat"`. */
+  /** After each token, with `input="text"` and `input="chat"`. */
   piece: CustomEvent<{ piece: Piece }>;
-  /** A text is at its end, or was stopped. */
+  /** When a text has ended, or was stopped. */
   text: CustomEvent<{ text: string; tokens: number; ms: number; stopped: boolean }>;
-  /** Loading or a run has failed; the widget says so, too. */
+  /** When loading or a run has failed; the widget shows the error too. */
   error: CustomEvent<{ error: Error }>;
 }
 
 export declare class PyruntimeModel extends HTMLElement {
-  /** Where the model is, or a language model's folder; another value loads another model. */
+  /** URL of the model, or of a language model's folder; another value loads another model. */
   src: string;
   /** The model compiled ahead of time: it runs without Python. */
   plan: string;
-  /** An image that is shown until the model is loaded. */
+  /** URL of an image to show until the model is loaded. */
   poster: string;
   /** A description of the widget for screen readers. */
   alt: string;
   /**
-   * 'draw', 'image', 'json' (the default) or 'none': only the page's `run`. Of a language model's folder 'text': it continues
-   * what is typed; 'chat': a conversation, for models with a chat template.
+   * 'draw', 'image', 'json' (the default) or 'none': only the page's `run`. For a language model's folder 'text': continues the text that
+   * is typed; 'chat': a conversation, for models with a chat template.
    */
   input: string;
-  /** What the field of a language model holds at first. */
+  /** Initial text of a language model's field. */
   prompt: string;
-  /** Which of a language model's files: 'q4', 'q4f16', 'fp16', ...; another value loads the model anew. */
+  /** Variant of a language model: 'q4', 'q4f16', 'fp16', ...; another value reloads the model. */
   dtype: string;
-  /** Names of the classes with commas between, or the URL of a .txt or .json file of them. */
+  /** Names of the classes, separated by commas, or the URL of a .txt or .json file of names. */
   labels: string;
-  /** Mean of each channel, of values from 0 to 1; default 0. */
+  /** Mean of each channel, for values from 0 to 1; default 0. */
   mean: string;
   /** Standard deviation of each channel; default 1. */
   std: string;
   /**
-   * 'eager': at once; 'lazy': when it comes near the view; 'auto' (the default): like 'lazy' without a poster, and with one
-   * when the visitor asks.
+   * 'eager': load immediately; 'lazy': when the element comes near the viewport; 'auto' (the default): like 'lazy' without a poster, with
+   * one when the visitor clicks.
    */
   loading: string;
-  /** Options of the session, read when the model is loaded. */
+  /** Session options, read when the model is loaded. */
   options: SessionOptions;
-  /** How a language model writes: temperature, seed, maxNewTokens, stop, ... */
+  /** Generation options: temperature, seed, maxNewTokens, stop, ... */
   generateOptions: GenerateOptions;
   /** The language model, once it is loaded. */
   readonly generator: TextGenerator | null;
   readonly loaded: boolean;
   readonly session: InferenceSession | null;
-  /** Load the model now, whatever `loading` says. */
+  /** Load the model now, independent of `loading`. */
   load(): Promise<InferenceSession>;
-  /** Run the model (loaded first if it is not) on tensors, typed arrays or nested arrays, and show the result. */
+  /** Run the model, loading it if necessary, on tensors, typed arrays or nested arrays, and show the result. */
   run(inputs: Readonly<Record<string, unknown>>): Promise<Record<string, Tensor>>;
 
   addEventListener<K extends keyof PyruntimeModelEventMap>(
@@ -67,7 +67,7 @@ export declare class PyruntimeModel extends HTMLElement {
     type: string, listener: EventListenerOrEventListenerObject, options?: boolean | AddEventListenerOptions): void;
 }
 
-/** The attributes of `<pyruntime-model>` in JSX, besides those that every element has. */
+/** The attributes of `<pyruntime-model>` in JSX, in addition to those of every element. */
 export interface PyruntimeModelAttributes {
   src?: string;
   plan?: string;
@@ -83,7 +83,7 @@ export interface PyruntimeModelAttributes {
   mean?: string;
   std?: string;
   loading?: 'auto' | 'eager' | 'lazy';
-  // Attributes, listeners, `ref` and `key` are the framework's, of which nothing is known here.
+  // Attributes, listeners, `ref` and `key` are defined by the framework, which is unknown here.
   [attribute: string]: any;
 }
 

@@ -21,29 +21,29 @@ import { WRITING } from './ui/widget/writing.js';
 
 /** @typedef {import('./pyruntime.js').Feeds} Feeds */
 
-/** Without a browser (a server that renders the page) the class exists by name only. */
+/** Without a browser (server-side rendering) the class is only a placeholder. */
 const Base = /** @type {typeof HTMLElement} */ (globalThis.HTMLElement ?? class {});
 
 const LOADS = ['src', 'plan', 'dtype'];
 const LOOKS = ['poster', 'alt', 'input', 'labels', 'mean', 'std', 'loading', 'prompt'];
 
-/** How long a person must rest before the answer is read out. */
+/** Milliseconds without input after which the result is announced. */
 const REST_MS = 700;
 
 export class PyruntimeModel extends Base {
   static observedAttributes = [...LOADS, ...LOOKS];
 
-  /** Options of the session, read when the model is loaded. @type {import('./pyruntime.js').SessionOptions} */
+  /** Session options, read when the model is loaded. @type {import('./pyruntime.js').SessionOptions} */
   options = {};
 
-  /** How text is written, for `input="text"` and `input="chat"`. @type {import('./pyruntime.js').GenerateOptions} */
+  /** Generation options, for `input="text"` and `input="chat"`. @type {import('./pyruntime.js').GenerateOptions} */
   generateOptions = {};
 
   /** @type {InferenceSession | null} */
   #session = null;
   /** @type {TextGenerator | null} */
   #generator = null;
-  /** Ends what is being written. */
+  /** Stops the current generation. */
   #stopWriting = () => {};
   /** @type {Promise<InferenceSession> | null} */
   #loading = null;
@@ -51,10 +51,10 @@ export class PyruntimeModel extends Base {
   #control = null;
   /** @type {IntersectionObserver | null} */
   #observer = null;
-  /** The latest input during a run. @type {Feeds | null} */
+  /** The latest input, while a run is in progress. @type {Feeds | null} */
   #next = null;
   #running = false;
-  /** How often a person has begun anew. */
+  /** Number of times that the visitor has started a new input. */
   #cleared = 0;
   #speak = 0;
   /** @type {readonly string[]} */
@@ -64,14 +64,14 @@ export class PyruntimeModel extends Base {
 
   connectedCallback() {
     if (!this.#parts) this.#build();
-    queueMicrotask(() => { // the module that imports this one may set `env`
+    queueMicrotask(() => { // the importing module may set `env` first
       if (this.isConnected && !this.#session && !this.#loading) this.#await();
     });
   }
 
   disconnectedCallback() {
     queueMicrotask(() => {
-      if (!this.isConnected) this.#unload(); // not when it was only moved
+      if (!this.isConnected) this.#unload(); // not if it was only moved
     });
   }
 
@@ -105,14 +105,14 @@ export class PyruntimeModel extends Base {
     return (this.getAttribute('input') ?? '') in WRITING;
   }
 
-  /** Load the model now, whatever `loading` says. @returns {Promise<InferenceSession>} */
+  /** Load the model now, independent of `loading`. @returns {Promise<InferenceSession>} */
   load() {
     this.#loading ??= this.#load();
     return this.#loading;
   }
 
   /**
-   * Run the model, which is loaded first if it is not, and show the result.
+   * Run the model, loading it if necessary, and show the result.
    * @param {Record<string, unknown>} inputs tensors, typed arrays or nested arrays by input name
    * @returns {Promise<Record<string, import('./pyruntime.js').Tensor>>}
    */
@@ -142,7 +142,7 @@ export class PyruntimeModel extends Base {
     this.shadowRoot?.querySelector('[part="base"]')?.setAttribute('aria-label', text);
   }
 
-  /** Wait until it is time to load: now, when it comes into view, or when `load` is called. */
+  /** Wait until the model is to be loaded: immediately, near the viewport, or when `load` is called. */
   #await() {
     this.#observer?.disconnect();
     const [loading, poster] = [this.getAttribute('loading') ?? 'auto', this.getAttribute('poster')];
@@ -151,7 +151,7 @@ export class PyruntimeModel extends Base {
     const start = h('button', { type: 'button', part: 'start' }, `Run the model${asks ? `; loads Python${costOfPython(rate)}` : ''}`);
     start.addEventListener('click', () => {
       start.disabled = true;
-      this.load().then(() => this.#focus(), () => {}); // an error shows itself
+      this.load().then(() => this.#focus(), () => {}); // errors are shown by `load`
     });
     const picture = poster ? h('img', { src: poster, alt: '' }) : h('slot', { name: 'poster' });
     this.#show(h('div', { part: 'poster' }, picture, start));
@@ -273,7 +273,7 @@ export class PyruntimeModel extends Base {
   }
 
   /**
-   * Run on the latest input, and again while it has changed meanwhile; inputs in between are skipped.
+   * Run on the latest input, and again if it has changed meanwhile; inputs in between are skipped.
    * @param {Feeds} feeds
    * @param {boolean} [final]
    */
@@ -285,7 +285,7 @@ export class PyruntimeModel extends Base {
       while (this.#next && this.#session) {
         const now = this.#next;
         this.#next = null;
-        await this.#run(this.#session, now, final).catch(() => {}); // shown already
+        await this.#run(this.#session, now, final).catch(() => {}); // the error was shown already
       }
     } finally {
       this.#running = false;
@@ -315,7 +315,7 @@ export class PyruntimeModel extends Base {
     }
   }
 
-  /** Have a result read out, when the person rests. @param {string} words @param {boolean} [now] */
+  /** Announce a result to screen readers when there is no further input. @param {string} words @param {boolean} [now] */
   #read(words, now = false) {
     clearTimeout(this.#speak);
     this.#speak = setTimeout(() => {
@@ -323,7 +323,7 @@ export class PyruntimeModel extends Base {
     }, now ? 0 : REST_MS);
   }
 
-  /** @param {unknown} error @param {boolean} whileLoading a button then tries again */
+  /** @param {unknown} error @param {boolean} whileLoading adds a button that tries again */
   #fail(error, whileLoading) {
     const { message } = /** @type {Error} */ (error);
     this.#say(message.split('\n')[0] || String(error));
@@ -363,7 +363,7 @@ export class PyruntimeModel extends Base {
     this.#control?.abort();
     this.#stopWriting();
     const held = this.#generator ?? this.#session;
-    held?.release().catch(() => {}); // nothing is left to release where its worker has ended
+    held?.release().catch(() => {}); // a worker that has ended has nothing to release
     this.#generator = null;
     this.#session = null;
     this.#loading = null;

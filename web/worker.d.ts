@@ -1,2 +1,2 @@
-/** The worker that hosts Python: imported by a script that `env.workerUrl` names. It exports nothing. */
+/** The worker that runs Python: imported by a script that `env.workerUrl` names. It has no exports. */
 export {};

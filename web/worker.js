@@ -1,9 +1,9 @@
 // @ts-check
-/** The dedicated worker that hosts Python. */
+/** The dedicated worker that runs Python. */
 
 import { prefetchSnapshot } from './snapshot/memory.js';
 
-// Imported without waiting, so that the files that Python starts from are requested at the same time.
+// Imported without awaiting, so that the files that Python starts from are requested in parallel.
 const host = import('./worker/host.js').then((module) => {
   module.servePage((port) => self.postMessage({ downloads: port }, { transfer: [port] }));
   return module;
@@ -11,7 +11,7 @@ const host = import('./worker/host.js').then((module) => {
 host.catch((error) => self.reportError(error));
 
 /**
- * A GPUBuffer stays in its thread.
+ * Remove GPUBuffers from a value, as they cannot leave their thread.
  * @param {any} value
  */
 function withoutBuffers(value) {

@@ -95,7 +95,7 @@ WRONG = {
     "part of an element": (
         (TensorProto.FLOAT, ("n",)),
         "new ArrayBuffer(6)",
-        "6 bytes are no whole number of tensor(fl",
+        "6 bytes are not a whole number of tensor(fl",
     ),
     "bytes for strings": ((TensorProto.STRING, ("n",)), "new ArrayBuffer(6)", "ArrayBuffer has no element type"),
 }

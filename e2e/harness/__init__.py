@@ -1,1 +1,1 @@
-"""What the browser tests stand on: a guarded browser, and Python inside it."""
+"""Support for the browser tests: a guarded browser, and Python inside it."""

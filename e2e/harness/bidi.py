@@ -1,4 +1,4 @@
-"""WebDriver BiDi over a WebSocket: what the tests need of a browser that Playwright does not drive.
+"""WebDriver BiDi over a WebSocket, for browsers that Playwright does not drive.
 
 Sources: W3C WebDriver BiDi; RFC 6455 (WebSocket).
 """
@@ -25,7 +25,7 @@ class BidiError(Exception):
 
 
 class _WebSocket:
-    """A client's end of a connection: whole text messages, synchronously."""
+    """A synchronous WebSocket client for text messages."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         parts = urlsplit(url)
@@ -71,7 +71,7 @@ class _WebSocket:
         self._send(_TEXT, text.encode())
 
     def receive(self) -> str:
-        """The next whole message."""
+        """Return the next complete message."""
         message = b""
         while True:
             first, second = self._take(2)
@@ -99,8 +99,8 @@ class Session:
     """A session with one page. `complaints` has the errors and warnings of the page's console.
 
     Args:
-        url: of the browser's BiDi end, `ws://HOST:PORT/session`.
-        timeout_s: how long any single answer may take.
+        url: the browser's BiDi endpoint, `ws://HOST:PORT/session`.
+        timeout_s: time limit for each response.
     """
 
     def __init__(self, url: str, timeout_s: float = 120) -> None:
@@ -112,10 +112,10 @@ class Session:
         self._page = self.command("browsingContext.getTree")["contexts"][0]["context"]
 
     def command(self, method: str, **params: Any) -> Any:
-        """What the browser answers to a command.
+        """Send a command; return its result.
 
         Raises:
-            BidiError: it answers with an error.
+            BidiError: the browser responds with an error.
         """
         number = next(self._numbers)
         self._connection.send(json.dumps({"id": number, "method": method, "params": params}))
@@ -134,14 +134,14 @@ class Session:
             self.complaints.append(f"{entry['level']}: {entry['text']}")
 
     def goto(self, url: str) -> None:
-        """Load a page, as far as its `load` event."""
+        """Load a page and wait for its `load` event."""
         self.command("browsingContext.navigate", context=self._page, url=url, wait="complete")
 
     def evaluate(self, body: str, **variables: Any) -> Any:
-        """The value that an async function of this body returns in the page, by way of JSON.
+        """Run an async function with this body in the page; return its result, as JSON.
 
         Raises:
-            BidiError: it throws.
+            BidiError: the function throws.
         """
         given = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in variables.items())
         expression = f"(async () => {{ {given} {body} }})().then((value) => JSON.stringify(value ?? null))"

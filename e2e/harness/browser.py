@@ -1,4 +1,4 @@
-"""A headless Chromium whose pages may talk to the test server alone."""
+"""A headless Chromium whose pages can only reach the test server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--enable-unsafe-webgpu",
-    # Without a GPU the compositor would draw through SwiftShader's OpenGL: the processor does it faster by itself.
+    # Without a GPU the compositor would draw through SwiftShader's OpenGL; drawing on the CPU is faster.
     "--disable-gpu-compositing",
-    # Pages of one context share a process, and with it the WebAssembly that was compiled.
+    # Pages of one context share a process, and with it compiled WebAssembly.
     "--process-per-site",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
@@ -35,17 +35,16 @@ READY_MS = 60_000
 
 
 def launch(playwright: Playwright, executable: Path, *more: str) -> Browser:
-    """Headless Chromium, with `more` flags than all tests have."""
+    """Launch headless Chromium, with additional flags."""
     expect.set_options(timeout=READY_MS)
     return playwright.chromium.launch(executable_path=executable, headless=True, args=[*FLAGS, *more])
 
 
 @dataclass
 class Guard:
-    """Watches a context or a page: requests to other origins are aborted and kept, and so are console errors.
+    """Watches a context or a page: aborts and records requests to other origins, and records console errors.
 
-    Only those requests are asked about here: one for each file of a page would take a fifth of the time in which Python
-    starts.
+    Only those requests are intercepted: intercepting each file of a page would take a fifth of Python's start-up time.
     """
 
     origin: str
@@ -54,7 +53,7 @@ class Guard:
     allowed: list[re.Pattern[str]] = field(default_factory=list)
 
     def watch(self, watched: BrowserContext | Page) -> None:
-        """All pages of a context, or one of a context that it shares; either way with their workers."""
+        """Watch all pages of a context, or one page of a shared context, with their workers."""
         watched.route(re.compile(f"^(?!{re.escape(self.origin)}|data:|blob:)"), self._on_request)
         watched.on("console", self._on_console)
         if isinstance(watched, Page):
@@ -63,11 +62,11 @@ class Guard:
             watched.on("weberror", lambda error: self.complaints.append(f"uncaught: {error.error}"))
 
     def allow(self, pattern: str) -> None:
-        """Console messages that match are expected by this test."""
+        """Allow console messages that match."""
         self.allowed.append(re.compile(pattern))
 
     def check(self) -> None:
-        """Fail on what was seen since the last check."""
+        """Fail on anything recorded since the last check."""
         foreign, self.foreign_requests = self.foreign_requests, []
         complaints, self.complaints = self.complaints, []
         complaints = [text for text in complaints if not any(pattern.search(text) for pattern in self.allowed)]
@@ -92,9 +91,9 @@ ADVICE = ("Service Worker registration blocked by Playwright", "was preloaded us
 def guarded_page(
     browser: Browser, origin: str, *, service_workers: Literal["allow", "block"] = "block"
 ) -> Iterator[tuple[Page, Guard]]:
-    """A page in a context of its own; at the end the guard has its last word.
+    """Yield a page in a separate context, and its guard, which is checked at the end.
 
-    A service worker answers for the site before the guard sees a request, so only its own tests allow it.
+    A service worker would handle requests before the guard sees them, so only tests of service workers allow one.
     """
     context = browser.new_context(service_workers=service_workers)
     context.set_default_timeout(READY_MS)
@@ -107,7 +106,7 @@ def guarded_page(
 
 @contextmanager
 def closing(context: BrowserContext, browser: Browser) -> Iterator[None]:
-    """The context is closed at the end, unless its browser is gone already."""
+    """Close the context at the end, unless its browser has ended."""
     try:
         yield
     finally:
@@ -127,7 +126,7 @@ KEEP = """async () => {
 
 @contextmanager
 def shared_context(browser: Browser, site_url: str) -> Iterator[BrowserContext]:
-    """A context for `fresh_page`, with a page that holds the WebAssembly of Python: others find it compiled."""
+    """Yield a context for `fresh_page`, with a page that keeps Python's compiled WebAssembly alive for others."""
     context = browser.new_context(service_workers="block")
     context.set_default_timeout(READY_MS)
     with closing(context, browser):
@@ -139,9 +138,9 @@ def shared_context(browser: Browser, site_url: str) -> Iterator[BrowserContext]:
 
 @contextmanager
 def fresh_page(context: BrowserContext, origin: str) -> Iterator[tuple[Page, Guard]]:
-    """A page that finds nothing stored by others; what it stores and what a test allowed it goes with it.
+    """Yield a page that finds no stored data of others; its own data and the guard's allowances are removed with it.
 
-    Python starts in two thirds of the processor time that it takes in a context of its own.
+    Python starts in two thirds of the CPU time that it takes in a separate context.
     """
     guard = Guard(origin)
     page = context.new_page()

@@ -1,4 +1,4 @@
-"""A chain of products: a model file as large as a test wants, with weights in one file or two, and a known result."""
+"""A chain of products: a model file of any size, with weights in one file or two, and a known result."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release()
 
 
 def weight(layer: int) -> bytes:
-    """raw_data of the identity matrix times `layer + 1`, its columns reversed."""
+    """Return raw_data of the identity matrix times `layer + 1`, with columns reversed."""
     return ((layer + 1) * np.eye(SIZE, dtype=np.float32)[:, ::-1]).tobytes()
 
 
 def model(layers: int, files: dict[int, tuple[str, int]] | None = None, typed: bool = False) -> bytes:
-    """y = x W₀ W₁ ...; `files` has the file and the offset of those weights that are elsewhere.
+    """Return the model y = x W₀ W₁ ...; `files` has file and offset of weights in external data.
 
-    `typed`: the graph's end lists the weights' types, as torch.onnx has it.
+    `typed`: the end of the graph lists the weights' types, as torch.onnx writes it.
     """
     weights = []
     for i in range(layers):

@@ -1,4 +1,4 @@
-"""Values between a test and Python in the browser, as JSON. Both ends load this very file."""
+"""JSON encoding of values that tests and Python in the browser exchange. Both sides load this file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def encode(value: Any) -> str:
-    """JSON of None, bool, int, float, str, bytes, NumPy arrays and scalars, and lists, tuples and dicts of them."""
+    """Encode None, bool, int, float, str, bytes, NumPy arrays and scalars, and lists, tuples, dicts of them as JSON."""
     return json.dumps(_plain(value))
 
 
@@ -52,10 +52,10 @@ def _restore(value: dict[str, Any]) -> Any:
 
 
 async def run(source: str, data: str) -> str:
-    """Run `source` with the encoded dict `data` as its globals; `await` may stand at its top level.
+    """Run `source`, which may use top-level `await`, with the encoded dict `data` as its globals.
 
     Returns:
-        JSON: `{"value": ...}`, the value of the last statement when that is an expression, or `{"error": traceback}`.
+        JSON: `{"value": ...}`, the value of the last statement if that is an expression, or `{"error": traceback}`.
     """
     namespace = {"__name__": "__main__", **decode(data)}
     try:

@@ -1,8 +1,8 @@
-"""A test whose browser is lost, or stands still, is run once more, in a browser of its own.
+"""Tests whose browser crashes or hangs are run once more, in a new browser.
 
-Chromium loses a page's process in some ten thousand of these pages while Python starts there, on a busy machine; and
-twice it has not answered for ten minutes, in the one test that fills Cache Storage. Why is not known. A second loss in
-the same process of tests is a failure, and the first is told among the warnings, with what the test was at.
+On a busy machine Chromium loses the process of one page in some ten thousand while Python starts there; and twice it
+did not respond for ten minutes, in the one test that fills Cache Storage. The causes are unknown. A second loss in the
+same test process is a failure; the first is reported as a warning, with the running test.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _lost: list[str] = []
 
 
 class LostPage(pytest.PytestWarning):
-    """A page has lost its process, or its browser has not answered."""
+    """A page has lost its process, or its browser does not respond."""
 
 
 def run_again(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """`pytest_runtest_protocol` for a test of the browser."""
+    """Implementation of `pytest_runtest_protocol` for a browser test."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     ended = threading.Event()
     with _ended_when_still(ended):
@@ -47,7 +47,7 @@ def run_again(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             item.warn(LostPage("\n".join([f"{item.nodeid} was run once more: {found}", *texts[:1]])))
-        with suppress(Exception):  # all is torn down, whatever a dead browser says to it
+        with suppress(Exception):  # everything is torn down, even if a dead browser raises
             item.session._setupstate.teardown_exact(None)
         item._initrequest()  # type: ignore[attr-defined]
         with _ended_when_still(threading.Event()):
@@ -60,7 +60,7 @@ def run_again(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
 
 @contextmanager
 def _ended_when_still(ended: threading.Event) -> Iterator[None]:
-    """End all browsers of this process after `STILL_S`, so that Playwright waits no longer; `ended` says so."""
+    """End all browsers of this process after `STILL_S`, which unblocks Playwright, and set `ended`."""
 
     def end() -> None:
         ended.set()
@@ -79,7 +79,7 @@ def _ended_when_still(ended: threading.Event) -> Iterator[None]:
 
 
 def _browsers() -> list[int]:
-    """The processes that descend from this one, but for Playwright's own, which is its child."""
+    """Return the descendants of this process without Playwright's driver, which is its child."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
     parents = {int(pid): int(parent) for pid, parent in map(str.split, listed.splitlines())}
     own = os.getpid()

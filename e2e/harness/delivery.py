@@ -1,4 +1,4 @@
-"""A server of single files that holds them back, breaks connections, knows ranges or not, compresses; it notes all."""
+"""A server that delays files, breaks connections, supports ranges or not, compresses, and records all requests."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Served:
     """A file and how it is sent.
 
     Attributes:
-        ranges: whether the server answers range requests with 206.
-        etag: its ETag; None: neither that nor Last-Modified. `changed` is its ETag from the second request on, `later`
+        ranges: whether range requests are answered with 206.
+        etag: the ETag; None: neither ETag nor Last-Modified. `changed` is the ETag from the second request on, `later`
             from the fourth.
         compressed: sent with Content-Encoding: gzip. chunked: without Content-Length.
-        breaks: for each request, in their order, the bytes after which the connection breaks; None: it does not.
+        breaks: for each request in order, the bytes after which the connection breaks; None: it does not.
         gate: bytes after which sending waits until `opened` is set.
-        asked: the Range header ('' where there is none) of each request. sent: bytes of it given to the connection.
-        left: set when the client left before all was sent.
-        parts: those of requests for a part with an end, which do not break, and are in no other list.
-        held: how many of these do not wait; the others wait until `released` is set.
-        other: what these get instead of `data`, with `other_etag` (None: without one).
+        asked: the Range header of each request, or ''. sent: bytes of each response passed to the connection.
+        left: set when the client disconnected before the end.
+        parts: requests for a range with an end; they do not break, and are in no other list.
+        held: number of these that do not wait; the others wait until `released` is set.
+        other: content of these responses instead of `data`, with `other_etag` (None: without one).
     """
 
     data: bytes
@@ -62,7 +62,7 @@ class Served:
     other_etag: str | None = None
 
     def comes_to(self, *sent: int) -> bool:
-        """Whether so many bytes are sent, of each request, within 30 s: pages may be further than the server is."""
+        """Wait up to 30 s until this many bytes of each response were sent; return whether they were."""
         deadline = time.monotonic() + 30
         while self.sent != [*sent] and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -71,7 +71,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer; `headers` are without Content-Length, `cut` is the bytes after which the connection breaks."""
+    """A response; `headers` exclude Content-Length, `cut` is the bytes after which the connection breaks."""
 
     status: int
     body: bytes
@@ -81,11 +81,11 @@ class Answer:
 
 @dataclass
 class Scripted:
-    """A file whose answers follow from the headers of each request.
+    """A file whose responses depend on the headers of each request.
 
     Attributes:
-        holds: an answer that is cut holds the connection open instead, until the client has gone.
-        cut: set when so much of an answer is sent.
+        holds: a response that is cut keeps the connection open until the client disconnects.
+        cut: set when that part of a response was sent.
     """
 
     answer: Callable[[Message], Answer]
@@ -106,7 +106,7 @@ class _Handler(Handler):
         self.send_header("Content-Length", str(len(answer.body)))
         for name, value in answer.headers.items():
             self.send_header(name, value)
-        super(http.server.SimpleHTTPRequestHandler, self).end_headers()  # without the Cache-Control of other files
+        super(http.server.SimpleHTTPRequestHandler, self).end_headers()  # without other files' Cache-Control
         if self.command == "HEAD":
             return
         self.wfile.write(answer.body[: answer.cut])
@@ -118,7 +118,7 @@ class _Handler(Handler):
                 with suppress(OSError):
                     self.connection.recv(1)
             else:
-                time.sleep(0.1)  # what was sent arrives before the end does
+                time.sleep(0.1)  # the data arrives before the end of the connection
             self.close_connection = True
             self.connection.close()
 
@@ -207,7 +207,7 @@ class _Handler(Handler):
                 size = max(0, file.gate - begin - at)
             if stop is not None and at >= stop:
                 self.wfile.flush()
-                time.sleep(0.1)  # what was sent arrives before the end does
+                time.sleep(0.1)  # the data arrives before the end of the connection
                 self.close_connection = True
                 self.connection.close()
                 return
@@ -215,7 +215,7 @@ class _Handler(Handler):
                 file.opened.wait(120)
                 continue
             piece = body[at : at + size]
-            file.sent[-1] += size  # first: a client with the last byte may look at once
+            file.sent[-1] += size  # before sending: a client may check after the last byte
             self.wfile.write(b"%x\r\n%s\r\n" % (size, piece) if file.chunked else piece)
             at += size
         if file.chunked:
@@ -223,7 +223,7 @@ class _Handler(Handler):
 
 
 class Delivery(Server):
-    """The built site, and `served` and `scripted`: files by the path of their URL."""
+    """Serves the built site, and `served` and `scripted`: files by the path of their URL."""
 
     def __init__(self, mounts: Mapping[str, Path], shared: bool = False) -> None:
         super().__init__(mounts, shared=shared)

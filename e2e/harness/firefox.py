@@ -1,4 +1,4 @@
-"""A headless Firefox with WebGPU, whose pages reach this machine alone."""
+"""A headless Firefox with WebGPU, whose pages can only reach this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFERENCES: dict[str, bool | int | str] = {
     "dom.webgpu.enabled": True,
     "dom.webgpu.workers.enabled": True,
     "gfx.webgpu.force-enabled": True,
-    "gfx.webgpu.ignore-blocklist": True,  # a processor that plays a GPU is on it
+    "gfx.webgpu.ignore-blocklist": True,  # software adapters are on it
     # Requests to other hosts go to a proxy that does not exist.
     "network.proxy.type": 1,
     "network.proxy.http": "127.0.0.1",
@@ -34,7 +34,7 @@ PREFERENCES: dict[str, bool | int | str] = {
     "browser.shell.checkDefaultBrowser": False,
     "datareporting.policy.dataSubmissionEnabled": False,
     "toolkit.telemetry.reportingpolicy.firstRun": False,
-    "remote.active-protocols": 1,  # WebDriver BiDi alone
+    "remote.active-protocols": 1,  # only WebDriver BiDi
 }
 
 _LISTENING = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
@@ -43,11 +43,11 @@ _START_S = 60
 
 @contextmanager
 def launch(executable: Path, profile: Path, **preferences: bool | int | str) -> Iterator[Session]:
-    """A session with a Firefox of its own, which ends with it.
+    """Start a Firefox and yield its session; Firefox ends with the session.
 
     Args:
         profile: an empty folder.
-        preferences: what differs from PREFERENCES, with underscores for dots.
+        preferences: changes to PREFERENCES, with underscores for dots.
     """
     chosen = PREFERENCES | {name.replace("_", "."): value for name, value in preferences.items()}
     lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in chosen.items()]
@@ -72,13 +72,13 @@ def launch(executable: Path, profile: Path, **preferences: bool | int | str) -> 
 
 
 class Firefox:
-    """The one page of a session, as Playwright has browsers and pages."""
+    """The only page of a session, with Playwright's interface of browsers and pages."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def new_page(self) -> Firefox:
-        """The page that there is."""
+        """Return the page."""
         return self
 
     def goto(self, url: str) -> None:
@@ -86,16 +86,16 @@ class Firefox:
         self._session.goto(url)
 
     def evaluate(self, function: str, argument: Any = None) -> Any:
-        """What the JavaScript function gives for the argument, by way of JSON."""
+        """Call a JavaScript function with the argument; return its result, as JSON."""
         return self._session.evaluate(f"return await ({function})(given);", given=argument)
 
     def close(self) -> None:
-        """Leave the page."""
+        """Load a blank page."""
         self._session.goto("about:blank")
 
 
 def _address(process: subprocess.Popen[str]) -> str:
-    """What Firefox says where it listens; a thread of its own reads all it says, so that it never waits for us."""
+    """Read the address from Firefox's output; a separate thread drains the output, so that Firefox never blocks."""
     found: queue.Queue[str] = queue.Queue()
     said: list[str] = []
 

@@ -1,6 +1,6 @@
-"""A GPU for native tests: dispatches run in headless Chromium while Python stays under CPython.
+"""A GPU for native tests: dispatches run in headless Chromium, while Python runs under CPython.
 
-Chromium's WebGPU is the one users have, so WGSL is compiled by the compiler that counts.
+Tests so use the WGSL compiler of users' browsers.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ async ({buffers, steps, reads}) => {
 
 
 class Tab(Protocol):
-    """What is used of a browser's page."""
+    """The part of a browser page's interface that is used."""
 
     def goto(self, url: str, /) -> Any: ...
 
@@ -124,16 +124,16 @@ class Tab(Protocol):
 
 
 class Browser(Protocol):
-    """Playwright's, or `e2e.harness.firefox.Firefox`."""
+    """A browser of Playwright, or `e2e.harness.firefox.Firefox`."""
 
     def new_page(self) -> Tab: ...
 
 
 class Gpu(KernelRunner):
-    """One page with WebGPU; use `run` to execute what an operator lowered to.
+    """A page with WebGPU; `run` executes the dispatches of an operator's lowering.
 
     Args:
-        browser: where to open it; default: a Chromium of its own (Playwright allows one driver a thread).
+        browser: opens the page; default: a separate Chromium (Playwright allows one driver a thread).
 
     Raises:
         LookupError: the browser finds no adapter.
@@ -158,7 +158,7 @@ class Gpu(KernelRunner):
         self.target = Target(Limits(storage_buffers=10), frozenset(features))
 
     def close(self) -> None:
-        """End the page, the server, and Chromium where it is this object's own."""
+        """Close the page, the server, and a Chromium that this object started."""
         self._page.close()
         if self._playwright is not None:
             self._playwright.stop()
@@ -183,7 +183,7 @@ class Gpu(KernelRunner):
         return [base64.b64decode(text) for text in answer["outputs"]]
 
     def _sent(self, data: bytes) -> dict[str, str]:
-        """How the page gets `data`: as text with the call, what is large by a request of its own, ten times as fast."""
+        """Return how the page gets `data`: as text in the call, or if large by a request, ten times as fast."""
         if len(data) <= _SMALL:
             return {"text": base64.b64encode(data).decode()}
         path = f"/{len(self._large)}"

@@ -1,4 +1,4 @@
-"""Memory of a page and its worker, as the browser's debugger sees it."""
+"""Memory of a page and its worker, as reported by the browser's debugger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.sync_api import Page
 
 
 class Heaps:
-    """Measures after a forced collection: JavaScript objects of page and worker, WebAssembly memory of the worker."""
+    """Measures memory after a forced collection: JavaScript of page and worker, WebAssembly of the worker."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -24,7 +24,7 @@ class Heaps:
             page.wait_for_timeout(20)
 
     def measure(self) -> dict[str, int]:
-        """Bytes by what they are: the least of some measurements, since collection takes its time."""
+        """Return bytes by kind: the minimum of several measurements, since collection is asynchronous."""
         measured = [self._measure() for _ in range(5)]
         return {name: min(each[name] for each in measured) for name in measured[0]}
 

@@ -1,4 +1,4 @@
-"""Sessions in JavaScript with Python in a worker or in the page's thread, and small models for them."""
+"""JavaScript sessions with Python in a worker or in the page's thread, and small models for them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ const read = async (device, source, count) => {
 
 
 class Mode(Script):
-    """A script that knows where its Python is."""
+    """A script with Python in a worker or in the page's thread."""
 
     def __init__(self, page: Page, guard: Guard, name: str) -> None:
         super().__init__(page, guard)

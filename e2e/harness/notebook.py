@@ -1,4 +1,4 @@
-"""JupyterLite in the browser: open a notebook, run its cells, read what came out."""
+"""JupyterLite in the browser: open a notebook, run its cells, read the outputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-# Each gets `window.jupyterapp`, JupyterLab's application object.
+# Each script gets `window.jupyterapp`, JupyterLab's application object.
 READY = """async () => {
   while (!window.jupyterapp?.restored) await new Promise((resolve) => setTimeout(resolve, 50));
   await window.jupyterapp.restored;
@@ -53,12 +53,12 @@ COMPLETE = """async (code) => {
 
 PATIENCE_S = 240
 
-# What JupyterLab itself says on a console, and not of anything here.
+# Console messages of JupyterLab that do not concern this project.
 USUAL = (
     "Memory storage fallback enabled",
     "Disabling terminals plugin",
     "was preloaded using link preload but not used",
-    "uncaught: Session [0-9a-f-]+ not found",  # its poll asks for one that has just ended
+    "uncaught: Session [0-9a-f-]+ not found",  # it polls for a session that has just ended
 )
 
 
@@ -67,7 +67,7 @@ class CellFailed(Exception):
 
 
 class Notebooks:
-    """JupyterLab on a page, one notebook open at a time."""
+    """JupyterLab in a page, with one notebook open at a time."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
@@ -76,14 +76,14 @@ class Notebooks:
         self._do(READY)
 
     def open(self, path: str) -> None:
-        """Open a notebook, in place of the one that is open, and wait for its kernel."""
+        """Open a notebook in place of the current one, and wait for its kernel."""
         if self.path is not None:
             self.close()
         self._do(OPEN, path)
         self.path = path
 
     def run_all(self) -> list[dict[str, Any]]:
-        """Run every cell of the open notebook; its cells, as the notebook format has them."""
+        """Run every cell of the open notebook; return the cells in notebook format."""
         content: dict[str, Any] = self._do(RUN_ALL)
         cells: list[dict[str, Any]] = content["cells"]
         return cells
@@ -94,10 +94,10 @@ class Notebooks:
         self.path = None
 
     def execute(self, code: str) -> list[dict[str, Any]]:
-        """Run `code` in the kernel as a cell of its own; its outputs.
+        """Run `code` in the kernel as a separate cell; return its outputs.
 
         Raises:
-            CellFailed: it raised.
+            CellFailed: the code raised an exception.
         """
         reply: dict[str, Any] = self._do(EXECUTE, code)
         if reply["status"] != "ok":
@@ -106,12 +106,12 @@ class Notebooks:
         return outputs
 
     def complete(self, code: str) -> list[str]:
-        """What Tab offers after `code`."""
+        """Return the completions that Tab offers after `code`."""
         matches: list[str] = self._do(COMPLETE, code)
         return matches
 
     def _do(self, script: str, argument: str | None = None) -> Any:
-        """What an async function of the page answers, or an error after PATIENCE_S."""
+        """Run an async function in the page; return its result, or fail after PATIENCE_S."""
         late = f"setTimeout(() => no(new Error('more than {PATIENCE_S} s')), {1000 * PATIENCE_S})"
         race = f"(argument) => Promise.race([({script})(argument), new Promise((_, no) => {late})])"
         return self.page.evaluate(race, argument)

@@ -1,4 +1,4 @@
-"""What the tests of the demo page share: drawing, dropping a file, waiting for the answer."""
+"""Helpers for tests of the demo page: drawing, dropping a file, waiting for the prediction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 
 Strokes = Sequence[Sequence[tuple[float, float]]]
 
-# As a visitor would draw them with a mouse; none of the styles that tools/digit_strokes.py trains on.
+# Digits as drawn with a mouse, in none of the styles that tools/digit_strokes.py trains on.
 DRAWN: dict[int, Strokes] = {
     0: [[(0.55, 0.2), (0.4, 0.25), (0.33, 0.45), (0.36, 0.7), (0.5, 0.82), (0.63, 0.72), (0.68, 0.45), (0.53, 0.2)]],
     1: [[(0.4, 0.33), (0.52, 0.2), (0.51, 0.85)]],
@@ -29,14 +29,14 @@ DRAWN: dict[int, Strokes] = {
 
 
 def open_page(page: Page, url: str) -> None:
-    """Opens the page and waits until its own demonstration has been predicted."""
+    """Open the page and wait until its own drawing has been predicted."""
     page.goto(url)
     expect(page.locator("#loading-title")).to_have_text("Loaded")
     expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
 
 
 def go(page: Page, model: str) -> None:
-    """Opens a model as a link within the page does, also one that was opened before."""
+    """Open a model like a link within the page, even if it is open already."""
     page.evaluate("model => { location.hash = ''; location.hash = `model=${model}`; }", model)
 
 
@@ -53,7 +53,7 @@ def draw(page: Page, strokes: Strokes) -> None:
 
 
 def answer(page: Page) -> int:
-    """The digit with the longest bar, when the bars have come to rest."""
+    """Return the digit with the longest bar, when the bars have stopped moving."""
     expect(page.locator(".bar.best")).to_have_count(1)
     expect(page.locator("#bars")).to_have_attribute("aria-busy", "false")
     page.wait_for_timeout(250)
@@ -62,7 +62,7 @@ def answer(page: Page) -> int:
 
 
 def drop(page: Page, name: str, content: bytes, kind: str = "") -> None:
-    """Drops a file of MIME type `kind` on the page as a hand would, by its events."""
+    """Drop a file of MIME type `kind` on the page, by the events of a drag."""
     page.evaluate(
         """([name, content, type]) => {
             const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
@@ -82,7 +82,7 @@ def has_sideways_scroll(page: Page) -> bool:
 
 
 def small_model(op_type: str = "NonZero") -> bytes:
-    """y = op(relu(x + x)), with x: float32 [rows, 4]."""
+    """Return the model y = op(relu(x + x)), with x: float32 [rows, 4]."""
     nodes = [
         helper.make_node("Add", ["x", "x"], ["sum"], name="double"),
         helper.make_node("Relu", ["sum"], ["positive"], name="keep"),

@@ -1,4 +1,4 @@
-"""Python source, run in the browser by a test."""
+"""Runs Python source in the browser for a test."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class BrowserPythonError(Exception):
 
 
 class BrowserPython:
-    """Callable: `python_in_browser(source, **variables)` gives the value of the source's last expression.
+    """Callable: `python_in_browser(source, **variables)` returns the value of the source's last expression.
 
-    The source runs as a module of its own with top-level `await`, in one worker that lives as long as the test session:
-    what is imported stays imported. Values are what e2e/harness/codec.py carries, NumPy arrays among them. Python
-    starts from nothing, or from the memory snapshot; `alone`: as in a notebook, the page has no JavaScript of ours;
-    `target`: on an adapter with the limits that e2e/pages/limited.js reads.
+    The source runs as a separate module with top-level `await`, in one worker for the whole test session, so imports
+    persist. Values may be any that e2e/harness/codec.py encodes, including NumPy arrays. Python starts with or without
+    the memory `snapshot`; `alone`: as in a notebook, the page has no JavaScript of this project; `target`: the adapter
+    has the limits that e2e/pages/limited.js reads.
     """
 
     def __init__(

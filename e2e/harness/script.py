@@ -1,4 +1,4 @@
-"""JavaScript in a page that has web/pyruntime.js, and in the worker that serves it."""
+"""JavaScript in a page with web/pyruntime.js, and in its worker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _Kind = TypeVar("_Kind", bound="Script")
 
 
 class Script:
-    """Runs JavaScript in a page; its worker serves all calls. Bytes among the variables arrive as base64."""
+    """Runs JavaScript in a page; its worker serves all calls. Variables of type bytes are passed as base64."""
 
     def __init__(self, page: Page, guard: Guard) -> None:
         self.page = page
@@ -52,16 +52,16 @@ class Script:
 
     @property
     def worker(self) -> Worker:
-        """The worker that hosts Python; there once the first session or `preload` was asked for."""
+        """The worker that runs Python; it exists after the first session or `preload`."""
         return next(w for w in self.page.workers if w.url.endswith("worker.js"))
 
     def preload(self) -> None:
-        """Start Python and the worker that downloads."""
+        """Start Python and the download worker."""
         self("await preload()")
         self.worker.evaluate("async () => {" + DOWNLOADS_ARE_UP + "}")
 
     def watch(self) -> None:
-        """Have the tools of e2e/pages/watch.js and faults.js in the worker, from its next GPU device on."""
+        """Install the tools of e2e/pages/watch.js and faults.js in the worker, for its next GPU devices."""
         self("await preload()")
         for module in ("watch", "faults"):
             self.worker.evaluate(f"() => import('/e2e/{module}.js').then(() => null)")
@@ -71,18 +71,18 @@ class Script:
         self("await adapterInfo()")
 
     def gpu_bytes(self) -> dict[str, int]:
-        """What is on the GPU by label, without the staging buffers that web/gpu/player.js keeps; needs `watch`."""
+        """Return GPU bytes by label, without the staging buffers that web/gpu/player.js keeps; needs `watch`."""
         held: dict[str, int] = self.worker.evaluate("() => gpuBytes()")
         return {label: size for label, size in held.items() if label != "staging"}
 
     def lose_device(self, submit: int = 0) -> None:
-        """Lose the worker's GPU device, now or with the submit of this number from now on; needs `watch`."""
+        """Lose the worker's GPU device, now or at the given number of submits from now; needs `watch`."""
         self.worker.evaluate("submit => submit ? lostWithSubmit = submit : gpuDevices.at(-1).destroy()", submit)
 
 
 @contextmanager
 def watched(browser: Browser, site_url: str, kind: type[_Kind]) -> Iterator[_Kind]:
-    """A script of this kind in a page of its own, whose worker is watched."""
+    """Yield a script of this kind in a separate page, with `watch` installed."""
     with guarded_page(browser, site_url) as (page, guard):
         page.goto(site_url + "e2e/blank.html")
         script = kind(page, guard)

@@ -1,4 +1,4 @@
-"""Sessions in Pyodide, for tests of reliability: what they have there, and the feed and answer that they share."""
+"""Sessions in Pyodide for reliability tests: their prelude, feed and expected output."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def options(**entries):
     return made
 
 def more_than(gpu, before):
-    # bytes of the buffers that were not there before: what earlier tests left may go at any time
+    # bytes of new buffers only: those of earlier tests may be freed at any time
     return sum(nbytes for number, nbytes in gpu.ledger.live.items() if number not in before)
 """
 
 
 def run(python: BrowserPython, source: str, **variables: Any) -> Any:
-    """Run Python source that has these names."""
+    """Run Python source after the prelude."""
     return python(PRELUDE + textwrap.dedent(source), **variables)

@@ -1,4 +1,4 @@
-"""Visits of one browser profile to one origin, for what a page keeps from one to the next."""
+"""Visits of one browser profile to one origin, for data that a page keeps between visits."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ console.info = (text) => { said.push(String(text)); info(text); };
 
 
 class Visits:
-    """Visits of one browser profile to one origin: each is a page of its own."""
+    """Visits of one browser profile to one origin, each in a new page."""
 
     def __init__(self, script: Script, server: Server, folder: Path) -> None:
         self.script, self.server, self.folder = script, server, folder
 
     @property
     def url(self) -> str:
-        """Where the site is."""
+        """URL of the site."""
         return self.server.url
 
     def __call__(self, body: str, **arguments: Any) -> Any:
-        """Run JavaScript in a new page; `said` is what the console is told."""
+        """Run JavaScript in a new page; `said` has the console messages."""
         self.script.page.goto(f"{self.url}e2e/blank.html")
         return self.script(SAID + body, **arguments)
 
     def has_python(self) -> bool:
-        """Whether the last visit has started Python in a worker."""
+        """Return whether the last visit has started Python in a worker."""
         return any(w.url.endswith("/worker.js") for w in self.script.page.workers)
 
     def without_pyodide(self) -> None:
-        """From now on Python cannot start."""
+        """Prevent Python from starting from now on."""
         for pattern in PYTHON:
             self.script.page.route(pattern, _aborted)
 

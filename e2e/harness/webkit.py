@@ -1,4 +1,4 @@
-"""WebKitGTK's MiniBrowser by WebDriver, on a virtual display: it has no WebGPU, so models run on NumPy."""
+"""WebKitGTK's MiniBrowser, driven by WebDriver on a virtual display. It has no WebGPU, so models run on NumPy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WebKit:
         self._send("POST", f"{self._session}/url", {"url": url})
 
     def evaluate(self, body: str, *arguments: Any) -> Any:
-        """Return what an async function of this body returns; `given` has the arguments."""
+        """Run an async function with this body; return its result. `given` has the arguments."""
         script = f"""const given = [...arguments].slice(0, -1);
             const done = arguments[arguments.length - 1];
             const work = async () => {{ {body} }};
@@ -85,14 +85,14 @@ def _running(*command: str, **variables: str) -> Iterator[subprocess.Popen[str]]
 
 @contextmanager
 def launch() -> Iterator[WebKit]:
-    """A browser, which ends with its display."""
+    """Yield a browser, which is ended together with its display."""
     driver, server = map(shutil.which, NEEDED)
     assert driver and server
     with ExitStack() as stack:
         display = stack.enter_context(_running(server, "-displayfd", "1", "-nolisten", "tcp"))
         assert display.stdout
         number, port = display.stdout.readline().strip(), _free_port()
-        # Its own sandbox needs user namespaces, which containers lack.
+        # WebKit's sandbox needs user namespaces, which containers lack.
         variables = {"DISPLAY": f":{number}", "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1", "GDK_BACKEND": "x11"}
         stack.enter_context(_running(driver, f"--port={port}", **variables))
         browser = _connected(port)

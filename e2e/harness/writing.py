@@ -1,4 +1,4 @@
-"""The page's own language model: a generator of it in JavaScript, and the same model under onnxruntime."""
+"""The page's language model: a generator in JavaScript, and the same model under onnxruntime."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ const counts = async () => {
 
 
 class Writing(Script):
-    """A script that has a generator of the model, loaded once."""
+    """A script with a generator of the model, which is loaded once."""
 
     def __call__(self, body: str, **variables: Any) -> Any:
         return super().__call__(LATER + body, **variables)
@@ -42,12 +42,12 @@ class Writing(Script):
 
 @functools.cache
 def under_onnxruntime() -> onnxruntime.InferenceSession:
-    """The model. Its runs leave nothing on the GPU."""
+    """Create an onnxruntime session of the model on the CPU."""
     return onnxruntime.InferenceSession(FOLDER / "onnx" / "model_q4.onnx", providers=["CPUExecutionProvider"])
 
 
 class Loop:
-    """The same model under onnxruntime, token by token."""
+    """Runs the model under onnxruntime, token by token."""
 
     def __init__(self) -> None:
         self.session = under_onnxruntime()
@@ -58,7 +58,7 @@ class Loop:
         self.length = 0
 
     def step(self, ids: list[int]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Logits of the token after `ids`."""
+        """Return the logits of the token after `ids`."""
         self.length += len(ids)
         mask = np.ones((1, self.length), np.int64)
         logits, *caches = self.session.run(None, {"input_ids": [ids], "attention_mask": mask, **self.caches})

@@ -1,4 +1,4 @@
-"""ONNX's backend interface, as onnxruntime.backend has it: one-line runs of a model."""
+"""ONNX's backend interface, as in onnxruntime.backend."""
 
 from pyruntime.backend.backend import is_compatible, prepare, run, supports_device
 

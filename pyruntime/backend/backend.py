@@ -1,4 +1,4 @@
-"""Models made ready by ONNX's backend interface. Source: onnx.backend.base; onnxruntime.backend."""
+"""Backend of ONNX's backend interface. Source: onnx.backend.base; onnxruntime.backend."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _ALLOWED_SESSION_OPTIONS = frozenset(
 
 
 class OnnxRuntimeBackend:
-    """onnx.backend.base.Backend over sessions; it does not need the onnx package."""
+    """onnx.backend.base.Backend over sessions, without the onnx package."""
 
     @classmethod
     def is_compatible(cls, model: Any, device: str | None = None, **kwargs: Any) -> bool:
-        """Return whether there is such a device; `model` is not looked at."""
+        """Return whether the device exists; `model` is ignored."""
         return cls.supports_device(device or pyruntime.get_device())
 
     @classmethod
     def is_opset_supported(cls, model: Any) -> tuple[bool, str]:
-        """Return whether the operator sets of an onnx.ModelProto exist here, and why not."""
+        """Return whether the operator sets of an onnx.ModelProto are supported, and if not, why."""
         for opset in model.opset_import:
             if opset.domain in ("", "ai.onnx") and opset.version > LATEST:
                 return False, f"expected ai.onnx up to version {LATEST}, got {opset.version}"
@@ -50,21 +50,21 @@ class OnnxRuntimeBackend:
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return whether models run on 'CPU' or 'GPU' ('CUDA' means the latter)."""
+        """Return whether models run on 'CPU' or 'GPU' ('CUDA' means 'GPU')."""
         here = pyruntime.get_device()
         return device in (("CPU", "GPU", "CUDA") if here == "GPU" else (here,))
 
     @classmethod
     def prepare(cls, model: Any, device: str | None = None, **kwargs: Any) -> OnnxRuntimeBackendRep:
-        """Load a model, ready to run.
+        """Load a model and return it prepared to run.
 
         Args:
-            model: path, bytes, onnx.ModelProto, InferenceSession, or what this returns.
-            device: 'CPU' or 'GPU'; default: what there is.
-            kwargs: attributes of `SessionOptions`, where the model is not a session yet; unknown names are ignored.
+            model: a path, bytes, an onnx.ModelProto, an InferenceSession, or a result of this function.
+            device: 'CPU' or 'GPU'; default: the available one.
+            kwargs: attributes of `SessionOptions`, unless the model is a session; unknown names are ignored.
 
         Raises:
-            BindingError (a RuntimeError): there is no such device, or an attribute that may not be set here.
+            BindingError (a RuntimeError): the device does not exist, or an attribute is not permitted.
         """
         if isinstance(model, OnnxRuntimeBackendRep):
             return model
@@ -87,7 +87,7 @@ class OnnxRuntimeBackend:
     def run_node(
         cls, node: Any, inputs: Any, device: str | None = None, outputs_info: Any = None, **kwargs: Any
     ) -> None:
-        """Raises NotImplementedError, as onnxruntime's does."""
+        """Raise NotImplementedError, as onnxruntime does."""
         raise NotImplementedError("It is much more efficient to run a whole model than every node independently.")
 
 

@@ -1,4 +1,4 @@
-"""A model that ONNX's backend interface has made ready."""
+"""A prepared model of ONNX's backend interface."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class OnnxRuntimeBackendRep:
         self._session = session
 
     def run(self, inputs: Any, **kwargs: Any) -> list[Any]:
-        """Run the model; returns the outputs.
+        """Run the model; return the outputs.
 
         Args:
-            inputs: a list, one for each of the model's inputs; or the value of its only one.
+            inputs: a list with a value for each input, or the value of the only input.
             kwargs: attributes of `RunOptions`; unknown names are ignored.
 
         Raises:
-            BindingError (a RuntimeError): more inputs than one are due, or an attribute that may not be set here.
+            BindingError (a RuntimeError): a single value for several inputs, or an attribute that is not permitted.
         """
         options = RunOptions()
         set_allowed(options, kwargs, _ALLOWED_RUN_OPTIONS)
@@ -40,7 +40,7 @@ class OnnxRuntimeBackendRep:
 
 
 def set_allowed(options: Any, given: Mapping[str, Any], allowed: Collection[str]) -> None:
-    """Set attributes of options. Raises BindingError: one that is there and not allowed; others are ignored."""
+    """Set attributes of options. Raises BindingError: an attribute that is not allowed; unknown ones are ignored."""
     for name, value in given.items():
         if name in allowed:
             setattr(options, name, value)

@@ -1,1 +1,1 @@
-"""What JavaScript calls: requests of the page, and values on their way between Python and JavaScript."""
+"""Functions that JavaScript calls, and conversion of values between Python and JavaScript."""

@@ -1,27 +1,28 @@
-"""Values on their way between JavaScript and Python, as `bridge.py` receives and answers them.
+"""Conversion of values between JavaScript and Python, for `requests.py`. The wire format:
 
     tensor                   {type, dims, data}: onnxruntime-web's name of the element type, the dimensions, and an
                              ArrayBuffer of raw little-endian elements (an array of strings for type `string`)
-    tensor kept here         {kind: 'gpu', type, dims, gpu, buffer}: its number, and its GPUBuffer
-    tensor in other memory   {kind: 'buffer', type, dims, buffer}: a GPUBuffer of the page's
+    tensor held by Python    {kind: 'gpu', type, dims, gpu, buffer}: its number, and its GPUBuffer
+    tensor of the page       {kind: 'buffer', type, dims, buffer}: a GPUBuffer that the page created
     sequence                 {kind: 'sequence', values}
-    map                      {kind: 'map', names, values}, two tensors; {kind: 'map', pairs} when it is fed
+    map                      {kind: 'map', names, values}, two tensors; as an input {kind: 'map', pairs}
     empty optional           null
 
-The bytes of tensors stay in JavaScript; what the GPU needs of them goes there without passing through Python's memory.
+Tensor bytes stay in JavaScript; what the GPU needs is uploaded from there, not through Python's memory.
 """
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import js
 import numpy as np
 from pyodide.ffi import to_js
 
 from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.webgpu.javascript import JsObject
 from pyruntime.device.webgpu.pyodide import JsBytes, WebGpuDevice
 from pyruntime.errors import InvalidArgument, NotImplemented
 from pyruntime.ir import DType, HostTensor, MapType, OptionalType, SequenceType, TensorType, known
@@ -41,30 +42,27 @@ __all__ = [
     "write_buffer",
 ]
 
-JsObject: TypeAlias = Any
-"""An object of JavaScript, as Pyodide hands it to Python."""
-
 _tensors: dict[int, DeviceTensor] = {}
 _numbers = itertools.count(1)
 
 
 def held(number: int) -> DeviceTensor:
-    """The tensor that JavaScript holds under `number`.
+    """Return the tensor that JavaScript refers to by `number`.
 
     Raises:
-        InvalidArgument: it is disposed.
+        InvalidArgument: the tensor was disposed.
     """
     try:
         return _tensors[number]
     except KeyError:
-        raise InvalidArgument("a tensor on the GPU is disposed already; run the model that made it again") from None
+        raise InvalidArgument("a tensor on the GPU was already disposed; run the model that made it again") from None
 
 
 def held_as(name: str, wire: JsObject) -> DeviceTensor:
-    """The tensor that `wire` names, with the dimensions that JavaScript has given it.
+    """Return the tensor that `wire` refers to, with the dimensions in `wire`.
 
     Raises:
-        InvalidArgument: they are of another number of elements.
+        InvalidArgument: the dimensions have another number of elements.
     """
     tensor, shape = held(int(wire.gpu)), tuple(int(dim) for dim in wire.dims)
     if shape != tensor.type.shape:
@@ -76,7 +74,7 @@ def held_as(name: str, wire: JsObject) -> DeviceTensor:
 
 
 def materialized(number: int) -> dict[str, Any]:
-    """The tensor held under `number`, moved to a buffer of its own where it is not in one."""
+    """Move the tensor `number` to a separate buffer if it shares one; return it as on the wire."""
     tensor = held(number)
     if tensor.reserved is not None or tensor.shared:
         assert isinstance(tensor.device, WebGpuDevice)
@@ -85,7 +83,7 @@ def materialized(number: int) -> dict[str, Any]:
 
 
 def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None) -> int:
-    """Know another tensor in the memory of the one held under `number`; its own number."""
+    """Create a tensor in the memory of tensor `number`, with another type and shape; return its number."""
     tensor = held(number).again()
     tensor.type = TensorType(DType.from_js_name(js_type), tuple(int(dim) for dim in dims))
     tensor.counted = None if counted is None else int(counted)
@@ -95,18 +93,18 @@ def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None)
 
 
 def dispose(number: int) -> None:
-    """Forget a tensor: its memory goes back when no run uses it any more."""
+    """Forget a tensor. Its memory is reused when no run needs it any more."""
     _tensors.pop(number, None)
 
 
 async def from_wire(name: str, wire: JsObject, device: object) -> Any:
-    """The value of input `name`: a HostTensor, a DeviceTensor, or a list, dict or None for what is no tensor.
+    """Convert an input from the wire: a HostTensor, a DeviceTensor, or a list, dict or None for other values.
 
     Args:
-        device: the session's; None where it runs on NumPy.
+        device: the session's device; None where it runs on NumPy.
 
     Raises:
-        InvalidArgument: an unknown element type; a GPUBuffer that the session cannot read.
+        InvalidArgument: an unknown element type, or a GPUBuffer that the session cannot read.
     """
     if not wire:
         return None
@@ -141,7 +139,7 @@ def _host_tensor(name: str, wire: JsObject) -> HostTensor:
 
 
 async def _read_buffer(name: str, wire: JsObject, device: object) -> DeviceTensor:
-    """A tensor with the contents that the page's buffer has now."""
+    """Copy the current contents of the page's buffer to a tensor."""
     kind = _kind(name, wire)
     if not isinstance(device, WebGpuDevice):
         raise InvalidArgument(f"input '{name}' is a GPUBuffer, and this session runs without the GPU: feed its data")
@@ -152,10 +150,10 @@ async def _read_buffer(name: str, wire: JsObject, device: object) -> DeviceTenso
 
 
 async def write_buffer(name: str, tensor: DeviceTensor, buffer: JsObject) -> None:
-    """Copy a result into a buffer of the page's.
+    """Copy an output into the page's buffer.
 
     Raises:
-        InvalidArgument: it is too small, of another device, or without COPY_DST.
+        InvalidArgument: the buffer is too small, of another device, or lacks COPY_DST.
     """
     assert isinstance(tensor.device, WebGpuDevice)
     if tensor.type.nbytes:
@@ -163,10 +161,10 @@ async def write_buffer(name: str, tensor: DeviceTensor, buffer: JsObject) -> Non
 
 
 def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, Any]:
-    """A tensor that stays on the GPU, kept here under `number` (a new one) until `dispose`.
+    """Keep a tensor on the GPU under `number` (default: a new one) until `dispose`; return it as on the wire.
 
     Raises:
-        DeviceLost: it is lost with its device, and not kept.
+        DeviceLost: the device was lost, and the tensor with it.
     """
     assert isinstance(tensor.device, WebGpuDevice)
     buffer = tensor.device.gpu_buffer(tensor.buffer)
@@ -186,10 +184,10 @@ def kept_to_wire(tensor: DeviceTensor, number: int | None = None) -> dict[str, A
 
 
 def to_wire(name: str, value: HostValue) -> dict[str, Any] | None:
-    """A value on the host.
+    """Convert a host value for the wire.
 
     Raises:
-        NotImplemented: maps that hold other things than tensors' elements.
+        NotImplemented: a map whose keys or values are not tensor elements.
     """
     if isinstance(value, HostTensor):
         return {"type": value.type.dtype.js_name, "dims": list(value.type.shape), "data": _data(value)}
@@ -218,7 +216,7 @@ def _vector(dtype: DType, values: list[Any]) -> TensorType:
 
 
 def _data(tensor: HostTensor) -> JsObject:
-    """The raw elements as a separate ArrayBuffer, strings as a list."""
+    """Return the raw elements in a separate ArrayBuffer; strings as a list."""
     if tensor.type.dtype is DType.STRING:
         return tensor.array().ravel().tolist()
     raw = tensor.bytes()

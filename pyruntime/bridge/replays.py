@@ -1,12 +1,13 @@
-"""Runs that the worker repeats without Python: what `web/gpu/replay.js` is given of a session's plans."""
+"""Descriptions of runs that the worker repeats without Python (`web/gpu/replay.js`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from pyruntime.device.execution.executable import Executable, Replay
 from pyruntime.device.tensor import DeviceTensor
+from pyruntime.device.webgpu.javascript import JsObject
 from pyruntime.device.webgpu.pyodide import WebGpuDevice
 from pyruntime.errors import DeviceLost, OutOfMemory
 from pyruntime.ir import HostTensor, TensorType
@@ -17,17 +18,14 @@ from pyruntime.session.run.program import Program, Stage
 
 __all__ = ["expected_replays", "replay_of"]
 
-JsObject: TypeAlias = Any
-"""An object of JavaScript, as Pyodide hands it to Python."""
-
 _replays: dict[Executable, JsObject] = {}
-"""What the worker was given of each executable to replay; `live` until it is released or a replay fails."""
+"""The replay object of each executable; its `live` is true until the executable is released or a replay fails."""
 
 
 def replay_of(
     session: InferenceSession, feeds: Mapping[str, Any], outputs: Sequence[str], stay: Sequence[str]
 ) -> JsObject | None:
-    """Describe what the worker replays for feeds of the same types and shapes; None where it cannot."""
+    """Return the replay object for feeds of these types and shapes; None where runs cannot be replayed."""
     program, device = _gpu(session)
     if program is None or device is None or not all(isinstance(v, HostTensor | DeviceTensor) for v in feeds.values()):
         return None
@@ -36,12 +34,14 @@ def replay_of(
 
 
 async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], list[DeviceTensor]]:
-    """Describe what the worker replays of runs that are expected and were not requested yet.
+    """Describe expected runs that were not requested yet, for replay by the worker.
 
     Returns:
-        These runs, and tensors in whose memory those fed by the host alone leave their outputs, so that prompts need no
-        Python for it. No tensors where the device has no memory for them, which the run will report; nothing at all
-        where the device was lost, which the run repairs.
+        The replay objects, and tensors whose memory receives outputs of runs with host inputs only, so that prompts
+            need no
+        Python. There are no tensors where the device lacks memory, which the run will report, and nothing at all where
+            the
+        device was lost, which the run handles.
     """
     program, device = _gpu(session)
     if program is None or device is None:
@@ -63,7 +63,7 @@ async def expected_replays(session: InferenceSession) -> tuple[list[JsObject], l
 
 
 def _gpu(session: InferenceSession) -> tuple[Program, WebGpuDevice] | tuple[None, None]:
-    """The program and the device of a session whose runs may be replayed now."""
+    """Return program and device of a session whose runs can be replayed; (None, None) otherwise."""
     program = Internals(session).program
     if program is None or Internals(session).is_traced or not isinstance(device := program.device, WebGpuDevice):
         return None, None
@@ -85,7 +85,7 @@ def _described(session: InferenceSession, device: WebGpuDevice, stage: Stage, re
 
 
 def _sizes(stage: Stage) -> dict[str, Any] | None:
-    """`Sizes` of web/gpu/sizes.js without the parameters: a stage's dynamic sizes, and what is computed from them."""
+    """Return a stage's dynamic sizes and expressions over them: `Sizes` of web/gpu/sizes.js without the parameters."""
     if stage.sizes is None:
         return None
     plan = stage.executable.plan

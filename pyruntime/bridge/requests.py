@@ -1,9 +1,9 @@
-"""JavaScript arrays to sessions: what `web/worker.js` calls.
+"""Requests from JavaScript: the functions that the worker (`web/worker/`) calls.
 
-`serve(function, *arguments)` awaits a function of this module or of `inspection.py` and answers `{value}` or
-`{error: {name, message, traceback}}`, as JavaScript objects; `marshalling.py` says how tensors look. Models' bytes stay
-in JavaScript and reach the GPU without passing through Python's memory. `create` and `run` belong to a request,
-`{id, signal}`; `cancel` ends one by its id.
+`serve(function, *arguments)` awaits a function of this module or of `inspection.py`, and returns `{value}` or `{error:
+{name, message, traceback}}` as a JavaScript object. `marshalling.py` defines the format of tensors. Model bytes stay in
+JavaScript and are uploaded from there. `create` and `run` take a request, `{id, signal}`; `cancel` ends the request
+with that id.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
-from typing import Any, TypeAlias
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import js
@@ -25,7 +25,7 @@ from pyruntime.bridge.sessions import OpenSession, open_sessions, session_of
 from pyruntime.compiler.saved import ExternalFile, ModelFile, tree_hash
 from pyruntime.device.execution.concurrency import forget_frames
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.device.webgpu.javascript import javascript_object
+from pyruntime.device.webgpu.javascript import JsObject, javascript_object
 from pyruntime.ir import DeclaredTensor, HostTensor
 from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.onnx.importer.model import ImportedModel
@@ -51,28 +51,25 @@ __all__ = [
     "upload",
 ]
 
-JsObject: TypeAlias = Any
-"""An object of JavaScript, as Pyodide hands it to Python."""
-
 _hashes: WeakKeyDictionary[ByteSource, str] = WeakKeyDictionary()
-"""`tree_hash` of files that models keep weights in."""
+"""Cached `tree_hash` of external data files."""
 _handles = itertools.count(1)
 _under_way: dict[int, Callable[[], None]] = {}
-"""What ends each load and run that has not ended, by the request's id."""
+"""Functions that cancel the running loads and runs, by request id."""
 
 
 async def serve(function: str, *arguments: Any) -> JsObject:
-    """Answer `{value}`: what `function` returns, or `{error}`: the exception that it raised."""
+    """Call `function`; return `{value}` with its result, or `{error}` with the exception."""
     try:
         return _to_js({"value": await _FUNCTIONS[function](*arguments)})
-    except Exception as error:  # boundary: a request: told to JavaScript
+    except Exception as error:  # boundary: a request; the page gets the error
         text = "".join(traceback.format_exception(error))
         forget_frames(error)
         return _to_js({"error": {"name": type(error).__name__, "message": str(error), "traceback": text}})
 
 
 def cancel(number: int) -> None:
-    """End a `create` or `run` at the await it is in; nothing of it is left. Those that have ended are not touched."""
+    """Cancel a `create` or `run` at its current await; its resources are freed. Finished requests are ignored."""
     end = _under_way.get(number)
     if end is not None:
         end()
@@ -80,7 +77,7 @@ def cancel(number: int) -> None:
 
 @contextmanager
 def _cancellable(request: JsObject, end: Callable[[], None]) -> Iterator[None]:
-    if request.signal.aborted:  # before Python had its turn
+    if request.signal.aborted:  # aborted before Python saw the request
         end()
     _under_way[request.id] = end
     try:
@@ -97,19 +94,19 @@ async def create(
     report: JsObject,
     fetch_relative: JsObject = None,
 ) -> dict[str, Any]:
-    """A session over `model`, an ArrayBuffer, a Blob, an `ArrivingBuffer` or a `ModelFile` of web/loading/.
+    """Create a session for `model`: an ArrayBuffer, a Blob, an `ArrivingBuffer` or a `ModelFile` of web/loading/.
 
     Args:
         request: see the module.
-        model: the model file's bytes.
-        external: `[path, bytes]` of each file that the model names as external data.
-        options: onnxruntime-web's session options, those that are data.
-        report: function that is called with `{phase, status, ms?}` as loading goes on.
-        fetch_relative: function that fetches what is at an address relative to the model's; null where it has none.
+        model: bytes of the model file.
+        external: `[path, bytes]` of each external data file.
+        options: onnxruntime-web's session options, without functions.
+        report: called with `{phase, status, ms?}` during loading.
+        fetch_relative: fetches a URL relative to the model's; null where the model has none.
 
     Returns:
-        `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`, `decoder`: see
-        `_decoder`, `replays` and `spares`: see `replays.py`.
+        `handle` for the other functions, `inputs` and `outputs` as `{name, isTensor, type, shape}`, `decoder` (see
+        `_decoder`), `replays` and `spares` (see `replays.py`).
     """
     plain = options.to_py()
     source = source_of(model)
@@ -140,7 +137,7 @@ async def create(
 
 
 async def _decoder(session: InferenceSession) -> dict[str, Any] | None:
-    """`decoder_facts` of a session that is to write text."""
+    """Return the `decoder_facts` of a session for text generation; None for other sessions."""
     if '"names"' not in session.get_session_options().config("pyruntime.expects"):
         return None
     from pyruntime.generate.facts import facts_of  # few pages write text
@@ -151,11 +148,12 @@ async def _decoder(session: InferenceSession) -> dict[str, Any] | None:
 async def run(
     request: JsObject, handle: int, feeds: JsObject, fetches: JsObject, kept: JsObject, options: JsObject
 ) -> dict[str, Any]:
-    """`outputs` by name: those that `fetches` names, or all where it is null; `replay`: see `replays.py`.
+    """Run a session; return `outputs` by name, and `replay` (see `replays.py`).
 
     Args:
         request: see the module.
-        kept: by name, the outputs that stay on the GPU: null, or the tensor or buffer they are written to.
+        fetches: names of the outputs; null: all.
+        kept: outputs that stay on the GPU, by name: null, or the tensor or buffer to write to.
     """
     session = session_of(handle)
     internals = Internals(session)
@@ -180,7 +178,7 @@ async def run(
         for name, value in outputs.items():
             wires[name] = await _to_wire(name, value, targets.get(name))
         replay = replay_of(session, values, names, stay) if len(stay) == len(kept_names) else None
-    except BaseException:  # JavaScript does not hear of those that it would hold
+    except BaseException:  # JavaScript gets no reference to tensors that were kept already
         for name in stay:
             if (made := wires.get(name)) and made.get("kind") == "gpu":
                 marshalling.dispose(made["gpu"])
@@ -189,13 +187,13 @@ async def run(
 
 
 def _stays(model: ImportedModel, name: str) -> bool:
-    """True for outputs that the GPU can hold."""
+    """Return whether the GPU can hold an output."""
     declared = next((v.type for v in model.graph.outputs if v.name == name), None)
     return isinstance(declared, DeclaredTensor) and bool(declared.dtype.compute)
 
 
 async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | None:
-    """An output where the caller wants it; one without elements is on the host, where it needs no disposal."""
+    """Convert an output for the caller. Tensors without elements go to the host, so that they need no disposal."""
     if not isinstance(value, DeviceTensor):
         return marshalling.to_wire(name, value)
     if not target:
@@ -210,11 +208,11 @@ async def _to_wire(name: str, value: Any, target: JsObject) -> dict[str, Any] | 
 
 
 async def sampler(handle: int | None, options: JsObject) -> JsObject | None:
-    """A model that chooses tokens by the logits of a session; None where that is not on the GPU.
+    """Return an ONNX model that selects tokens from a session's logits; None where the session does not run on the GPU.
 
     Args:
-        handle: the session; None: one that is on the GPU, or will be.
-        options: those of `SamplerOptions` that are not its defaults.
+        handle: the session; None: one on the GPU, perhaps not created yet.
+        options: fields of `SamplerOptions` that differ from the defaults.
     """
     from pyruntime.generate.sampling import SamplerOptions, sampler_model  # few pages write text
 
@@ -224,12 +222,12 @@ async def sampler(handle: int | None, options: JsObject) -> JsObject | None:
 
 
 async def cache_plan(handle: int, model_hash: str, before: JsObject, hash_of: JsObject) -> dict[str, Any] | None:
-    """`plan`: the file of what the session has planned, an ArrayBuffer; `adapter`: what it is for. None: nothing new.
+    """Serialize the session's plans: `plan`, an ArrayBuffer, and `adapter`, its target. None: no new plans.
 
     Args:
         model_hash: `tree_hash` of the model.
-        before: what earlier sessions over the model have left, as this returns it.
-        hash_of: gives `tree_hash` of a file, as `create` takes it.
+        before: the plan file that earlier sessions of the model wrote.
+        hash_of: computes the `tree_hash` of a file in the forms that `create` takes.
     """
     session, opened = session_of(handle), open_sessions[handle]
     program, source, external = Internals(session).program, opened.source, Internals(session).files
@@ -245,12 +243,12 @@ async def cache_plan(handle: int, model_hash: str, before: JsObject, hash_of: Js
     data = cached_plan_file(program, source, model, inputs, outputs, earlier, files, await _decoder(session))
     if not data:
         return None
-    opened.filed = planned  # what did not come so far is tried again when the session rests next
+    opened.filed = planned  # what is missing is retried when the session is idle next
     return {"plan": js.Uint8Array.new(to_js(data)).buffer, "adapter": info}
 
 
 async def _file_hash(path: str, file: ByteSource, hash_of: JsObject) -> ExternalFile:
-    """What a plan knows a file by; hashed where its bytes are, and once."""
+    """Return the identity of an external file in a plan; its hash is computed once, where its bytes are."""
     if file not in _hashes:
         outside = javascript_object(file)
         _hashes[file] = tree_hash(file, file.size) if outside is None else await hash_of(outside)
@@ -258,37 +256,37 @@ async def _file_hash(path: str, file: ByteSource, hash_of: JsObject) -> External
 
 
 async def release(handle: int) -> None:
-    """Free everything of the session, on the GPU too."""
+    """Release the session with all its memory, on the GPU too."""
     opened = open_sessions.pop(handle, None)
     if opened is not None:
         opened.session.release()
 
 
 async def download(number: int) -> dict[str, Any] | None:
-    """A tensor that is on the GPU, as one on the host."""
+    """Copy a tensor from the GPU to the host."""
     return marshalling.to_wire("", await marshalling.held(number).download())
 
 
 async def upload(tensor: JsObject) -> dict[str, Any]:
-    """A tensor of JavaScript's that stays on the GPU from now on. Raises where there is none."""
+    """Upload a tensor, which stays on the GPU. Raises an error where there is no GPU."""
     value = await marshalling.from_wire("", tensor, None)
     return marshalling.kept_to_wire(await DeviceTensor.upload(value, await device()))
 
 
 def forget(number: int) -> None:
-    """Forget a tensor that is on the GPU; without a session nothing is kept for the next one."""
+    """Forget a tensor on the GPU; without sessions, also free the memory kept for later tensors."""
     marshalling.dispose(number)
     if not open_sessions:
         DeviceTensor.trim_all()
 
 
 def materialize(number: int) -> JsObject:
-    """Have a tensor in a buffer of its own at once, for a page that looks into it."""
+    """Move a tensor to a separate buffer immediately, for a page that accesses the buffer."""
     return _to_js(marshalling.materialized(number))
 
 
 def share_memory(number: int, js_type: str, dims: JsObject, counted: int | None = None) -> int:
-    """The number of another tensor in the memory of the one that JavaScript holds under `number`."""
+    """Create a tensor in the memory of tensor `number`; return its number."""
     return marshalling.share_memory(number, js_type, dims, counted)
 
 
@@ -308,7 +306,7 @@ def _to_js(value: object) -> JsObject:
 
 
 def _nulls(value: object) -> object:
-    """`value` with JavaScript's null for None, which would become undefined."""
+    """Replace None with JavaScript's null; None alone would become undefined."""
     if isinstance(value, dict):
         return {key: _nulls(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

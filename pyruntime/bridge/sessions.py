@@ -1,4 +1,4 @@
-"""The sessions that JavaScript has, by their handles."""
+"""Open sessions of JavaScript, by handle."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["OpenSession", "open_sessions", "session_of"]
 
 @dataclass(slots=True)
 class OpenSession:
-    """A session that JavaScript has.
+    """A session of JavaScript.
 
     Attributes:
-        source: the bytes of its model.
-        filed: the plans that were in its file when it was last written.
+        source: bytes of the model.
+        filed: the plans that were last written to the plan cache.
     """
 
     session: InferenceSession
@@ -31,7 +31,7 @@ open_sessions: dict[int, OpenSession] = {}
 
 
 def session_of(handle: int) -> InferenceSession:
-    """Return the session of a handle. Raises InvalidArgument: it was released."""
+    """Return the session of a handle. Raises InvalidArgument: the session was released."""
     try:
         return open_sessions[handle].session
     except KeyError:

@@ -1,4 +1,4 @@
-"""Names under which scripts written for onnxruntime find its exceptions and classes."""
+"""Modules of onnxruntime.capi, for scripts that import exceptions and classes from there."""
 
 from pyruntime.capi import onnxruntime_inference_collection, onnxruntime_pybind11_state
 

@@ -1,4 +1,4 @@
-"""onnxruntime's classes where its own module has them."""
+"""Classes of onnxruntime.capi.onnxruntime_inference_collection."""
 
 from pyruntime.session import InferenceSession, IOBinding, OrtValue
 from pyruntime.session.api.devices import OrtDevice, OrtDeviceVendorId

@@ -1,4 +1,4 @@
-"""onnxruntime's exceptions and option classes where its own module has them."""
+"""Exceptions and option classes of onnxruntime.capi.onnxruntime_pybind11_state."""
 
 from pyruntime.errors import *  # noqa: F403
 from pyruntime.session import (

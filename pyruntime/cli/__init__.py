@@ -1,8 +1,8 @@
 """The command line: `python -m pyruntime inspect | plan | passes | optimize | run | ... MODEL`.
 
-`plan`, `passes`, `shaders` and `ops` need no GPU: they plan for the device that `--target` names, or for WebGPU's
-default limits. `run`, `bench`, `profile` and `explain` use the GPU where there is one, else NumPy. `optimize` writes an
-ONNX model, `compile` a plan.
+`plan`, `passes`, `shaders` and `ops` need no GPU: they plan for the device that `--target` names, by default for
+WebGPU's default limits. `run`, `bench`, `profile` and `explain` use a GPU if there is one, else NumPy. `optimize`
+writes an ONNX model, `compile` a plan.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ON_DEVICE = ("run", "bench", "profile", "explain")
 """Commands that run the model."""
 
 _FOR_TARGET = ("plan", "passes", "shaders", "ops", "compile")
-"""Commands that plan for a device that need not be here."""
+"""Commands that plan for a given device, which need not be present."""
 
 _TARGET = (
     f"the device: {', '.join(profiles())}, or JSON with its limits, features, vendor (default: what every device of "
@@ -37,7 +37,7 @@ _TARGET = (
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command; 0 where it succeeded, 1 with a message on stderr where it did not."""
+    """Run a command; return 0, or 1 after an error message on stderr."""
     arguments = _parser().parse_args(argv)
     try:
         data, text = _COMMANDS[arguments.command](arguments)
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pyruntime", description="Look at ONNX models, and run them.")
+    parser = argparse.ArgumentParser(prog="python -m pyruntime", description="Inspect, compile and run ONNX models.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in (
         ("inspect", "inputs, outputs, operators, parameters"),
@@ -129,7 +129,7 @@ def _precision_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _plain(value: object) -> object:
-    """What JSON lacks: arrays as `{type, shape, values}`."""
+    """Convert values that JSON lacks: arrays become `{type, shape, values}`."""
     if isinstance(value, np.ndarray):
         return {"type": str(value.dtype), "shape": list(value.shape), "values": value.ravel().tolist()}
     return value.item() if isinstance(value, np.generic) else str(value)

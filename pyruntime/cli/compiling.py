@@ -1,4 +1,4 @@
-"""The command that compiles plans ahead of time."""
+"""The command `compile`, which compiles plans ahead of time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def compile_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def compile_files(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """Compile the models of the command line; what was written, as data and as text."""
+    """Compile the models of the command line; return a summary as data and as text."""
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for text in arguments.shape:
         name, _, sizes = text.rpartition("=")
@@ -84,7 +84,7 @@ def compile_files(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _write_plan(path: Path, data: bytes) -> tuple[dict[str, Any], str]:
-    """Write a plan; what it has, as data and as text."""
+    """Write a plan; return its summary as data and as text."""
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -105,7 +105,7 @@ def _write_plan(path: Path, data: bytes) -> tuple[dict[str, Any], str]:
 
 
 def _stated(text: str) -> tuple[str, Any]:
-    """The name and the value of a --value."""
+    """Parse the name and the value of a --value argument."""
     name, _, value = text.rpartition("=")
     for form in (value, f"[{value}]"):
         try:

@@ -1,4 +1,4 @@
-"""The command that writes a model rewritten by graph passes."""
+"""The command `optimize`, which writes the model after graph passes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def optimize_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def optimize(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """Write the model that passes make of one; what they changed, as data and as text."""
+    """Write the model after graph passes; return what they changed, as data and as text."""
     names = {one.name for one in PORTABLE}
     unknown = sorted(set(arguments.without) - names)
     if unknown:

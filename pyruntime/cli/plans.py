@@ -1,4 +1,4 @@
-"""Commands that look at models and their plans, for a device that need not be here."""
+"""Commands that show models and their plans, for a device that need not be present."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["inspect", "ops", "passes", "plan", "shaders"]
 
 
 def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
-    """The session and the first stage of its plan, made on a device that records.
+    """Return the session and the first stage of its plan, compiled on a recording device.
 
-    Where planning looks at the values of inputs, they are what `run` would feed.
+    Where planning reads values of inputs, they are the inputs of the command `run`.
     """
     session, dims = session_of(arguments), dims_of(arguments)
     graph = Internals(session).model.graph
@@ -42,7 +42,7 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
         feeds = {v.name: from_user(given[v.name], v, {}) for v in graph.inputs}
         try:
             asyncio.run(program.run(feeds, names))
-        except OrtError:  # what a device that computes nothing answers need not suit the next stage
+        except OrtError:  # a device that returns zeros may not suit the next stage
             if not program.roots:
                 raise
         stage = program.roots[-1]
@@ -50,7 +50,7 @@ def _planned(arguments: argparse.Namespace) -> tuple[InferenceSession, Stage]:
 
 
 def inspect(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """Inputs, outputs, operators, parameters."""
+    """Show inputs, outputs, operators and parameters."""
     session = session_of(arguments)
     model = Internals(session).model
     constants = model.graph.constants.values()
@@ -92,7 +92,7 @@ def inspect(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def plan(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """Placement of each node, dispatches, memory."""
+    """Show the placement of nodes, dispatches and memory."""
     session, stage = _planned(arguments)
     plan, nodes = stage.executable.plan, len(Internals(session).model.graph.nodes)
     memory = MemoryPlan((plan.memory,))
@@ -124,7 +124,7 @@ def plan(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def passes(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """What each graph pass changes."""
+    """Show what each graph pass changes."""
     graph, dims = Internals(session_of(arguments)).model.graph, dims_of(arguments)
     folder, runs = Path(arguments.dump) if arguments.dump else None, list[PassRun]()
 
@@ -146,7 +146,7 @@ def passes(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def shaders(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """The WGSL of every kernel."""
+    """Print the WGSL of the kernels."""
     _, stage = _planned(arguments)
     found: list[KernelUse] = [
         k for k in kernels_of([stage.executable.plan]) if not arguments.kernel or arguments.kernel in k.name
@@ -157,7 +157,7 @@ def shaders(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def ops(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """Where operators run."""
+    """Show where operators run."""
     _, stage = _planned(arguments)
     places: dict[str, dict[str, int]] = {}
     reasons: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Progress of commands on a terminal, shown by rich where it is installed."""
+"""Progress bars in a terminal, by rich if it is installed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PHASES = {
 
 
 class Progress(Protocol):
-    """What a command tells while it works."""
+    """Receives the progress of a command."""
 
     def loading(self, event: Mapping[str, Any]) -> None:
-        """Show an event of `InferenceSession.create`: its phase and, of a download, bytes."""
+        """Show an event of `InferenceSession.create`: its phase and, for a download, bytes."""
 
     def running(self, done: int, total: int) -> None:
-        """Show how much of a long run is done, as `RunOptions.on_progress` tells it."""
+        """Show the progress of a long run, as reported to `RunOptions.on_progress`."""
 
 
 class _Silent:
@@ -51,7 +51,7 @@ class _Bar:
 
 @contextmanager
 def showing_progress() -> Iterator[Progress]:
-    """Show a bar on the error output, which goes when the command's work ends; none where that is no terminal."""
+    """Show a progress bar on stderr during the block; none if stderr is not a terminal."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield _Silent()
         return

@@ -1,4 +1,4 @@
-"""Commands that run models, on the GPU where there is one."""
+"""Commands that run models, on a GPU if there is one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _options(progress: Progress) -> RunOptions:
 
 
 def run(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """One run and its outputs."""
+    """Run once and print the outputs."""
     with showing_progress() as progress:
         session = session_of(arguments, progress)
         names = [a.name for a in session.get_outputs()]
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def bench(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """The time of runs."""
+    """Measure run times."""
     began = time.perf_counter()
     with showing_progress() as progress:
         session = session_of(arguments, progress)
@@ -66,7 +66,7 @@ def bench(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def profile(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """The time of kernels and operators."""
+    """Measure times by kernel and operator."""
     with showing_progress() as progress:
         session = session_of(arguments, progress)
         profile = session.profile(feeds_of(session, arguments), arguments.runs)
@@ -74,7 +74,7 @@ def profile(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 
 def explain(arguments: argparse.Namespace) -> tuple[Any, str]:
-    """What a session tells of itself after a run."""
+    """Run once and show the session's explanation."""
     with showing_progress() as progress:
         session = session_of(arguments, progress)
         session.run(None, feeds_of(session, arguments), _options(progress))

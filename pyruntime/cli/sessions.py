@@ -1,4 +1,4 @@
-"""What commands share: sessions, sizes, inputs."""
+"""Sessions, dimension sizes and inputs for the commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["dims_of", "feeds_of", "half_of", "session_of", "type_of"]
 
 
 def session_of(arguments: argparse.Namespace, progress: Progress | None = None) -> InferenceSession:
-    """A session that runs where the command says; on NumPy for commands that do not run models."""
+    """Create a session on the device that the command names; on NumPy for commands that do not run models."""
     adapter, options = getattr(arguments, "adapter", "cpu"), SessionOptions()
     providers: list[Any] | None = [(WEBGPU, {"adapter": adapter})] if adapter else None
     if adapter == "cpu":
@@ -35,12 +35,12 @@ def session_of(arguments: argparse.Namespace, progress: Progress | None = None) 
 
 
 def half_of(arguments: argparse.Namespace, graph: Graph) -> HalfPrecision | None:
-    """What `--precision` and `--float32-node` say, for commands that do not run models."""
+    """Parse `--precision` and `--float32-node`, for commands that do not run models."""
     return half_precision(graph, arguments.precision, json.dumps(arguments.float32_node))
 
 
 def dims_of(arguments: argparse.Namespace) -> dict[str, int]:
-    """Sizes of symbolic dimensions. Raises InvalidArgument: an argument is malformed."""
+    """Parse the sizes of symbolic dimensions. Raises InvalidArgument: a malformed argument."""
     pairs = [text.partition("=") for text in arguments.dim]
     wrong = [name for name, _, size in pairs if not size.isdecimal()]
     if wrong:
@@ -49,10 +49,10 @@ def dims_of(arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def type_of(value: ValueInfo, dims: dict[str, int]) -> TensorType:
-    """The type of an input with these sizes, 1 where none is given.
+    """Return the type of an input with these sizes, 1 where none is given.
 
     Raises:
-        InvalidArgument: it has no declared shape.
+        InvalidArgument: the input has no declared shape.
     """
     kind = value.type
     if not isinstance(kind, DeclaredTensor) or kind.shape is None:
@@ -61,7 +61,7 @@ def type_of(value: ValueInfo, dims: dict[str, int]) -> TensorType:
 
 
 def feeds_of(session: InferenceSession, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Inputs from files, the others random: the same in every run."""
+    """Load inputs from files; the others are random, with the same values in every run."""
     dims, random = dims_of(arguments), np.random.default_rng(0)
     feeds: dict[str, Any] = {}
     unnamed = iter(v.name for v in Internals(session).model.graph.inputs)

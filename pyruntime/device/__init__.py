@@ -1,1 +1,1 @@
-"""Devices: the protocol that plans run on, the browser's GPU, and one for tests that only records."""
+"""Devices that run plans: the `Device` protocol, GPUs of browsers and desktops, and a recording device for tests."""

@@ -1,6 +1,6 @@
-"""What a device is: buffers, pipelines, recordings.
+"""The `Device` protocol, and the data types of its methods: slices of buffers, bound dispatches, writes, reads.
 
-Implementations: `webgpu` (a browser's), `desktop` (wgpu-native or Dawn, under CPython), `null` (records, for tests).
+Implementations: `webgpu` (browsers), `desktop` (wgpu-native or Dawn, under CPython), `null` (only records, for tests).
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from pyruntime.kernels import Target
 __all__ = ["AdapterInfo", "Bound", "Device", "Ledger", "Measured", "Raw", "Read", "Repeated", "Slice", "Slot", "Write"]
 
 Raw: TypeAlias = bytes | memoryview | RawSource
-"""Bytes on the host; a RawSource may lie outside Python's memory and then goes to the GPU from there."""
+"""Bytes on the host. A RawSource may lie outside Python's memory; it is then uploaded from there, without a copy in
+Python.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterInfo:
-    """WebGPU's GPUAdapterInfo; `is_fallback`: the browser says that it is a software adapter."""
+    """WebGPU's GPUAdapterInfo; `is_fallback`: the browser reports a software adapter."""
 
     vendor: str = ""
     architecture: str = ""
@@ -33,7 +35,7 @@ class AdapterInfo:
 
     @property
     def names(self) -> dict[str, str]:
-        """What adapters are told apart by: `vendor`, `architecture`, `device` and `description`."""
+        """The strings that identify an adapter: `vendor`, `architecture`, `device` and `description`."""
         return {k: getattr(self, k) for k in ("vendor", "architecture", "device", "description")}
 
     def __str__(self) -> str:
@@ -43,7 +45,7 @@ class AdapterInfo:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """`nbytes` at `offset` of the buffer numbered `buffer`."""
+    """A range of a buffer: `nbytes` bytes from `offset` on; `buffer` is the buffer's number."""
 
     buffer: int
     offset: int
@@ -51,17 +53,17 @@ class Slice:
 
 
 class Slot(Slice):
-    """`nbytes` at `offset` of a buffer that each run brings: `buffer` is the number of the external tensor."""
+    """A range of a buffer that is bound for each run; `buffer` is the index of the external tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A dispatch with buffers: WGSL source, storage slices in binding order, the uniform slice, workgroups.
+    """A dispatch with its buffers: WGSL source, storage bindings in order, uniform binding, workgroup counts.
 
-    It may have slots, whose buffers come with each run.
+    Storage bindings that are `Slot`s get their buffers from `Device.bind`.
 
     Attributes:
-        scaled: for each direction of the grid, which of a run's numbers it is; -1 where `grid` always holds.
+        scaled: for each dimension of `grid`, the index of the run's number that replaces it; -1: the grid's own.
         flops: floating-point operations; 0 where they were not counted.
     """
 
@@ -76,7 +78,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Host bytes to be written, from `offset` on; the target's `nbytes` is the tensor's, without padding."""
+    """A copy of host bytes into a buffer: `target.nbytes` bytes of `data` from `offset` on, without padding."""
 
     target: Slice
     data: Raw
@@ -85,19 +87,19 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A slice to be read back after a recording ran."""
+    """A range of a buffer to read back after the recording has run."""
 
     source: Slice
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a measured recording read back, and how long its dispatches took.
+    """Results of a measured recording, and the time of each dispatch.
 
     Attributes:
-        answers: as `Device.submit` gives them.
-        spans: (begin, duration) of each dispatch in nanoseconds, from the begin of the first, in the order they ran.
-        clock: 'gpu' where the GPU's own timestamps were used, 'host' for wall time of one submit a dispatch.
+        answers: the bytes read back, as from `Device.submit`.
+        spans: (begin, duration) of each dispatch in nanoseconds, in execution order, from the begin of the first.
+        clock: 'gpu' for timestamp queries, 'host' for the wall time of a separate submit for each dispatch.
     """
 
     answers: list[Raw]
@@ -107,12 +109,13 @@ class Measured:
 
 @dataclass(slots=True)
 class Ledger:
-    """What is allocated on the device, in bytes.
+    """Memory allocated on a device, in bytes.
 
     Attributes:
-        live: bytes by buffer number. peak: the most there ever was. pipelines: how many were compiled.
-        staging: gives the bytes of buffers that uploads and results pass through, which `live` has not.
-        memory: bytes of memory that there are; infinity where that is not known.
+        live: bytes of each buffer, by its number. peak: the largest total so far. pipelines: number of compiled
+            pipelines.
+        staging: returns the bytes of staging buffers, which `live` leaves out.
+        memory: bytes of memory of the device; infinity where that is unknown.
     """
 
     live: dict[int, int] = field(default_factory=dict)
@@ -128,23 +131,23 @@ class Ledger:
         return sum(self.live.values())
 
     def add(self, buffer: int, nbytes: int, label: str) -> None:
-        """Note an allocation."""
+        """Record an allocation."""
         self.live[buffer] = nbytes
         self._labels[buffer] = label
         self.peak = max(self.peak, self.total)
 
     def remove(self, buffer: int) -> bool:
-        """Note that a buffer is freed; False where it is not known."""
+        """Record that a buffer was freed; return False where its number is unknown."""
         self._labels.pop(buffer, None)
         return self.live.pop(buffer, None) is not None
 
     def relabel(self, buffer: int, label: str) -> None:
-        """Note that a buffer is for something else now."""
+        """Change the label of a buffer."""
         self._labels[buffer] = label
 
     @property
     def by_label(self) -> dict[str, int]:
-        """Bytes by what buffers were allocated for, and staging buffers."""
+        """Bytes by label, with those of staging buffers as 'staging'."""
         found: dict[str, int] = {}
         for buffer, nbytes in self.live.items():
             label = self._labels[buffer]
@@ -153,13 +156,13 @@ class Ledger:
 
 
 class Device(Protocol):
-    """A GPU. Buffers and recordings are numbers; a number is never used again."""
+    """A GPU. Buffers and recordings are identified by numbers, which are never reused."""
 
     info: AdapterInfo
     target: Target
     ledger: Ledger
     gpu_device: Any
-    """The GPUDevice of JavaScript, or of the wgpu-py API; None where there is none."""
+    """The JavaScript GPUDevice, or that of the wgpu-py API; None for a device without a GPU."""
 
     @property
     def lost(self) -> str | None:
@@ -168,93 +171,102 @@ class Device(Protocol):
 
     @property
     def turn(self) -> Turn | None:
-        """The threads that use it, one at a time, where its calls block; None where they are awaited in one thread."""
+        """The lock that threads hold while they use a device whose calls block; None where calls are awaited in one
+        thread.
+        """
         ...
 
     @property
     def replays(self) -> int:
-        """Runs that others than Python have queued so far, on any device."""
+        """Number of runs so far, on any device, that JavaScript replayed without Python."""
         ...
 
     async def allocate(self, sizes: Sequence[int], label: str) -> list[int]:
-        """Allocate buffers of these sizes in bytes, for storage and copies.
+        """Allocate buffers of these sizes in bytes, for storage and copies; return their numbers.
 
         Raises:
-            OutOfMemory: the device refused; none of them is kept.
+            OutOfMemory: the device refused an allocation; all buffers of the call are freed.
         """
         ...
 
     def free(self, buffers: Sequence[int]) -> None:
-        """Destroy buffers; numbers not known are ignored."""
+        """Destroy buffers; unknown numbers are ignored."""
         ...
 
     def write(self, target: Slice, data: Raw, offset: int = 0) -> None:
-        """Write `target.nbytes` bytes of `data` from `offset`; done before anything submitted later."""
+        """Write `target.nbytes` bytes of `data` from `offset` on. Later submits see the new bytes."""
         ...
 
     async def upload(self, writes: Sequence[Write]) -> None:
-        """Write all of these, large ones in pieces; queued before anything submitted after it.
+        """Write all of these, large ones in pieces. Later submits see the new bytes.
 
         Raises:
-            EngineError: the device refused. DeviceLost: it is gone.
+            EngineError: the device refused a write. DeviceLost: the device was lost.
         """
         ...
 
     def copy(self, pairs: Sequence[tuple[Slice, Slice]]) -> None:
-        """Copy whole words, from the first to the second of each pair, after everything submitted so far."""
+        """Copy from the first to the second slice of each pair, in whole 32-bit words, after everything submitted so
+        far.
+        """
         ...
 
     def ask(self, source: str) -> None:
-        """Begin to make the pipeline of a WGSL source that `compile` may want, which tells what is wrong with it."""
+        """Start to compile the pipeline of a WGSL source; a later `compile` of the source reports errors."""
         ...
 
     async def compile(self, sources: Sequence[str]) -> None:
-        """Have a pipeline for each WGSL source; those there are kept, the others made at the same time.
+        """Compile a pipeline for each WGSL source, all at once; sources that are compiled already cost nothing.
 
         Raises:
-            EngineError: a shader does not compile; with the compiler's message, line and source.
+            EngineError: a shader does not compile; has the compiler's message, line and source.
         """
         ...
 
     async def wait_for_pipelines(self) -> None:
-        """Wait until all pipelines are compiled, so that no fallback kernel runs any more (`kernels.ir.fallback`)."""
+        """Wait until all optimized pipelines are compiled, so that fallback kernels are no longer used
+        (`kernels.ir.fallback`).
+        """
         ...
 
     def record(self, commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> int:
-        """Record a command list that `submit` replays; one with slots is for `bind`.
+        """Record a list of commands for `submit`; one with slots needs `bind` first. Return the recording's number.
 
         Args:
-            repeated: commands that run several times; `scaled` counts a run's numbers.
+            repeated: ranges of commands that run several times; their `scaled` are indices of the run's numbers.
         """
         ...
 
     def bind(self, recording: int, buffers: Sequence[int]) -> int:
-        """Bind the buffers of these numbers to the slots of a recording; returns another recording."""
+        """Bind the buffers of these numbers to the slots of a recording; return the number of the bound recording."""
         ...
 
     async def submit(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
     ) -> list[Raw]:
-        """Write, run the recording in one pass and one submit, read back; the slices' bytes in order of `reads`.
+        """Write, run the recording in one pass and one submit, and read back.
 
         Args:
-            numbers: what `Bound.scaled` counts.
+            numbers: the run's numbers, which `Bound.scaled` indexes.
+
+        Returns:
+            The bytes of each slice, in the order of `reads`.
 
         Raises:
-            EngineError: validation or internal error. DeviceLost: the device is gone.
+            EngineError: a validation error or an internal error. DeviceLost: the device was lost.
         """
         ...
 
     async def measure(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
     ) -> Measured:
-        """Submit, with the time of each dispatch: for profiles, slower as a whole."""
+        """Submit, and measure the time of each dispatch. The run as a whole is slower than with `submit`."""
         ...
 
     def drop(self, recording: int) -> None:
-        """Forget a recording."""
+        """Release a recording."""
         ...
 
     def close(self) -> None:
-        """Free everything and give the device back."""
+        """Free all buffers and release the device."""
         ...

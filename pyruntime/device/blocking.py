@@ -1,7 +1,7 @@
-"""Devices whose calls block: coroutines without an event loop, and threads that take turns.
+"""Coroutines without an event loop, and locks between threads, for devices whose calls block.
 
-A device in a browser is awaited. One whose calls block (`Device.turn`) is used by coroutines that end without having
-been suspended: `run_blocking` drives them, in whatever thread, also where an event loop is running.
+Calls of a browser's device are awaited. Calls of a device with a `Device.turn` block, so coroutines that use it never
+suspend: `run_blocking` drives them in the calling thread, even where an event loop is running.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _blocking: ContextVar[bool] = ContextVar("pyruntime_blocking", default=False)
 
 
 def is_blocking() -> bool:
-    """Return whether `run_blocking` drives this code, so that nothing may be awaited that takes time."""
+    """Return whether `run_blocking` drives the calling code, which then must not await anything that needs an event
+    loop.
+    """
     return _blocking.get()
 
 
@@ -29,14 +31,14 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end in this thread.
 
     Raises:
-        BlockingIOError: it awaits what only an event loop can bring.
+        BlockingIOError: the coroutine awaits something that needs an event loop.
     """
     token = _blocking.set(True)
     try:
         while True:
             if work.send(None) is not None:
                 work.close()
-                raise BlockingIOError("it awaits an event loop")
+                raise BlockingIOError("the coroutine awaits an event loop")
     except StopIteration as done:
         result: T = done.value
         return result
@@ -46,12 +48,12 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 @coroutine
 def let_others() -> Generator[None]:
-    """Let the others of `all_of` go on, or the event loop, before a call that blocks."""
+    """Yield once to the other coroutines of `all_of`, or to the event loop, before a call that blocks."""
     yield
 
 
 class Turn:
-    """The right to use a device: one thread has it at a time, any number of times."""
+    """Reentrant lock of a device, with a queue of work to do when it is released."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -71,7 +73,9 @@ class Turn:
             self._work_off()
 
     def later(self, work: Callable[[], None]) -> None:
-        """Call `work` now, or when the thread that has the turn gives it up: finalizers run anywhere, at any time."""
+        """Call `work` now if the lock is free, else when it is released. For finalizers, which run in any thread at any
+        time.
+        """
         self._later.append(work)
         self._work_off()
 

@@ -1,4 +1,4 @@
-"""A device without a GPU: it records every call and answers zeros. For tests of plans and of the protocol's use."""
+"""A device without a GPU, for tests: it records every call, and readbacks return zeros."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["NullDevice"]
 
 
 class NullDevice:
-    """Implements `Device`.
+    """A `Device` that checks and records calls.
 
     Attributes:
-        calls: (method, what) in order.
-        replays: see `Device`; only Python queues runs here.
+        calls: (method, arguments) in order.
+        replays: always 0: only Python queues runs here.
     """
 
     def __init__(self, target: Target | None = None) -> None:
@@ -119,13 +119,13 @@ class NullDevice:
         self.ledger.live.clear()
 
     def _inside(self, part: Slice) -> None:
-        """Raises IndexError where a slice is not within a live buffer."""
+        """Raise IndexError if a slice is outside of a live buffer."""
         if part.offset + part.nbytes > self.ledger.live.get(part.buffer, -1):
             raise IndexError(f"{part} is outside its buffer of {self.ledger.live.get(part.buffer)} bytes")
 
 
 def _one_way(command: Bound) -> None:
-    """Raises ValueError where a shader binds a buffer both as `read` and as `read_write`, as WebGPU refuses it."""
+    """Raise ValueError if a shader binds a buffer both as `read` and as `read_write`, which WebGPU refuses."""
     declared = [r for r in Module.of(command.source).resources if r.space == "storage"]
     both = [(part.buffer, isinstance(part, Slot)) for part in command.storage]
     read = {key for key, r in zip(both, declared, strict=False) if r.access == "read"}

@@ -1,4 +1,4 @@
-"""Tensors that live on the GPU beyond one run: what OrtValues on a device hold."""
+"""Tensors that stay on the GPU between runs, as OrtValues on a device do."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from pyruntime.ir import HostTensor, TensorType
 __all__ = ["DeviceTensor", "Loans", "Move"]
 
 _SPARE_BYTES = 256 << 20
-"""Bytes of all free buffers that are kept for the next tensors; those kept longest go first."""
+"""Limit of the bytes of unused buffers in a pool; the oldest are freed first."""
 
 _DOUBLING = 8 << 20
-"""Bytes up to which a buffer's size is a power of two; above there are four sizes from one power to the next."""
+"""Bytes up to which buffer sizes are powers of two; above, there are four sizes between two powers."""
 
 
 def _capacity(nbytes: int) -> int:
-    """The size of the buffer for a tensor: tensors that grow from run to run, as caches do, meet the same buffers."""
+    """Return the buffer size for a tensor. Sizes are coarse, so that tensors that grow in each run (caches) reuse
+    buffers.
+    """
     size = round_up(nbytes)
     power = 1 << (size - 1).bit_length()
     step = power if size <= _DOUBLING else power // 8
@@ -32,14 +34,14 @@ def _capacity(nbytes: int) -> int:
 
 
 class _Pool:
-    """Buffers of one device that no tensor holds, those kept longest first."""
+    """Unused buffers of one device, the oldest first."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.free: list[tuple[int, int]] = []
 
     async def take(self, sizes: Sequence[int]) -> list[int]:
-        """Take a buffer for each size."""
+        """Return a buffer of each size."""
         with self.device.turn or nullcontext():
             return await self._take(sizes)
 
@@ -56,12 +58,12 @@ class _Pool:
         return made
 
     def _reuse(self, size: int) -> int:
-        """A free buffer of this size, 0 where there is none."""
+        """Remove a free buffer of this size from the pool and return it; 0 where there is none."""
         at = next((i for i in reversed(range(len(self.free))) if self.free[i][0] == size), None)
         return 0 if at is None else self.free.pop(at)[1]
 
     def give(self, buffer: int, size: int) -> None:
-        """Take back an unused buffer for later tensors, so that loops use the same ones again; from any thread."""
+        """Return a buffer to the pool. May be called in any thread."""
         if self.device.turn is None:
             self._keep(buffer, size)
         else:
@@ -84,11 +86,11 @@ def _pool(device: Device) -> _Pool:
 
 
 class _Memory:
-    """A buffer, given back when neither a tensor nor a run has it any more.
+    """A buffer that returns to the pool when no tensor and no run refers to it.
 
     Attributes:
-        runs: how many runs have it now.
-        tensors: those whose memory it is. More than one where one has further rows after another's, or the same.
+        runs: number of runs that use it now.
+        tensors: tensors in it; several where one continues another with further rows, or has the same contents.
     """
 
     __slots__ = ("__weakref__", "buffer", "runs", "tensors")
@@ -100,14 +102,14 @@ class _Memory:
 
 
 class DeviceTensor:
-    """A dense tensor in a GPU buffer, which is given back when the last tensor in it is collected.
+    """A dense tensor in a GPU buffer. The buffer is reused when the last tensor in it is collected.
 
     Attributes:
         type: element type and shape.
-        device: where it is.
-        reserved: (axis, rows) where memory holds `rows` along `axis`, more than the type says; None: memory is exactly
-            the tensor.
-        counted: rows that count along the axis where `rewritten` left it; None: all do.
+        device: the device of the buffer.
+        reserved: (axis, rows): the buffer has capacity for `rows` rows along `axis`, more than the shape; None: for the
+            shape alone.
+        counted: number of valid rows along the axis, where `rewritten` made the tensor; None: all.
     """
 
     def __init__(
@@ -123,34 +125,34 @@ class DeviceTensor:
 
     @property
     def buffer(self) -> int:
-        """The number of its buffer."""
+        """Number of the buffer."""
         return self._memory.buffer
 
     @property
     def is_lost(self) -> bool:
-        """True where its device was lost, and its contents with it."""
+        """True if the device was lost, and with it the contents."""
         return self.device.lost is not None
 
     @property
     def in_use(self) -> bool:
-        """True while a run reads or writes its memory: it may have dispatches that are not queued yet."""
+        """True while a run reads or writes the memory, possibly by dispatches that are not queued yet."""
         return self._memory.runs > 0
 
     @property
     def shared(self) -> bool:
-        """True where its memory is another tensor's too."""
+        """True if another tensor uses the same memory."""
         return len(self._memory.tensors) > 1
 
     def again(self) -> DeviceTensor:
-        """Return another tensor of the same contents in the same memory."""
+        """Return another tensor with the same contents, in the same memory."""
         made = DeviceTensor(self.type, self.device, self._memory, self.reserved)
         made.counted = self.counted
         return made
 
     async def rewritten(self, first: int, end: int) -> DeviceTensor:
-        """Return this tensor with rows from `first` on for the caller to write; those before `end` count then.
+        """Return a tensor whose rows from `first` on the caller may write; rows before `end` are valid afterwards.
 
-        It is this tensor's memory where none that count for a tensor in it are written over; else a copy.
+        It uses this tensor's memory if no valid row of a tensor in it is overwritten; else it is a copy.
         """
         there = [t.counted for t in self._memory.tensors]
         alone = self.reserved is None and all(n is not None and n <= first for n in there)
@@ -159,10 +161,11 @@ class DeviceTensor:
         return made
 
     def grown(self, kind: TensorType, axis: int, rows: int) -> DeviceTensor | Move:
-        """Return a tensor of type `kind` that begins with these rows, in memory with `rows` of them along `axis`.
+        """Return a tensor of type `kind` that starts with these rows and has capacity for `rows` rows along `axis`.
 
-        The caller writes the rows after these. The result shares this tensor's memory where that has the capacity and
-        no tensor has rows there yet; else it has to be moved. This tensor keeps its rows either way.
+        The caller writes the further rows. The result uses this tensor's memory if that has the capacity and no other
+        tensor
+        has rows there; otherwise a `Move` is returned, for `moved`. This tensor stays valid in both cases.
         """
         memory = self._memory
         if self.reserved == (axis, rows) and self.type.shape[axis] == max([t.type.shape[axis] for t in memory.tensors]):
@@ -171,7 +174,7 @@ class DeviceTensor:
 
     @staticmethod
     async def moved(moves: Sequence[Move]) -> list[DeviceTensor]:
-        """Copy tensors to separate memory, allocated in one call; all bytes are copied with one submit.
+        """Copy tensors to separate memory, with one allocation and one submit for all.
 
         Raises:
             OutOfMemory: the device refused.
@@ -191,7 +194,7 @@ class DeviceTensor:
         return made
 
     def _pairs(self, target: DeviceTensor) -> list[tuple[Slice, Slice]]:
-        """What is copied for `target` to begin with this tensor's rows."""
+        """Return (source, target) of each copy that gives `target` this tensor's rows."""
         reserved = target.reserved or self.reserved
         if reserved is None:
             return [(self.slice, target.slice)]
@@ -200,7 +203,7 @@ class DeviceTensor:
         return [(source, made) for source, made in pairs if source.nbytes]
 
     def _blocks(self, axis: int, rows: int) -> list[Slice]:
-        """Where the first rows along `axis` are, for each index of the axes before it."""
+        """Return the slices of the first `rows` rows along `axis`, one for each index of the axes before it."""
         shape = self.type.shape
         row = math.prod(shape[axis + 1 :]) * self.type.dtype.bits // 8
         there = self.reserved[1] if self.reserved else shape[axis]
@@ -208,7 +211,7 @@ class DeviceTensor:
 
     @property
     def slice(self) -> Slice:
-        """All of it, whole words; of a tensor without reserved rows."""
+        """The tensor's bytes, padded to whole words. Only for tensors without reserved rows."""
         assert self.reserved is None
         return Slice(self.buffer, 0, round_up(self.type.nbytes))
 
@@ -218,7 +221,7 @@ class DeviceTensor:
 
         Raises:
             OutOfMemory: the device refused.
-            BindingError: an element type that the GPU does not hold (strings, complex numbers).
+            BindingError: an element type that exists only on the host (strings, complex numbers).
         """
         for kind in types:
             if not kind.dtype.compute:
@@ -230,7 +233,7 @@ class DeviceTensor:
 
     @staticmethod
     def trim(device: Device) -> None:
-        """Free the buffers that are kept for the next tensors."""
+        """Free the unused buffers of a device."""
         pool = _pool(device)
         with device.turn or nullcontext():
             device.free([buffer for _, buffer in pool.free])
@@ -250,7 +253,7 @@ class DeviceTensor:
         return made
 
     def write(self, raw: Raw) -> None:
-        """Replace the contents by raw_data of the same length; of a tensor whose memory is not `shared`."""
+        """Replace the contents with raw_data of the same length. Only for tensors that are not `shared`."""
         self.counted = None
         blocks = self._blocks(self.reserved[0], self.type.shape[self.reserved[0]]) if self.reserved else [self.content]
         offset = 0
@@ -261,7 +264,7 @@ class DeviceTensor:
 
     @property
     def content(self) -> Slice:
-        """All of it, without padding; of a tensor without reserved rows."""
+        """The tensor's bytes, without padding. Only for tensors without reserved rows."""
         return Slice(self.buffer, 0, self.type.nbytes)
 
     async def download(self) -> HostTensor:
@@ -284,24 +287,24 @@ class DeviceTensor:
         return made
 
     async def materialize(self) -> None:
-        """Move to a buffer that holds this tensor alone, for callers that read or write the buffer itself."""
+        """Move to a buffer that holds this tensor alone, for callers that access the buffer directly."""
         if self.reserved is not None or self.shared:
             self.exchange(await self.clone())
 
     @property
     def capacity(self) -> int:
-        """Bytes of a buffer that holds this tensor alone."""
+        """Size in bytes of the buffer for this tensor alone."""
         return _capacity(self.type.nbytes)
 
     def materialize_in(self, buffer: int) -> None:
-        """Move the tensor, as `materialize`, to this buffer of `capacity` bytes."""
+        """Move to the given buffer of `capacity` bytes, as `materialize` does."""
         made = DeviceTensor(self.type, self.device, _Memory(self.device, buffer, self.capacity))
         made.counted = self.counted
         self.device.copy(self._pairs(made))
         self.exchange(made)
 
     def exchange(self, other: DeviceTensor) -> None:
-        """Swap contents, and the device, with a tensor of the same type without moving a byte."""
+        """Swap buffer and device with a tensor of the same type. No bytes are copied."""
         self._memory.tensors.discard(self)
         other._memory.tensors.discard(other)
         self._memory, other._memory = other._memory, self._memory
@@ -313,7 +316,7 @@ class DeviceTensor:
 
 
 class Loans:
-    """The tensors that a run has, until it ends: runs that write to them meanwhile take other memory."""
+    """The tensors that a run uses until it ends. Other runs do not overwrite their memory meanwhile."""
 
     def __init__(self) -> None:
         self._memories: list[_Memory] = []
@@ -327,7 +330,7 @@ class Loans:
         self._memories.clear()
 
     def lend(self, tensor: DeviceTensor) -> DeviceTensor:
-        """Return the tensor as it is now, for the run."""
+        """Mark the tensor's memory as used by the run; return a tensor with the same contents for the run."""
         memory = tensor._memory
         memory.runs += 1
         self._memories.append(memory)
@@ -336,10 +339,10 @@ class Loans:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A copy of `tensor` as a tensor of `type` that begins with its rows.
+    """A copy of `tensor` to a tensor of `type`, which starts with its rows.
 
     Attributes:
-        reserved: the axis of the rows, and how many its memory holds; None: those of the type.
+        reserved: axis, and number of rows along it that the new memory has capacity for; None: those of `type`.
     """
 
     tensor: DeviceTensor
@@ -348,7 +351,7 @@ class Move:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory."""
+        """Bytes that the new tensor's memory needs."""
         shape = list(self.type.shape)
         if self.reserved is not None:
             shape[self.reserved[0]] = self.reserved[1]

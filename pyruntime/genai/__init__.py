@@ -49,32 +49,32 @@ def is_webgpu_available() -> bool:
 
 
 def is_cuda_available() -> bool:
-    """Return False: the GPU is WebGPU's."""
+    """Return False: only WebGPU is supported."""
     return False
 
 
 def is_dml_available() -> bool:
-    """Return False: the GPU is WebGPU's."""
+    """Return False: only WebGPU is supported."""
     return False
 
 
 def is_openvino_available() -> bool:
-    """Return False."""
+    """Return False: only WebGPU is supported."""
     return False
 
 
 def is_qnn_available() -> bool:
-    """Return False."""
+    """Return False: only WebGPU is supported."""
     return False
 
 
 def set_log_options(**options: object) -> None:
-    """Accepted; `pyruntime.set_default_logger_severity` says what is logged."""
+    """Accepted for compatibility without effect; `pyruntime.set_default_logger_severity` sets the log level."""
 
 
 def enable_telemetry_events() -> None:
-    """Accepted; nothing is ever reported."""
+    """Accepted for compatibility without effect: there is no telemetry."""
 
 
 def disable_telemetry_events() -> None:
-    """Accepted; nothing is ever reported."""
+    """Accepted for compatibility without effect: there is no telemetry."""

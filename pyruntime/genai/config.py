@@ -1,4 +1,4 @@
-"""genai_config.json: what a folder says of its model. Source: onnxruntime-genai, reference of the configuration."""
+"""genai_config.json, the configuration of a model folder. Source: onnxruntime-genai, configuration reference."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Config", "SlidingWindow"]
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """What a folder says of windows.
+    """The windows of a model, from `model.decoder.sliding_window`.
 
     Attributes:
-        slides: the field by which inputs or caches are to be windows of a fixed size; empty: none is.
-        slack: rows of caches that hold a window, beyond it.
+        slides: field that makes inputs or caches windows of a fixed size; empty if there is none.
+        slack: rows beyond the window in caches that hold a window.
     """
 
     slides: str
@@ -27,12 +27,13 @@ class SlidingWindow:
 
 
 class Config:
-    """The configuration of a folder, to change before a model is made of it.
+    """The configuration of a folder, which can be changed before a model is created from it.
 
     Attributes:
-        kv_cache_bits: 8 or 4: the model's caches of floats are packed to so many bits (docs/generate.md); 0: they stay
-            as they are. onnxruntime-genai has no such option.
-        precision: 'float16': a model of float32 computes in float16 (docs/memory.md); '': in its types. Likewise.
+        kv_cache_bits: 8 or 4: floating-point caches are quantized to this width (docs/generate.md); 0: they are not.
+            Not in onnxruntime-genai.
+        precision: 'float16': a float32 model computes in float16 (docs/memory.md); '': it uses its own types. Not in
+            onnxruntime-genai.
 
     Raises:
         GenerationError (a RuntimeError): there is no genai_config.json, or it cannot be read.
@@ -58,22 +59,22 @@ class Config:
         self.providers = []
 
     def append_provider(self, arg0: str, /) -> None:
-        """Run on 'cpu' or 'webgpu'; other names are skipped where one of these remains."""
+        """Run on 'cpu' or 'webgpu'. Other names are ignored if one of these remains."""
         self.providers = [*(self.providers or []), arg0]
 
     def set_provider_option(self, arg0: str, arg1: str, arg2: str, /) -> None:
-        """Accepted: providers have no options here."""
+        """Accepted for compatibility without effect: providers have no options."""
 
     def overlay(self, arg0: str, /) -> None:
-        """Merge JSON of the file's form into the configuration."""
+        """Merge JSON with the structure of genai_config.json into the configuration."""
         _merge(self.values, json.loads(arg0))
 
     def add_model_data(self, arg0: str, arg1: Any, /) -> None:
-        """Use these bytes for the file of this name."""
+        """Use these bytes in place of the file of this name."""
         self.data[arg0] = bytes(arg1)
 
     def remove_model_data(self, arg0: str, /) -> None:
-        """Forget the bytes of a file that `add_model_data` gave."""
+        """Remove the bytes of a file that were added by `add_model_data`."""
         self.data.pop(arg0, None)
 
     @property
@@ -84,10 +85,10 @@ class Config:
 
     @property
     def sliding_window(self) -> SlidingWindow:
-        """`model.decoder.sliding_window`; whatever is not there is as onnxruntime-genai has it.
+        """The parsed `model.decoder.sliding_window`; missing fields have onnxruntime-genai's defaults.
 
-        Caches are as the graph has them: `window_size` and `layers` are the graph's own (GroupQueryAttention's
-        local_window_size), `alignment` and `pad_value` say what is put around a window where inputs or caches slide.
+        The caches follow the graph, so `window_size` and `layers` are ignored in favor of GroupQueryAttention's
+        local_window_size. `alignment` and `pad_value` only describe padding of sliding inputs or caches.
         """
         given: dict[str, Any] | None = self.decoder.get("sliding_window")
         if given is None:
@@ -97,12 +98,12 @@ class Config:
 
     @property
     def end_tokens(self) -> list[int]:
-        """`model.eos_token_id`, one or several."""
+        """`model.eos_token_id` as a list."""
         return _several(self.values["model"].get("eos_token_id", []))
 
     @property
     def begin_token(self) -> int | None:
-        """`model.bos_token_id`; None: the file does not say."""
+        """`model.bos_token_id`; None where the file has none."""
         return next(iter(_several(self.values["model"].get("bos_token_id"))), None)
 
     @property

@@ -1,4 +1,4 @@
-"""What onnxruntime-genai raises as RuntimeError."""
+"""Exceptions that onnxruntime-genai raises as RuntimeError."""
 
 from __future__ import annotations
 

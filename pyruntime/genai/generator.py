@@ -1,4 +1,4 @@
-"""onnxruntime-genai's Generator: one step at a time."""
+"""onnxruntime-genai's Generator, which generates step by step."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Generator"]
 class Generator:
     """Sequences that grow by `append_tokens` and `generate_next_token`.
 
-    With num_beams > 1 the first `generate_next_token` searches to the end: its results are the sequences, end tokens
-    left out, as many as num_return_sequences.
+    With num_beams > 1 the first `generate_next_token` runs the whole search. The sequences are then its
+    num_return_sequences results, without end tokens.
 
-    In addition to the synchronous methods: `await append_tokens_async(ids)`, `await generate_next_token_async()`, and
-    `async for tokens in generator`, which goes on until all sequences have ended.
+    Asynchronous methods: `await append_tokens_async(ids)`, `await generate_next_token_async()`, and `async for tokens
+    in generator`, which runs until all sequences have finished.
     """
 
     def __init__(self, arg0: Model, arg1: GeneratorParams, /) -> None:
@@ -37,16 +37,16 @@ class Generator:
         self._pad = arg0.config.pad_token
         options = arg1.options()
         if arg1.beams > 1 and not options.greedy:
-            raise GenerationError("beam search draws nothing: set do_sample=False, or num_beams=1")
+            raise GenerationError("beam search does not sample: set do_sample=False, or num_beams=1")
         self._decoding = Decoding(arg0.decoder, options, arg1.batch * arg1.copies, self._pad)
         self._padding: list[list[int]] = [[] for _ in range(self._decoding.batch)]
         self._next: list[int] = []
 
     def append_tokens(self, arg0: Any, /) -> None:
-        """Append these tokens to the sequences and compute them: int32 [n] or [batch, n], padded with the pad token.
+        """Append tokens to the sequences and compute them: int32 [n], or [batch, n] padded with the pad token.
 
         Raises:
-            GenerationError (a RuntimeError): they do not fit the batch, or max_length.
+            GenerationError (a RuntimeError): the shape does not match the batch, or max_length is exceeded.
         """
         wait_for(self.append_tokens_async(arg0), "await generator.append_tokens_async(tokens)")
 
@@ -77,13 +77,13 @@ class Generator:
             padding += [self._pad] * (len(row) - len(own))
 
     def _unpadded(self, row: Array) -> list[int]:
-        """A prompt without its padding, on either side."""
+        """Remove padding from both ends of a prompt."""
         kept = np.flatnonzero(row != self._pad)
         made: list[int] = row[kept[0] : kept[-1] + 1].tolist() if len(kept) else row[:1].tolist()
         return made
 
     def generate_next_token(self) -> None:
-        """Choose the next token of each sequence.
+        """Select the next token of each sequence.
 
         Raises:
             GenerationError (a RuntimeError): nothing was appended yet, or max_length is reached.
@@ -91,7 +91,7 @@ class Generator:
         wait_for(self.generate_next_token_async(), "await generator.generate_next_token_async()")
 
     async def generate_next_token_async(self) -> Array:
-        """Awaitable `generate_next_token`; the tokens."""
+        """Awaitable `generate_next_token`, which returns the tokens."""
         if self._decoding.logits is None and not self._decoding.sequences[0]:
             raise GenerationError(
                 "GenerateNextToken called with no prior state. Please call AppendTokens, SetLogits, or SetInputs "
@@ -111,7 +111,7 @@ class Generator:
         return self.get_next_tokens()
 
     async def _search(self) -> None:
-        """Beam search from the prompt to the end."""
+        """Run the whole beam search from the prompt."""
         search, decoding = self._params.get_search_options(), self._decoding
         prompt, options = decoding.sequences[0], decoding.options
         options = replace(
@@ -137,19 +137,19 @@ class Generator:
             yield await self.generate_next_token_async()
 
     def is_done(self) -> bool:
-        """Return whether all sequences have ended, or max_length is reached."""
+        """Return whether all sequences have finished, or max_length is reached."""
         most = self._decoding.options.max_length or 0
         started = bool(self._decoding.sequences[0])
         return started and (all(self._decoding.ended) or self.token_count() >= most)
 
     def get_next_tokens(self) -> Array:
-        """Return the tokens chosen last, int32 [batch]."""
+        """Return the last selected tokens, int32 [batch]."""
         return np.array(self._next, np.int32)
 
     def get_sequence(self, arg0: int, /) -> Array:
-        """Return the tokens of a sequence, int32: the prompt, the padding after it, and what was generated.
+        """Return the tokens of a sequence, int32: the prompt, its padding, and the generated tokens.
 
-        The step in which the last sequence ends is not part of it: a single one has no end token.
+        The step in which the last sequence finishes is left out, so a single sequence has no end token.
         """
         own, padding = self._decoding.sequences[arg0], self._padding[arg0]
         if not padding:
@@ -162,10 +162,11 @@ class Generator:
         return max(len(s) + len(p) for s, p in zip(self._decoding.sequences, self._padding, strict=True))
 
     def rewind_to(self, arg0: int, /) -> None:
-        """Go back to the first tokens, as many as this.
+        """Truncate the sequences to `arg0` tokens.
 
         Raises:
-            GenerationError (a RuntimeError): more than there are, sequences of different lengths, recurrent states.
+            GenerationError (a RuntimeError): there are fewer tokens, sequences differ in length, or states are
+                recurrent.
         """
         wait_for(self.rewind_to_async(arg0), "await generator.rewind_to_async(length)")
 
@@ -174,7 +175,7 @@ class Generator:
         await self._decoding.rewind(int(length))
 
     def get_logits(self) -> Array:
-        """Logits of the next token, float32 [batch, 1, vocab]."""
+        """Return the logits of the next token, float32 [batch, 1, vocab]."""
         return wait_for(self.get_logits_async(), "await generator.get_logits_async()")
 
     async def get_logits_async(self) -> Array:
@@ -185,13 +186,13 @@ class Generator:
         return logits[:, -1:] if rows is None else logits[np.arange(len(logits)), rows][:, None]
 
     def set_logits(self, arg0: Any, /) -> None:
-        """Choose the next token from these logits, float32 [batch, 1, vocab]."""
+        """Set the logits that the next token is selected from, float32 [batch, 1, vocab]."""
         dtype = np.dtype(self._model.decoder.logits_dtype)
         array = np.asarray(arg0, dtype).reshape(self._decoding.batch, 1, -1)
         self._decoding.set_logits(OrtValue.ortvalue_from_numpy(array))
 
     def get_output(self, arg0: str, /) -> Array:
-        """Return an output of the last run by its name; of a long prompt, of its last chunk.
+        """Return an output of the last run by name; for a long prompt, that of its last chunk.
 
         Raises:
             GenerationError (a RuntimeError): the model has no such output.
@@ -213,6 +214,6 @@ class Generator:
         return found
 
     def set_runtime_option(self, arg0: str, arg1: str, /) -> None:
-        """Accepted; 'terminate_session' = '1' ends the generation."""
+        """Set a runtime option: 'terminate_session' = '1' ends the generation; others are ignored."""
         if arg0 == "terminate_session" and arg1 == "1":
             self._decoding.ended = [True] * self._decoding.batch

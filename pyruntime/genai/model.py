@@ -1,4 +1,4 @@
-"""Models in onnxruntime-genai's folders."""
+"""Models in onnxruntime-genai's folder format."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _TASKS = ("encoder", "vision", "speech", "embedding")
 
 
 class Model:
-    """The decoder of a folder or configuration, ready to generate.
+    """The decoder of a folder or configuration.
 
     Raises:
-        InvalidArgument: `Config.kv_cache_bits` for caches that cannot be packed. NoSuchFile: a file is missing.
-        NotImplemented: a model of several parts, such as Whisper or one with pictures; one whose inputs are windows of
-            a fixed size (`sliding_window` of genai_config.json).
+        InvalidArgument: `Config.kv_cache_bits` is set and the caches cannot be quantized. NoSuchFile: a file is
+            missing.
+        NotImplemented: a model with several parts, such as Whisper or a vision model, or with inputs that are windows
+            of a fixed size (`sliding_window` of genai_config.json).
     """
 
     def __init__(self, arg0: Config | str, /) -> None:
@@ -31,7 +32,7 @@ class Model:
 
     @classmethod
     async def create(cls, folder: Config | str) -> Model:
-        """Like the constructor, awaitable: works everywhere."""
+        """Awaitable constructor, which works everywhere."""
         made = cls.__new__(cls)
         await made._open(folder)
         return made
@@ -41,7 +42,7 @@ class Model:
         parts = [part for part in _TASKS if config.values["model"].get(part, {}).get("filename")]
         if parts or config.decoder.get("pipeline"):
             raise NotImplemented(
-                f"models with {parts or 'a pipeline'} are not run here; use InferenceSession for each file"
+                f"models with {parts or 'a pipeline'} are not supported; use InferenceSession for each file"
             )
         name = config.decoder["filename"]
         providers = None
@@ -59,7 +60,7 @@ class Model:
         if sliding.slides and fixed:
             raise NotImplemented(
                 f"genai_config.json: model.decoder.sliding_window.{sliding.slides} is not followed: the model takes a "
-                f"prompt in windows of a fixed size ({fixed[0]}); such models are not run here"
+                f"prompt in windows of a fixed size ({fixed[0]}); such models are not supported"
             )
 
     def _names(self) -> dict[str, str]:
@@ -68,7 +69,7 @@ class Model:
         return roles | ({"logits": outputs["logits"]} if "logits" in outputs else {})
 
     def _caches(self, session: InferenceSession) -> dict[str, str]:
-        """Caches named by the configuration's patterns, of the layers that have them."""
+        """Return the caches that match the configuration's name patterns, for the layers that have them."""
         inputs, outputs = self.config.decoder.get("inputs", {}), self.config.decoder.get("outputs", {})
         known = {i.name for i in session.get_inputs()}
         found = {}
@@ -92,5 +93,5 @@ class Model:
 
     @property
     def device_type(self) -> str:
-        """'WebGPU' or 'CPU'."""
+        """Device of the model: 'WebGPU' or 'CPU'."""
         return "WebGPU" if self.decoder.on_gpu else "CPU"

@@ -32,16 +32,16 @@ _DEFAULTS: dict[str, float | bool] = {
     "top_p": 1.0,
 }
 _BEYOND = ("sinks", "window")
-"""Options that onnxruntime-genai does not have."""
+"""Options that only pyruntime has."""
 _CHUNK = 512
 
 
 class GeneratorParams:
-    """The folder's search options, and what is set beyond them.
+    """Search options: the folder's, and those set later.
 
-    Not in onnxruntime-genai: `window` and `sinks` of `pyruntime.generate.GenerationOptions`, for texts that are longer
-    than the model's context_length, also in `search` of genai_config.json. max_length, by default context_length, still
-    bounds the text: set it as well.
+    Not in onnxruntime-genai: `window` and `sinks` of `pyruntime.generate.GenerationOptions`, for texts longer than the
+    model's context_length; also in `search` of genai_config.json. max_length, context_length by default, still limits
+    the text, so set it as well.
     """
 
     def __init__(self, arg0: Model, /) -> None:
@@ -54,10 +54,10 @@ class GeneratorParams:
         self._guidance: Constraint | None = None
 
     def set_search_options(self, **kwargs: Any) -> None:
-        """Set options of onnxruntime-genai's names.
+        """Set options by onnxruntime-genai's names.
 
         Raises:
-            GenerationError (a RuntimeError): an unknown name, or a value that is neither number nor bool.
+            GenerationError (a RuntimeError): an unknown name, or a value that is neither a number nor a bool.
         """
         for name, value in kwargs.items():
             if name not in _DEFAULTS and name not in _BEYOND:
@@ -70,14 +70,14 @@ class GeneratorParams:
                 self._search[name] = type(_DEFAULTS[name])(value)
 
     def get_search_options(self) -> dict[str, float | bool]:
-        """Return all options of onnxruntime-genai with their values, and what is set beyond them."""
+        """Return all options of onnxruntime-genai, and those of pyruntime that were set."""
         return self._search | self._beyond
 
     def set_guidance(self, type: str, data: str, enable_ff_tokens: bool = False) -> None:
-        """Constrain what is generated: type 'json_schema' or 'regex'.
+        """Constrain the output to a grammar: type 'json_schema' or 'regex'.
 
         Raises:
-            NotImplemented: another type. InvalidArgument: a schema or pattern that cannot be kept to.
+            NotImplemented: another type. InvalidArgument: an invalid schema or pattern.
         """
         from pyruntime.generate.constraints import TokenTable, constraint_of
 
@@ -90,7 +90,7 @@ class GeneratorParams:
         """Return these options for the decoding loop.
 
         Raises:
-            GenerationError (a RuntimeError): no max_length, or a window above the model's context_length.
+            GenerationError (a RuntimeError): no max_length, or a window larger than the model's context_length.
         """
         s, window, sinks = self._search, int(self._beyond.get("window", 0)), self._beyond.get("sinks")
         if not s["max_length"]:
@@ -117,20 +117,20 @@ class GeneratorParams:
 
     @property
     def batch(self) -> int:
-        """Sequences at once: batch_size times num_return_sequences."""
+        """Value of batch_size: the number of prompts."""
         return int(self._search["batch_size"])
 
     @property
     def copies(self) -> int:
-        """num_return_sequences: sequences for each prompt."""
+        """Value of num_return_sequences: sequences for each prompt."""
         return int(self._search["num_return_sequences"])
 
     @property
     def beams(self) -> int:
-        """num_beams; 1: no beam search."""
+        """Value of num_beams; 1: no beam search."""
         return int(self._search["num_beams"])
 
     @property
     def min_length(self) -> int:
-        """Tokens with the prompt before which no end token comes."""
+        """Minimum length, with the prompt, before an end token is allowed."""
         return int(self._search["min_length"])

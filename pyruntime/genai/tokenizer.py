@@ -17,7 +17,7 @@ __all__ = ["Tensor", "Tokenizer", "TokenizerStream"]
 
 
 class Tensor:
-    """An array."""
+    """An array, with onnxruntime-genai's interface."""
 
     def __init__(self, arg0: Array, /) -> None:
         self._array = np.asarray(arg0)
@@ -27,23 +27,23 @@ class Tensor:
         return self._array
 
     def shape(self) -> list[int]:
-        """Return its dimensions."""
+        """Return the dimensions."""
         return list(self._array.shape)
 
 
 class TokenizerStream:
-    """Text of tokens that come one by one; never half a character."""
+    """Incremental decoder of tokens; never returns an incomplete character."""
 
     def __init__(self, arg0: Tokenizer, /) -> None:
         self._stream = arg0.inner.stream()
 
     def decode(self, arg0: int, /) -> str:
-        """What this token adds; empty while a character is not complete."""
+        """Return the text that this token adds; empty while a character is incomplete."""
         return self._stream.step(int(arg0))
 
 
 class Tokenizer:
-    """The tokenizer of a model's folder, a configuration's or a path's.
+    """The tokenizer of a model, a configuration or a folder.
 
     Raises:
         NoSuchFile: there is no tokenizer.json.
@@ -56,11 +56,11 @@ class Tokenizer:
         self._special = True
 
     def encode(self, arg0: str, /) -> Array:
-        """The ids of a text, int32."""
+        """Encode a text; return ids, int32."""
         return np.array(self.inner.encode(arg0, self._special), np.int32)
 
     def encode_batch(self, arg0: Sequence[str], /) -> Tensor:
-        """Return the ids of texts, int32 [batch, longest], padded on the right with the pad token."""
+        """Encode texts; return ids, int32 [batch, longest], padded on the right with the pad token."""
         rows = [self.encode(text) for text in arg0]
         made = np.full((len(rows), max(map(len, rows), default=0)), self.pad_token_id, np.int32)
         for row, ids in zip(made, rows, strict=True):
@@ -68,19 +68,19 @@ class Tokenizer:
         return Tensor(made)
 
     def decode(self, arg0: Any, /) -> str:
-        """The text of ids."""
+        """Decode ids to a text."""
         return self.inner.decode([int(i) for i in np.asarray(arg0).reshape(-1)])
 
     def decode_batch(self, arg0: Tensor, /) -> list[str]:
-        """Return the texts of a tensor's rows."""
+        """Decode each row of a tensor to a text."""
         return [self.decode(row) for row in np.asarray(arg0.as_numpy() if isinstance(arg0, Tensor) else arg0)]
 
     def create_stream(self) -> TokenizerStream:
-        """Create a decoder that takes tokens one by one."""
+        """Create an incremental decoder."""
         return TokenizerStream(self)
 
     def to_token_id(self, arg0: str, /) -> int:
-        """Return the id of a token; -1 where there is none."""
+        """Return the id of a token; -1 where it is unknown."""
         found = self.inner.token_to_id(arg0)
         return -1 if found is None else found
 
@@ -92,27 +92,27 @@ class Tokenizer:
         tools: str | None = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """A conversation, JSON of [{"role", "content"}], through the folder's chat template or this one."""
+        """Format a conversation, JSON of [{"role", "content"}], with `template_str` or the folder's chat template."""
         made = json.loads(messages)
         return self.inner.apply_chat_template(
             made, template_str, json.loads(tools) if tools else None, add_generation_prompt
         )
 
     def update_options(self, **kwargs: Any) -> None:
-        """add_special_tokens: whether `encode` puts them around a text."""
+        """Set options; `add_special_tokens`: whether `encode` adds them to a text."""
         self._special = str(kwargs.get("add_special_tokens", self._special)).lower() in ("true", "1")
 
     @property
     def bos_token_id(self) -> int:
-        """The configuration's bos_token_id; -1 where there is none."""
+        """The configuration's bos_token_id; -1 where it has none."""
         return int(self._config.values["model"].get("bos_token_id", -1))
 
     @property
     def eos_token_ids(self) -> Array:
-        """The ids that end a sequence, int32."""
+        """Ids of end tokens, int32."""
         return np.array(self._config.end_tokens, np.int32)
 
     @property
     def pad_token_id(self) -> int:
-        """The id that fills shorter sequences."""
+        """Id that fills shorter sequences."""
         return self._config.pad_token

@@ -1,1 +1,1 @@
-"""Text from decoder models: sampling, decoding loops with caches, constraints, tokenizers."""
+"""Text generation with decoder models: sampling, decoding loops with caches, constraints, tokenizers."""

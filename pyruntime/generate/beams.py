@@ -1,9 +1,9 @@
-"""Beam search: the most probable continuations of a prompt, several followed at once.
+"""Beam search: finds the most probable continuations of a prompt by following several at once.
 
-score = sum of log p / length^length_penalty of what was generated, for sequences that end; at the end also of the rest.
-At each step the 2k best continuations of k beams are taken in order: those that end become results if they are among
-the first k, the others are the next beams. Penalties, n-grams, processors and constraints change the logits before
-their softmax. Source: transformers' generation/beam_search.py (the order, early stopping).
+score = sum of log p / length^length_penalty over generated tokens, for finished sequences; at the end also for others.
+At each step the 2k best continuations of k beams are taken in order: finished ones become results if they are among the
+first k, others become the next beams. Penalties, n-grams, processors and constraints change the logits before the
+softmax. Source: transformers' generation/beam_search.py (order, early stopping).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyruntime.ir import Array
 __all__ = ["beam_search"]
 
 _NEVER = -1e9
-"""The score of a beam that is there to fill the batch."""
+"""Score of a beam that only fills the batch."""
 
 
 async def beam_search(
@@ -33,17 +33,16 @@ async def beam_search(
     early_stopping: bool = True,
     whole_length: bool = False,
 ) -> list[tuple[list[int], float]]:
-    """Search the `num_sequences` best sequences, with prompt and end token, and their scores; best first.
+    """Search the `num_sequences` best sequences; return ids, prompt and end token included, and scores.
 
     Args:
-        options: nothing is drawn, so do_sample and what goes with it must be off.
-        whole_length: a score's length is that of the sequence with its prompt and without its end token, as
-            onnxruntime-genai has it; else that of what was generated, as transformers does.
-        early_stopping: end when there are as many results as beams; else when none can become better.
+        options: beam search does not sample, so do_sample and its settings must be off.
+        whole_length: a score's length counts the prompt but not the end token, as in onnxruntime-genai; otherwise the
+            generated tokens, as in transformers.
+        early_stopping: stop when there are as many results as beams; otherwise when no better result is possible.
 
     Raises:
-        InvalidArgument: no prompt, no limit of the length, fewer beams than sequences, do_sample, operators as
-            processors.
+        InvalidArgument: no prompt, no length limit, fewer beams than sequences, do_sample, or operators as processors.
     """
     options = options.begun([prompt])
     most, window = _most_tokens(model, prompt, beams, options), options.bounds
@@ -65,10 +64,10 @@ async def beam_search(
 
 
 def _most_tokens(model: DecoderModel, prompt: Sequence[int], beams: int, o: GenerationOptions) -> int:
-    """Where sequences end at the latest. Raises InvalidArgument: see `beam_search`."""
+    """Return the maximum length of a sequence. Raises InvalidArgument: see `beam_search`."""
     if not o.greedy:
         raise InvalidArgument(
-            "beam search draws nothing: expected do_sample=False; or sample num_sequences, without beams"
+            "beam search does not sample: expected do_sample=False; or sample num_sequences, without beams"
         )
     if o.operators:
         raise InvalidArgument("beam search runs processors on the host: expected functions, or no beams")
@@ -89,10 +88,10 @@ def _most_tokens(model: DecoderModel, prompt: Sequence[int], beams: int, o: Gene
 
 
 class _Search:
-    """The beams, and what has ended.
+    """The beams and the finished sequences.
 
     Attributes:
-        running: the sequences that are followed, best first, all of one length.
+        running: ids of the unfinished sequences, best first, all of the same length.
     """
 
     def __init__(
@@ -107,11 +106,14 @@ class _Search:
 
     @property
     def length(self) -> int:
-        """Tokens of each sequence."""
+        """Tokens in each unfinished sequence."""
         return len(self.running[0])
 
     def follow(self, logits: Array, most: int) -> list[int]:
-        """Take the best continuations; the beams that the new ones go on from: none where only the end may come."""
+        """Select the best continuations, given logits [beams, vocab]; return the beam that each new one extends.
+
+        The list is empty if no continuation but an end token is possible.
+        """
         o = self._options
         x = _changed(logits, self.running, self._prompt, most - self.length, o, self._constraints)
         log_p = x - x.max(axis=1, keepdims=True)
@@ -145,7 +147,7 @@ class _Search:
         return sequence, float(total / length**self._length_penalty)
 
     def is_over(self, most: int, early_stopping: bool) -> bool:
-        """Return whether the sequences are as long as they may be, or there are enough results."""
+        """Return whether sequences have the maximum length, or there are enough results."""
         if self.length >= most:
             return True
         if len(self._done) < self._beams:
@@ -154,7 +156,7 @@ class _Search:
         return early_stopping or not best > self._done[-1][1]
 
     def results(self, running: bool) -> list[tuple[list[int], float]]:
-        """Return the best results, with unfinished sequences where there are too few."""
+        """Return the best results; if there are too few and `running`, unfinished sequences count too."""
         if running and len(self._done) < self._beams:
             self._done += [self._scored(s, float(t)) for s, t in zip(self.running, self._totals, strict=True)]
         return sorted(self._done, key=lambda r: -r[1])[: self._options.num_sequences]
@@ -168,7 +170,7 @@ def _changed(
     o: GenerationOptions,
     constraints: Sequence[Constraint],
 ) -> Array:
-    """Logits [beams, vocab] after penalties, n-grams, the caller's processors and what may come."""
+    """Return logits [beams, vocab] after penalties, n-gram masks, processors and constraints."""
     ids = np.array(running, np.int64)
     if o.penalized:
         rows = np.arange(len(ids))[:, None]

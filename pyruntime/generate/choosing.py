@@ -1,4 +1,4 @@
-"""Sampling in a loop: the sampler's inputs for a generation's settings, and what it remembers from step to step."""
+"""Token selection in a loop: the sampler's inputs for given options, and its state between steps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ __all__ = ["Chooser", "no_repeated_ngrams"]
 
 
 def no_repeated_ngrams(ids: Array, logits: Array, size: int) -> Array:
-    """Logits with -∞ for each token that would repeat an n-gram of `size` tokens. Source: Paulus et al. 2017."""
+    """Set logits [batch, vocab] to -∞ for tokens that repeat an n-gram of `size` tokens; ids [batch, length].
+
+    Source: Paulus et al. 2017.
+    """
     made = np.array(logits)
     made[repeating(ids, size)] = -np.inf
     return made
 
 
 class Chooser:
-    """Chooses the next ids of `batch` sequences.
+    """Selects the next ids of `batch` sequences.
 
-    Each sequence draws from a generator of its own, so what it gets does not depend on the others.
+    Each sequence has a separate random generator, so its samples do not depend on the other sequences.
     """
 
     def __init__(self, model: DecoderModel, options: GenerationOptions, batch: int) -> None:
@@ -40,21 +43,21 @@ class Chooser:
 
     @property
     def needs_tokens(self) -> bool:
-        """Whether a step depends on the tokens before it on the host."""
+        """True if a step needs the previous tokens on the host."""
         o = self.options
         return bool(self.constraints or o.functions or o.no_repeat_ngram_size)
 
     async def choose(
         self, logits: OrtValue, sequences: Sequence[Sequence[int]], rows: Array | None, prompt: int, new: int, left: int
     ) -> tuple[OrtValue, OrtValue]:
-        """Choose ids int64 [batch, 1]; returns them and log-probabilities float32 [batch, 1], where the logits are.
+        """Select ids int64 [batch, 1]; return them and log-probabilities float32 [batch, 1], on the logits' device.
 
         Args:
-            sequences: the ids so far; read at the first step, and where `needs_tokens`.
-            rows: which row of the logits counts, where it is not the last.
-            prompt: how many ids of each sequence are its prompt.
-            new: how many tokens were generated.
-            left: how many may still come.
+            sequences: the ids so far; read in the first step, and if `needs_tokens`.
+            rows: for each sequence, the row of the logits to use; None: the last.
+            prompt: prompt tokens in each sequence.
+            new: tokens generated so far.
+            left: tokens that may still be generated.
         """
         o = self.options
         batch, _, words = logits.shape()
@@ -124,17 +127,17 @@ class Chooser:
         return mask
 
     def forget(self) -> None:
-        """Forget the counts of tokens: the next step counts again for penalties."""
+        """Discard token counts for penalties; the next step counts again."""
         self._counts = None
 
     def accept(self, ids: Sequence[int]) -> None:
-        """Count the tokens that were chosen."""
+        """Update the constraints with the selected tokens."""
         for constraint, token in zip(self.constraints, ids, strict=False):
             constraint.accept(token)
 
 
 def _counts(sequences: Sequence[Sequence[int]], words: int, prompt: int) -> Array:
-    """The sampler's counts of sequences whose first `prompt` ids are their prompts."""
+    """Return token counts [batch, words]; the first `prompt` ids of each sequence are its prompt."""
     made = np.zeros((len(sequences), words), np.int32)
     for row, sequence in zip(made, sequences, strict=True):
         row[np.asarray(sequence[:prompt], np.int64)] = -1

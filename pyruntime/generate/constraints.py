@@ -1,8 +1,8 @@
-"""Constraints: which tokens keep a text within a regular expression or a JSON schema.
+"""Constraints: masks of the tokens that keep a text within a regular expression or a JSON schema.
 
-A token may come if its characters do, and if what is left of the length is enough to come to an end, a token for each
-character counted. Tokens that are part of a character never come: what has no whole token is not written. The first
-time in a state, the whole vocabulary is walked as a tree of characters; afterwards its mask is at hand.
+A token is allowed if the grammar accepts its characters and the remaining tokens, one counted for each character,
+suffice to finish. Tokens with partial characters are never allowed, so characters without a whole token cannot be
+generated. The first mask of a state walks the vocabulary as a tree of characters; it is then cached.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _FAR = 1 << 40
 
 
 class TokenTable:
-    """The text of each token, as a tree of characters; and which tokens end a sequence.
+    """Text of each token, as a tree of characters, and the end tokens.
 
     Raises:
-        InvalidArgument: no token ends a sequence.
+        InvalidArgument: there is no end token.
     """
 
     def __init__(self, texts: Sequence[str | None], end_tokens: Sequence[int]) -> None:
@@ -48,10 +48,10 @@ class TokenTable:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, end_tokens: Sequence[int]) -> TokenTable:
-        """Read a tokenizer's vocabulary; special tokens and parts of characters have no text."""
+        """Build the table of a tokenizer; special tokens and partial characters have no text."""
         vocabulary, special = tokenizer.vocabulary, tokenizer.special
         texts: list[str | None] = [None] * (max(vocabulary.values()) + 1)
-        # Some decoders strip the space of a first token: each is decoded after another one.
+        # Some decoders strip the space of a first token: each is decoded after another token.
         first = next((i for i in vocabulary.values() if i not in special and tokenizer.decode([i]).isalpha()), None)
         before = "" if first is None else tokenizer.decode([first])
         for token in vocabulary.values():
@@ -63,7 +63,7 @@ class TokenTable:
 
 
 class GrammarConstraint:
-    """Keeps one sequence within an automaton."""
+    """State of one sequence in an automaton."""
 
     def __init__(self, automaton: Automaton, table: TokenTable) -> None:
         self._automaton = automaton
@@ -73,16 +73,16 @@ class GrammarConstraint:
         self._after: dict[Any, Array] = {}
 
     def copy(self) -> Constraint:
-        """Copy the constraint in its state; what was computed is shared."""
+        """Copy the constraint with its state; cached masks are shared."""
         made = GrammarConstraint.__new__(GrammarConstraint)
         made.__dict__.update(self.__dict__)
         return made
 
     def mask(self, remaining: int) -> Array:
-        """Return bool [vocab]: what may come, with `remaining` tokens left, this one among them.
+        """Return bool [vocab]: the tokens allowed next, where `remaining` tokens are left, including this one.
 
         Raises:
-            InvalidArgument: the vocabulary has no token that could go on.
+            InvalidArgument: no token of the vocabulary continues the text.
         """
         table = self._table
         allowed = np.zeros(len(table.texts), bool)
@@ -102,7 +102,7 @@ class GrammarConstraint:
         return allowed
 
     def _distances(self) -> Array:
-        """For each token, the fewest characters from it to the end; `_FAR` where it may not come."""
+        """Return the least number of characters from each token to the end; `_FAR` if it is not allowed."""
         if self._state not in self._after:
             made = np.full(len(self._table.texts), _FAR, np.int64)
             waiting: list[tuple[Any, dict[str, Any]]] = [(self._state, self._table.tree)]
@@ -119,10 +119,10 @@ class GrammarConstraint:
         return self._after[self._state]
 
     def accept(self, token: int) -> None:
-        """Go on with the token that was chosen.
+        """Advance by the selected token.
 
         Raises:
-            InvalidArgument: it was not allowed.
+            InvalidArgument: the token was not allowed.
         """
         if token in self._table.end_tokens or self._ended:
             self._ended = True
@@ -134,10 +134,10 @@ class GrammarConstraint:
 
 
 def constraint_of(kind: str, data: str, table: TokenTable) -> GrammarConstraint:
-    """Make a constraint from a 'json_schema' or a 'regex'.
+    """Create a constraint from a 'json_schema' or a 'regex'.
 
     Raises:
-        InvalidArgument, NotImplemented: a schema or pattern that cannot be kept to.
+        InvalidArgument, NotImplemented: an invalid or unsupported schema or pattern.
     """
     automaton = json_schema(data) if kind == "json_schema" else Automaton({"root": regex(data)})
     return GrammarConstraint(automaton, table)

@@ -1,8 +1,8 @@
-"""A decoder model's inputs and outputs by their roles, and runs with its caches where they are.
+"""Decoder models: inputs and outputs by role, and runs whose caches stay on the device.
 
-Names are those of a genai_config.json, or the ones that transformers.js and Optimum know: input_ids, attention_mask,
+Names are those of a genai_config.json, or the ones of transformers.js and Optimum: input_ids, attention_mask,
 position_ids, num_logits_to_keep, use_cache_branch, past_key_values.* and past.* (also past_conv.*, past_recurrent.*,
-past_ssm.*) with present* as what they become.
+past_ssm.*), with present* as the updated caches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyruntime.session.environment import CPU, WEBGPU
 __all__ = ["SLACK", "Cache", "DecoderModel"]
 
 SLACK = 16
-"""What onnxruntime-genai takes on the CPU."""
+"""Default of `DecoderModel.slack`: onnxruntime-genai's value on the CPU."""
 
 _FLOATS, _BYTES = (DType.FLOAT, DType.FLOAT16, DType.BFLOAT16), (DType.UINT8, DType.INT8)
 _TYPES = {t.type_string: t for t in (*_FLOATS, *_BYTES, DType.INT64, DType.INT32, DType.BOOL)}
@@ -35,13 +35,13 @@ _TYPES = {t.type_string: t for t in (*_FLOATS, *_BYTES, DType.INT64, DType.INT32
 
 @dataclass
 class Cache:
-    """What a model keeps of the tokens it has seen.
+    """The caches of a model, with the tokens that they cover.
 
     Attributes:
-        values: by the names of the inputs.
-        length: how many tokens.
-        mask: of those that have rows.
-        begin: how many tokens in front have none any more, as nothing looks back at them.
+        values: tensors by name of the model's input.
+        length: number of tokens.
+        mask: attention mask of the tokens that have rows, int64 [batch, rows].
+        begin: number of leading tokens whose rows were dropped because no later token attends to them.
     """
 
     values: dict[str, OrtValue]
@@ -51,20 +51,20 @@ class Cache:
 
 
 class DecoderModel:
-    """A session that turns ids and a cache into logits and the next cache.
+    """A decoder session, which computes logits and updated caches from ids and caches.
 
     Args:
-        session: of a decoder with ids in and logits out.
-        names: roles ('input_ids', 'attention_mask', 'position_ids', 'logits') to the model's names, where they differ.
-        caches: the model's past inputs to its present outputs; others are found by their names.
-        sizes: of dynamic axes of the caches other than batch and rows, by their symbols. 'head_size' and
-            'kv_heads' stand for the last and the second axis of caches [batch, heads, rows, size], whatever they are
-            called.
-        slack: rows of caches that hold a window's tokens alone (`sliding_window_cache`), beyond the window: the more,
-            the less often rows are moved.
+        session: a decoder with token ids as an input and logits as an output.
+        names: the model's names of the roles 'input_ids', 'attention_mask', 'position_ids' and 'logits', where they
+            differ.
+        caches: the model's past inputs and their present outputs; others are found by name.
+        sizes: values of dynamic axes of caches, by symbol, except batch and rows. 'head_size' and 'kv_heads' stand for
+            the last and the second axis of caches [batch, heads, rows, size], whatever their symbols.
+        slack: rows beyond the window in caches that only hold a window (`sliding_window_cache`); a larger slack moves
+            rows less often.
 
     Raises:
-        InvalidArgument: the model has no ids, no logits, or inputs whose role is not known.
+        InvalidArgument: the model has no ids, no logits, or inputs without a known role.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class DecoderModel:
         self._check()
         kinds = {node.op.op_type for node in graph.nodes}
         self.right_padded = "GroupQueryAttention" in kinds
-        """True where lengths are counts of the mask: shorter prompts of a batch are then padded on the right."""
+        """True if the model derives lengths from the mask: shorter prompts in a batch are then padded on the right."""
         self.logits_dtype = "float16" if self._outputs[self._names["logits"]].type == "tensor(float16)" else "float32"
         mask, positions = self._names["attention_mask"], self._names["position_ids"]
         self.local: LocalCaches | None = local_caches(graph, self.caches, mask, positions) if self.rewindable else None
-        """The caches of a model that looks back at so many tokens and no further."""
+        """The caches, if all attention of the model is limited to a window of tokens."""
         self.positions = positions_of(graph, positions)
-        """How many positions the model knows; None: nothing says it."""
+        """Number of positions that the model supports; None: unknown."""
         self._helpers: dict[Hashable, InferenceSession] = {}
 
     def _found_caches(self) -> dict[str, str]:
@@ -109,12 +109,12 @@ class DecoderModel:
             if self._names[role] not in among:
                 raise InvalidArgument(
                     f"expected a decoder with {role} named {self._names[role]!r}; the model has {list(among)}. "
-                    "Say its name in `names`"
+                    "Give its name in `names`"
                 )
         roles = {*self._names.values(), "num_logits_to_keep", "use_cache_branch", *self.caches}
         unknown = [n for n in self._inputs if n not in roles]
         if unknown:
-            raise InvalidArgument(f"the decoder's inputs {unknown} have no role here; say them in `names` or `caches`")
+            raise InvalidArgument(f"the decoder's inputs {unknown} have no role here; name them in `names` or `caches`")
         lost = [
             n
             for past in self.caches.items()
@@ -126,35 +126,35 @@ class DecoderModel:
 
     @property
     def logits_name(self) -> str:
-        """The output that is the logits."""
+        """Name of the output with logits."""
         return self._names["logits"]
 
     @property
     def ids_name(self) -> str:
-        """The input with token ids."""
+        """Name of the input with token ids."""
         return self._names["input_ids"]
 
     def is_fixed(self, name: str) -> bool:
-        """Return whether the model says how many tokens, or rows of a cache, an input has."""
+        """Return whether the model fixes the number of tokens, or of cache rows, in an input."""
         shape = self._inputs[name].shape
         axis = 1 if name == self.ids_name else 2
         return len(shape) > axis and isinstance(shape[axis], int) and name not in self._rows
 
     @property
     def on_gpu(self) -> bool:
-        """Whether tensors stay on the GPU between runs."""
+        """True if tensors stay on the GPU between runs."""
         return self.session.get_providers()[0] == WEBGPU
 
     @property
     def rewindable(self) -> bool:
-        """Whether all caches have a row for each token: recurrent states have not."""
+        """True if every cache has a row for each token, unlike recurrent states."""
         return all(self._grows(name) for name in self.caches)
 
     def limit(self, window: Window | None) -> int | None:
-        """Return how many tokens a text may have for the model's positions; None: any number.
+        """Return the maximum length of a text for the model's positions; None: unlimited.
 
         Raises:
-            InvalidArgument: a window of more.
+            InvalidArgument: the window is larger than the model's positions.
         """
         if window and self.positions and window.size > self.positions:
             raise InvalidArgument(
@@ -164,7 +164,7 @@ class DecoderModel:
 
     @property
     def chunk(self) -> int:
-        """How many tokens of a prompt may be computed at once."""
+        """Maximum number of prompt tokens to compute at once."""
         return self.local.chunk if self.local else 1 << 30
 
     def _grows(self, name: str) -> bool:
@@ -182,7 +182,7 @@ class DecoderModel:
         return Cache(values, 0, np.zeros((batch, 0), np.int64))
 
     def _size(self, name: str, axis: int, batch: int) -> int:
-        """The size of an axis of an empty cache. Raises InvalidArgument: the model leaves it open."""
+        """Return the size of an axis of an empty cache. Raises InvalidArgument: the size is unknown."""
         shape = self._inputs[name].shape
         size = shape[axis]
         if isinstance(size, int):
@@ -196,30 +196,30 @@ class DecoderModel:
         role = {1: "kv_heads", 3: "head_size"}.get(axis) if self._grows(name) or name in self._rows else None
         if role in self._sizes:
             return self._sizes[role]
-        raise InvalidArgument(f"the cache {name!r} is {list(shape)}: say in `sizes` what {size or role!r} is")
+        raise InvalidArgument(f"the cache {name!r} is {list(shape)}: give {size or role!r} in `sizes`")
 
     async def step(
         self, ids: Array | OrtValue, cache: Cache, mask: Array | None = None, keep_logits: int = 1
     ) -> tuple[OrtValue, Cache]:
-        """Logits [batch, rows, vocab] and the cache after `ids`; the cache given is unchanged.
+        """Compute ids; return logits [batch, rows, vocab] and the updated cache. `cache` is unchanged.
 
         Args:
-            ids: int64 [batch, n]; on the GPU it stays there.
+            ids: int64 [batch, n]; a tensor on the GPU stays there.
             mask: int64 [batch, n], 0 where an id is padding.
-            keep_logits: how many rows of logits are wanted; a model may give more.
+            keep_logits: rows of logits that are needed; a model may return more.
         """
         (logits,), after = await self._run(ids, cache, mask, [self._names["logits"]], keep_logits)
         return logits, after
 
     async def prefill(self, ids: Array, cache: Cache, mask: Array | None = None) -> Cache:
-        """The cache after `ids`, whose logits are not computed. Args as for `step`."""
+        """Return the cache updated with `ids`, without computing logits. Args as for `step`."""
         _, after = await self._run(ids, cache, mask, [], 1)
         return after
 
     async def _run(
         self, ids: Array | OrtValue, cache: Cache, mask: Array | None, wanted: Sequence[str], keep_logits: int
     ) -> tuple[list[OrtValue], Cache]:
-        """The outputs `wanted` and the cache after `ids`."""
+        """Return the outputs `wanted`, and the cache updated with `ids`."""
         batch, n = ids.shape() if isinstance(ids, OrtValue) else ids.shape
         cache = await self._trimmed(cache, n)
         mask = np.ones((batch, n), np.int64) if mask is None else mask
@@ -235,7 +235,7 @@ class DecoderModel:
         return [OrtValue(made[name]) for name in wanted], Cache(states, cache.length + n, whole, cache.begin)
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
-        """The model's inputs other than ids and caches."""
+        """Return the model's inputs other than ids and caches."""
         positions = np.maximum(np.cumsum(whole, axis=1) - 1, 0)[:, -n:]
         made: dict[str, Any] = {
             self._names["attention_mask"]: whole,
@@ -246,7 +246,7 @@ class DecoderModel:
         return {name: value for name, value in made.items() if name in self._inputs}
 
     async def _trimmed(self, cache: Cache, new: int) -> Cache:
-        """The cache without rows that neither `new` tokens nor any after them look back at."""
+        """Return the cache without the rows that neither `new` tokens nor later ones attend to."""
         local, rows = self.local, cache.length - cache.begin
         gone = local.dropped(rows, new) if local and cache.mask.all() else 0
         if not local or not gone:
@@ -260,22 +260,22 @@ class DecoderModel:
         return Cache(values, cache.length, cache.mask[:, gone:], cache.begin + gone)
 
     async def _turned(self, value: OrtValue, first: int, turn: Array) -> OrtValue:
-        """Rows from `first` on, turned back to the positions from 0."""
+        """Return a cache's rows from `first` on, with keys rotated back to positions from 0."""
         row = np.array([first], np.int64)
         return await self._moved("turn", lambda dtype, _: turning_model(dtype), value, first=row, turn=turn)
 
     def can_rewind(self, cache: Cache, length: int) -> bool:
-        """Return whether this cache can be rewound to `length` tokens; to none it always can."""
+        """Return whether a cache can be rewound to `length` tokens. To 0 tokens it always can."""
         if length in (0, cache.length):
             return True
         there = not cache.begin or (self.local is not None and length - cache.begin >= self.local.kept)
         return self.rewindable and there and 0 <= length <= cache.length
 
     async def rewound(self, cache: Cache, length: int) -> Cache:
-        """Rewind the cache to `length` tokens.
+        """Return the cache of the first `length` tokens.
 
         Raises:
-            InvalidArgument: recurrent states cannot go back, nor can caches whose rows are gone.
+            InvalidArgument: a recurrent state, or a cache whose rows were dropped.
         """
         if length == cache.length:
             return cache
@@ -288,12 +288,12 @@ class DecoderModel:
         return Cache(values, length, cache.mask[:, :rows], cache.begin)
 
     async def _cut(self, value: OrtValue, first: int, end: int) -> OrtValue:
-        """Return the rows of a cache from `first` to before `end`."""
+        """Return rows [first, end) of a cache."""
         first_row, end_row = (np.array([at], np.int64) for at in (first, end))
         return await self._moved("cut", _cutting_model, value, first=first_row, end=end_row)
 
     async def reordered(self, cache: Cache, rows: Sequence[int]) -> Cache:
-        """Gather the cache of the sequences `rows`, in this order; one may come several times."""
+        """Gather the cache's sequences `rows`, in this order; a sequence may occur several times."""
         place = np.array(rows, np.int64)
         values = {n: await self._moved("reorder", _gathering_model, x, rows=place) for n, x in cache.values.items()}
         return Cache(values, cache.length, cache.mask[list(rows)], cache.begin)
@@ -307,13 +307,13 @@ class DecoderModel:
         return made
 
     async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
-        """Return the most probable id of each row of logits [1, rows, vocab], and its log-probability."""
+        """Return the most probable id in each row of logits [1, rows, vocab], and its log-probability."""
         session = await self._helper("best_of_rows", lambda: _best_model(self.logits_dtype))
         ids_value, scores = await session.run_with_ort_values_async(None, {"logits": logits})
         return (await ids_value.numpy_async()).reshape(-1).tolist(), (await scores.numpy_async()).reshape(-1).tolist()
 
     async def sampler(self, options: SamplerOptions) -> InferenceSession:
-        """Return the session of a sampler, on the model's device."""
+        """Return the session of a sampler, created on first use on the model's device."""
         return await self._helper(options, lambda: sampler_model(options))
 
     async def _helper(self, key: Hashable, model: Callable[[], bytes]) -> InferenceSession:
@@ -324,7 +324,7 @@ class DecoderModel:
         return self._helpers[key]
 
     def release(self) -> None:
-        """Free the sessions, on the GPU too."""
+        """Release all sessions and their GPU memory."""
         for session in (self.session, *self._helpers.values()):
             session.release()
 

@@ -1,4 +1,4 @@
-"""Decoding step by step: sequences of ids, a cache, and the logits of the next token."""
+"""Step-by-step decoding: token sequences, their cache, and the logits of the next token."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["Decoding"]
 
 
 class Decoding:
-    """Sequences that grow together: `append` what is given, `next` what the model says.
+    """A batch of growing sequences: `append` adds given tokens, `next` adds selected ones.
 
-    Prompts of different lengths are padded: on the right where the model counts its mask, else on the left. A sequence
-    that has ended goes on as `pad` until all have. With a window, the cache is of what the model sees of the sequences.
+    Prompts of different lengths are padded: on the right if the model derives lengths from the mask, otherwise on the
+    left. A finished sequence grows by `pad` until all have finished. With a window, the cache covers the tokens in the
+    window.
 
     Args:
-        batch: how many sequences.
-        cache: of an earlier decoding, whose tokens are `sequences` without the `dropped` ones that follow the sinks.
+        batch: number of sequences.
+        cache: the cache of an earlier decoding, which covers `sequences` without the `dropped` tokens after the sinks.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Decoding:
         self.logits: OrtValue | None = None
         self.last_logits: OrtValue | None = None
         self.prompts = [0] * batch
-        """How many tokens of each sequence were there when the last ones were appended."""
+        """Length of the first sequence before the last `append`."""
         self.chooser = Chooser(model, options, batch)
         self.rows: Array | None = None
         self._prompt = 0
@@ -58,17 +59,17 @@ class Decoding:
 
     @property
     def batch(self) -> int:
-        """How many sequences."""
+        """Number of sequences."""
         return len(self.sequences)
 
     @property
     def done(self) -> bool:
-        """Whether all sequences have ended, or none may grow."""
+        """True if all sequences have finished, or the length limit is reached."""
         return all(self.ended) or self.remaining == 0
 
     @property
     def remaining(self) -> int:
-        """How many tokens may still come."""
+        """Number of tokens that may still be generated."""
         o = self.options
         limits = []
         if o.max_new_tokens is not None:
@@ -81,30 +82,30 @@ class Decoding:
 
     @property
     def _context(self) -> int | None:
-        """How many tokens a text may have for the model's positions; None: any number."""
+        """Maximum length of a text for the model's positions; None: unlimited."""
         return None if self.model.local and self.cache.mask.all() else self._limit
 
     @property
     def window_remaining(self) -> int:
-        """How many tokens may follow the sequences until the window moves; below 0: it has to move now."""
+        """Tokens that can follow before the window moves; negative: it has to move now."""
         window = self.options.bounds
         if window is None:
             return 1 << 30
         return min(window.remaining(len(s), d) for s, d in zip(self.sequences, self._dropped, strict=True))
 
     def seen(self, b: int) -> list[int]:
-        """Return the ids of a sequence that the cache is of, or will be once they are computed."""
+        """Return the ids of a sequence that the model sees, with those that are not computed yet."""
         sequence, window = self.sequences[b], self.options.bounds
         return [*sequence[: window.sinks], *sequence[window.sinks + self._dropped[b] :]] if window else sequence
 
     def _last(self, b: int, count: int) -> list[int]:
-        """The last ids of `seen`."""
+        """Return the last `count` ids of `seen`."""
         sequence, window, dropped = self.sequences[b], self.options.bounds, self._dropped[b]
         alone = not window or not dropped or count <= len(sequence) - window.sinks - dropped
         return sequence[-count:] if alone else self.seen(b)[-count:]
 
     async def append(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
-        """Append these ids and compute them; the logits are those of the last id of each sequence.
+        """Append ids to each sequence and compute them; the current logits are then those of each last id.
 
         Raises:
             InvalidArgument: no ids, another number of sequences, or more than max_length.
@@ -132,7 +133,7 @@ class Decoding:
         self.chooser.forget()
 
     async def _compute(self, ids: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
-        """Compute the logits after these ids, which follow those of the cache."""
+        """Compute the logits of ids that follow the cache's tokens."""
         longest = max(map(len, ids))
         context = self._context
         if context is not None and self.cache.length + longest > context:
@@ -142,7 +143,7 @@ class Decoding:
             )
         ragged = len(set(map(len, ids))) > 1
         if ragged and self.cache.length:
-            raise InvalidArgument("a batch continues with as many tokens for each; start over with whole prompts")
+            raise InvalidArgument("a batch grows by as many tokens in each sequence; start over with whole prompts")
         padded = np.full((self.batch, longest), self.pad, np.int64)
         mask = np.zeros_like(padded)
         for b, sequence in enumerate(ids):
@@ -158,14 +159,14 @@ class Decoding:
         self.rows = np.array([len(s) - 1 for s in ids], np.int64) if ragged and self.model.right_padded else None
 
     def _lost(self, sequences: Sequence[Sequence[int]]) -> list[int]:
-        """How many tokens of each sequence the model does not see."""
+        """Return the number of tokens of each sequence that are outside of the window."""
         window = self.options.bounds
         return [window.dropped(len(s)) if window else 0 for s in sequences]
 
     async def _slide(self, sequences: Sequence[Sequence[int]], keep_logits: int = 1) -> None:
-        """Move the window to the end of sequences that begin like those at hand, and compute what it has but the sinks.
+        """Move the window to the end of `sequences`, which extend the current ones; compute all but the sinks.
 
-        The old cache is let go of first. Ended in the middle, nothing but the sinks has been computed.
+        The old cache is released first. If this is interrupted, the cache covers only the sinks.
         """
         window = self.options.bounds
         assert window is not None
@@ -177,7 +178,7 @@ class Decoding:
         await self._compute([context[sinks:] for context in contexts], keep_logits)
 
     def _common_sinks(self, most: int) -> int:
-        """How many sinks are in the cache for all sequences, and can be kept alone."""
+        """Return the number of leading sinks that are in the cache of all sequences and can be kept."""
         window = self.options.bounds
         if window is None:
             return 0
@@ -185,11 +186,11 @@ class Decoding:
         return sinks if self.model.can_rewind(self.cache, sinks) and self.cache.mask[:, :sinks].all() else 0
 
     def set_logits(self, logits: OrtValue) -> None:
-        """Choose the next ids from these logits [batch, 1, vocab]."""
+        """Set the current logits [batch, 1, vocab], from which the next ids are selected."""
         self.logits, self.rows = logits, None
 
     async def choose(self) -> tuple[OrtValue, OrtValue]:
-        """Choose ids [batch, 1], with log-probabilities, from the current logits; the sequences are unchanged."""
+        """Select ids [batch, 1] and their log-probabilities from the current logits. The sequences do not change."""
         if self.logits is None:
             raise InvalidArgument("there are no logits yet: append tokens first")
         made = await self.chooser.choose(
@@ -199,12 +200,12 @@ class Decoding:
         return made
 
     async def compute(self, ids: OrtValue | Array) -> None:
-        """Compute the logits after chosen ids, which the window has capacity for."""
+        """Compute the logits of selected ids. The window must have capacity for them."""
         self.logits, self.cache = await self.model.step(ids, self.cache)
         self.rows = None
 
     def accept(self, ids: Sequence[int]) -> list[int]:
-        """Append chosen ids to the sequences; returns them, `pad` for sequences that had ended."""
+        """Append selected ids to the sequences; return them, with `pad` for sequences that had finished."""
         made = [self.pad if ended else int(t) for t, ended in zip(ids, self.ended, strict=True)]
         for b, token in enumerate(made):
             self.sequences[b].append(token)
@@ -214,7 +215,7 @@ class Decoding:
         return made
 
     async def next(self) -> list[int]:
-        """Choose the next id of each sequence; computes missing logits first."""
+        """Select the next id of each sequence and append it; missing logits are computed first."""
         await self.catch_up()
         ids, _ = await self.choose()
         tokens = (await ids.numpy_async())[:, 0].tolist()
@@ -222,16 +223,16 @@ class Decoding:
         return self.accept(tokens)
 
     def withdraw(self) -> None:
-        """Take the last step's tokens, which nothing was computed of, out of the sequences; they stay ended."""
+        """Remove the last step's tokens, which were not computed, from the sequences. Finished ones stay so."""
         for sequence in self.sequences:
             sequence.pop()
 
     def spend(self) -> None:
-        """Mark the current logits as used: `catch_up` computes the next ones."""
+        """Mark the current logits as used, so that `catch_up` computes the next ones."""
         self.last_logits, self.logits = self.logits, None
 
     async def catch_up(self) -> None:
-        """Compute what is in the sequences and not in the cache: the last ids, after `next`; moves a full window."""
+        """Compute the tokens that are not in the cache (the last ones, after `next`), and move a full window."""
         if self.logits is not None:
             return
         if self._lost(self.sequences) != self._dropped:
@@ -243,14 +244,14 @@ class Decoding:
 
     @property
     def _computed(self) -> int:
-        """How many tokens of the first sequence are in the cache."""
+        """Number of the first sequence's tokens in the cache."""
         return self.cache.begin + int(self.cache.mask[0].sum())
 
     async def rewind(self, length: int) -> None:
-        """Go back to the first `length` tokens; `append` or `next` go on from there.
+        """Truncate the sequences to `length` tokens; continue with `append` or `next`.
 
         Raises:
-            InvalidArgument: sequences of different lengths, or states that cannot go back.
+            InvalidArgument: sequences of different lengths, or a state that cannot be rewound.
         """
         if len(set(map(len, self.sequences))) > 1:
             raise InvalidArgument("a batch of sequences of different lengths cannot be rewound")
@@ -258,7 +259,7 @@ class Decoding:
             raise InvalidArgument(f"cannot rewind to {length}: there are {len(self.sequences[0])} tokens")
         cut = [s[:length] for s in self.sequences]
         lost = self._lost(cut)
-        # The last token is computed again: its logits are wanted.
+        # The last token is computed again for its logits.
         if lost == self._dropped:
             kept = max(0, min(length - 1 - lost[0], self.cache.length))
             if self.model.local and not self.model.can_rewind(self.cache, kept):

@@ -1,4 +1,4 @@
-"""Facts of a decoder's graph, for callers that generate text without it: web/generate/, also with a cached plan."""
+"""Facts about a decoder's graph for generation in JavaScript (web/text/), also stored in cached plans."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["decoder_facts", "facts_of", "facts_of_graph"]
 
 
 async def facts_of(session: InferenceSession) -> dict[str, Any] | None:
-    """Return `decoder_facts` of a session, by its options; waits for tables that are still arriving."""
+    """Return the `decoder_facts` of a session, by its options. Waits for tables that are still loading."""
     graph = Internals(session).model.graph
 
     async def read() -> dict[str, Any] | None:
@@ -41,11 +41,11 @@ def facts_of_graph(graph: Graph) -> dict[str, Any] | None:
 
 
 def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:
-    """Return `DecoderFacts` of web/text/local.js; None where the session's options do not request them.
+    """Return `DecoderFacts` of web/text/local.js; None if the session's options do not request them.
 
     Args:
-        entry: the session config entry `pyruntime.expects`. Its `names` are those of the inputs `mask` and `positions`,
-            and of the `others` that are no caches.
+        entry: the session config entry `pyruntime.expects`. Its `names` are the names of the inputs `mask` and
+            `positions`, and of `others` that are not caches.
     """
     names = json.loads(entry).get("names") if entry else None
     if not names:
@@ -67,7 +67,7 @@ def decoder_facts(graph: Graph, entry: str) -> dict[str, Any] | None:
 
 
 def _row(table: Constant, at: int) -> list[float]:
-    """One row of a table [rows, n], of which no more is read."""
+    """Read one row of a table [rows, n], without reading the others."""
     width = table.type.shape[1]
     kind = TensorType(table.type.dtype, (1, width))
     row = Constant(kind, table.source, table.offset + at * kind.nbytes).numpy()

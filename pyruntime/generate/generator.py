@@ -1,9 +1,9 @@
-"""Text generation as iterators: pieces of text with their ids, as the model writes them.
+"""Text generation as iterators over pieces of text and token ids.
 
     generator = TextGenerator(DecoderModel(session), tokenizer)
     async for piece in generator.generate("Once", GenerationOptions(max_new_tokens=50)): print(piece.text, end="")
 
-A prompt that begins like the last one computes only what is new.
+Tokens that a prompt has in common with the last text are not computed again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["Piece", "TextGenerator", "TokenText"]
 
 
 class TokenText(Protocol):
-    """What a generator asks of a tokenizer."""
+    """The methods of a tokenizer that a generator uses."""
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text as ids."""
+        """Encode a text to ids."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -36,27 +36,27 @@ class TokenText(Protocol):
         ...
 
     def stream(self) -> DecodeStream:
-        """Create a decoder that takes ids one by one."""
+        """Create an incremental decoder."""
         ...
 
 
 class DecodeStream(Protocol):
-    """Text of ids that come one by one."""
+    """Incremental decoder of ids."""
 
     def step(self, token: int) -> str:
-        """Return the text that this id adds; empty while a character is not complete."""
+        """Return the text that this id adds; empty while a character is incomplete."""
         ...
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One step of one sequence.
+    """One token of one sequence.
 
     Attributes:
-        text: what it adds; empty without tokenizer and where characters are not complete.
-        id, log_probability: the token, and log softmax of the model's logits there.
-        sequence: which one of the batch.
-        finish: '' while it goes on; then 'end' (an end token), 'stop' (a stop string) or 'length'.
+        text: the text that it adds; empty without a tokenizer, and while a character is incomplete.
+        id, log_probability: the token, and its log softmax in the model's logits.
+        sequence: index in the batch.
+        finish: '' if the sequence continues; else 'end' (an end token), 'stop' (a stop string) or 'length'.
     """
 
     text: str
@@ -67,11 +67,11 @@ class Piece:
 
 
 class TextGenerator:
-    """Generates with one model; keeps the cache of the last single prompt.
+    """Generates text with one model. Keeps the cache of the last text for a prompt that continues it.
 
     Args:
-        tokenizer: for texts; ids go without.
-        pad: the id that fills shorter sequences.
+        tokenizer: required for text; ids need none.
+        pad: id that fills shorter sequences.
     """
 
     def __init__(self, model: DecoderModel, tokenizer: TokenText | None = None, pad: int = 0) -> None:
@@ -80,7 +80,7 @@ class TextGenerator:
         self._pad = pad
         self._kept: tuple[list[int], Cache] | None = None
         self.reused = 0
-        """How many tokens of the last prompt were in the cache."""
+        """Number of the last prompt's tokens that were in the cache."""
 
     async def generate(
         self,
@@ -88,11 +88,11 @@ class TextGenerator:
         options: GenerationOptions | None = None,
         stop: Sequence[str] = (),
     ) -> AsyncIterator[Piece]:
-        """Pieces as they come, those of one step in the order of the sequences; closing it ends at the next token.
+        """Yield pieces as they are generated, ordered by sequence within a step; closing it stops generation.
 
         Args:
             prompt: a text, its ids, or ids of several sequences.
-            stop: texts that end a sequence; neither they nor what follows is in the pieces.
+            stop: strings that end a sequence; pieces contain neither them nor what follows.
         """
         options = options or GenerationOptions(max_new_tokens=128)
         prompts = [list(p) for p in self._prompts(prompt) for _ in range(options.num_sequences)]
@@ -127,7 +127,7 @@ class TextGenerator:
         options: GenerationOptions | None = None,
         stop: Sequence[str] = (),
     ) -> Iterator[Piece]:
-        """Generate as a plain iterator; raises RuntimeException where this place cannot wait."""
+        """Generate as a synchronous iterator. Raises RuntimeException where blocking is not possible."""
         pieces = self.generate(prompt, options, stop)
         how = "async for piece in generator.generate(...)"
         try:
@@ -149,7 +149,7 @@ class TextGenerator:
         return [list(p) for p in prompt]  # type: ignore[arg-type]
 
     async def _begin(self, prompts: list[list[int]], options: GenerationOptions) -> Decoding:
-        """A decoding with the prompts computed; from the kept cache, what it shares with a single one."""
+        """Start a decoding and compute the prompts, reusing the kept cache for a single prompt."""
         self.reused = 0
         if len(prompts) == 1 and self._kept is not None:
             (prompt,), (ids, cache) = prompts, self._kept
@@ -158,7 +158,7 @@ class TextGenerator:
             context = window.context(prompt) if window else prompt
             lost, sinks = len(prompt) - len(context), window.sinks if window else 0
             shared = min(_alike(context, ids), len(context) - 1, cache.length)
-            starts = lost and shared <= sinks  # the window starts over: its sinks are cut out of the cache
+            starts = lost and shared <= sinks  # the window restarts with the sinks of the cache
             if shared > 0 and self.model.can_rewind(cache, shared) and (self.model.rewindable or not starts):
                 cache = await self.model.rewound(cache, shared)
                 dropped = lost if shared > sinks else 0
@@ -176,17 +176,17 @@ class TextGenerator:
             self._kept = (decoding.seen(0), decoding.cache)
 
     def forget(self) -> None:
-        """Let go of the kept cache."""
+        """Release the kept cache."""
         self._kept = None
 
 
 def _alike(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many ids two texts have in common at their beginning."""
+    """Return the length of the common prefix of two id sequences."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 async def _steps(decoding: Decoding) -> AsyncGenerator[tuple[list[int], list[float]], None]:
-    """Tokens of each step; on a GPU several are submitted before the first is read."""
+    """Yield the tokens of each step; on a GPU, several steps are submitted before the first is read."""
     o = decoding.options
     alone = decoding.batch == 1 and decoding.model.rewindable and o.greedy and not o.penalized and not o.processors
     if o.lookup and alone and not decoding.chooser.needs_tokens and not o.min_new_tokens and not decoding.done:

@@ -1,9 +1,8 @@
-"""Grammars as automata over characters with a stack of calls, determinised as they are walked.
+"""Grammars as automata over characters with a call stack, made deterministic during traversal.
 
-An expression is built with `text`, `chars`, `sequence`, `choice`, `repeat` and `call`; rules are expressions by name,
-and may call each other, not at their own beginning. A state is a frozenset of (node, stack), a stack being the nodes to
-return to. `Automaton.least` is the fewest characters from a state to the end of the whole: generation that must end in
-time asks for it.
+An expression is built with `text`, `chars`, `sequence`, `choice`, `repeat` and `call`. Rules are named expressions and
+may call each other, except at their start. A state is a frozenset of (node, stack), where the stack has the nodes to
+return to. `Automaton.least` is the least number of characters to the end, for generation with a length limit.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pyruntime.errors import InvalidArgument
 __all__ = ["ANY", "Automaton", "Expression", "Ranges", "call", "chars", "choice", "repeat", "sequence", "text"]
 
 Ranges = tuple[tuple[int, int], ...]
-"""Runs of code points, sorted."""
+"""Ranges of code points, inclusive, sorted."""
 
 Stack = tuple[Any, ...]
 State = frozenset[tuple[int, Stack]]
@@ -25,11 +24,11 @@ ANY: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 _FAR = 1 << 40
 
 Expression = Callable[["_Nodes", int], int]
-"""Adds itself to the nodes after a node; returns the node it ends in."""
+"""Function that adds an expression to the graph after a node; returns the end node."""
 
 
 class _Nodes:
-    """Edges by node: without a character, with one, into a rule."""
+    """Outgoing edges of each node: empty ones, ones that consume a character, and calls of rules."""
 
     def __init__(self) -> None:
         self.free: list[list[int]] = []
@@ -44,12 +43,12 @@ class _Nodes:
 
 
 def text(value: str) -> Expression:
-    """Match these characters."""
+    """Match a string."""
     return sequence(*(chars(((ord(c), ord(c)),)) for c in value))
 
 
 def chars(ranges: Ranges) -> Expression:
-    """Match one character of these ranges."""
+    """Match one character in these ranges."""
     if not ranges:
         raise InvalidArgument("a character class is empty: nothing can match it")
 
@@ -62,7 +61,7 @@ def chars(ranges: Ranges) -> Expression:
 
 
 def sequence(*parts: Expression) -> Expression:
-    """Match the parts one after another."""
+    """Match the parts in sequence."""
 
     def add(nodes: _Nodes, at: int) -> int:
         for part in parts:
@@ -87,7 +86,7 @@ def choice(*parts: Expression) -> Expression:
 
 
 def repeat(part: Expression, least: int = 0, most: int | None = None) -> Expression:
-    """Match `part` from `least` to `most` times; None: without an upper limit."""
+    """Match `part` `least` to `most` times; None: no upper limit."""
 
     def add(nodes: _Nodes, at: int) -> int:
         for _ in range(least):
@@ -110,7 +109,7 @@ def repeat(part: Expression, least: int = 0, most: int | None = None) -> Express
 
 
 def call(rule: str) -> Expression:
-    """Match the rule of this name."""
+    """Match a rule, by name."""
 
     def add(nodes: _Nodes, at: int) -> int:
         end = nodes.new()
@@ -121,10 +120,10 @@ def call(rule: str) -> Expression:
 
 
 class Automaton:
-    """The rule 'root', ready to be walked.
+    """Automaton of the rule 'root'.
 
     Raises:
-        InvalidArgument: a rule calls itself at its beginning, or can never end.
+        InvalidArgument: a rule that calls itself at its start, or that can never end.
     """
 
     def __init__(self, rules: Mapping[str, Expression]) -> None:
@@ -142,7 +141,7 @@ class Automaton:
         self.start = self._closed([(self._rules["root"][0], ())])
 
     def _distances(self) -> list[int]:
-        """The fewest characters from each node to the end of its rule."""
+        """Return the least number of characters from each node to the end of its rule."""
         nodes = self._nodes
         least = [_FAR] * len(nodes.free)
         for _, end in self._rules.values():
@@ -159,7 +158,7 @@ class Automaton:
         return least
 
     def _closed(self, configurations: list[tuple[int, Stack]]) -> State:
-        """The state of these configurations and of all that are reached from them without reading a character."""
+        """Return the state of configurations, with all that are reachable without a character."""
         seen: set[tuple[int, Stack]] = set()
         waiting = list(configurations)
         while waiting:
@@ -176,7 +175,7 @@ class Automaton:
         return frozenset(c for c in seen if self._nodes.chars[c[0]] or (c[0] == self._end and not c[1]))
 
     def step(self, state: State, character: str) -> State:
-        """Return the state after a character; empty where it cannot come."""
+        """Return the state after a character; empty if the character is not accepted."""
         key = (state, character)
         if key not in self._steps:
             point = ord(character)
@@ -185,17 +184,17 @@ class Automaton:
         return self._steps[key]
 
     def walk(self, state: State, value: str) -> State:
-        """Return the state after several characters."""
+        """Return the state after a string."""
         for character in value:
             state = self.step(state, character)
         return state
 
     def ends(self, state: State) -> bool:
-        """Return whether the whole may end here."""
+        """Return whether the text may end in this state."""
         return (self._end, ()) in state
 
     def least(self, state: State) -> int:
-        """Return the fewest characters to where the whole may end."""
+        """Return the least number of characters to a state where the text may end."""
         best = _FAR
         for node, stack in state:
             total = self._least[node]

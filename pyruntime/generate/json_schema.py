@@ -1,9 +1,8 @@
-"""JSON schemas as grammars: what they match parses, and keeps to the schema.
+"""JSON schemas as grammars of the JSON texts that conform to them.
 
-Known: type, enum, const, properties, required, additionalProperties, items, minItems, maxItems, minLength, maxLength,
-pattern, anyOf, oneOf (as anyOf), $ref into the schema; annotations say nothing. Properties come in the order of the
-schema; others come only where it lists none. Keywords that would have to be kept to and are not known are refused.
-
+Supported: type, enum, const, properties, required, additionalProperties, items, minItems, maxItems, minLength,
+maxLength, pattern, anyOf, oneOf (as anyOf), $ref within the schema. Annotations are ignored, other keywords refused.
+Properties are generated in the schema's order; additional ones only if the schema lists none.
 Source: RFC 8259, JSON Schema 2020-12.
 """
 
@@ -31,10 +30,10 @@ _COLON = sequence(text(":"), _SPACE)
 
 
 def json_schema(schema: str | dict[str, Any] | bool) -> Automaton:
-    """Compile a schema, JSON or what `json.loads` makes of it, into an automaton.
+    """Compile a schema, as JSON text or parsed, into an automaton.
 
     Raises:
-        InvalidArgument: it is no schema. NotImplemented: a keyword that is not known here.
+        InvalidArgument: an invalid schema. NotImplemented: an unsupported keyword.
     """
     return _Compiler(json.loads(schema) if isinstance(schema, str) else schema).automaton()
 
@@ -67,7 +66,7 @@ class _Compiler:
         return Automaton(self._rules)
 
     def _rule(self, expression: Expression) -> Expression:
-        """The expression as a rule of its own: it is stored once however often it is called."""
+        """Return a call of the expression as a new rule, so that it is stored only once."""
         self._names += 1
         self._rules[f"rule {self._names}"] = expression
         return call(f"rule {self._names}")
@@ -79,7 +78,7 @@ class _Compiler:
             raise InvalidArgument(f"expected a JSON schema, got {schema!r}")
         unknown = sorted(set(schema) - _KNOWN)
         if unknown:
-            raise NotImplemented(f"JSON schema: the keywords {unknown} are not known here; leave them out")
+            raise NotImplemented(f"JSON schema: the keywords {unknown} are not supported; leave them out")
         if "$ref" in schema:
             return self._reference(schema["$ref"])
         if "const" in schema or "enum" in schema:
@@ -92,7 +91,7 @@ class _Compiler:
         return choice(*(self._typed(k, schema) for k in ([kinds] if isinstance(kinds, str) else kinds)))
 
     def _implied(self, schema: dict[str, Any]) -> str | list[str]:
-        """The type whose keywords are there; any where there are none."""
+        """Return the type that the keywords imply; all types if there are none."""
         of = {"properties": "object", "required": "object", "additionalProperties": "object", "items": "array"}
         of |= {
             "minItems": "array",
@@ -136,7 +135,7 @@ class _Compiler:
     def _string(self, schema: dict[str, Any]) -> Expression:
         if "pattern" in schema:
             if "minLength" in schema or "maxLength" in schema:
-                raise NotImplemented("JSON schema: pattern together with minLength or maxLength; say it in the pattern")
+                raise NotImplemented("JSON schema: pattern with minLength or maxLength; express it in the pattern")
             # A pattern without anchors may match inside of a string.
             pattern: str = schema["pattern"]
             around = repeat(chars(_PLAIN))

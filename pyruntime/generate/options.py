@@ -1,4 +1,4 @@
-"""What a generation is asked for."""
+"""Options of a generation."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ from pyruntime.ops.custom import CustomOp
 __all__ = ["Constraint", "GenerationOptions", "Processor"]
 
 Processor = Callable[[Array, Array], Array] | CustomOp
-"""A logits processor, to logits of the same shape.
+"""A logits processor; returns logits of the same shape.
 
 A function of (ids int64 [batch, length], logits float32 [batch, vocab]); or an operator made with `custom_op`, in WGSL,
 of logits float32 [batch, vocab], or of logits and counts int32 [batch, vocab]: how often each token was generated, -1
-where it is in the prompt only.
+if only the prompt has it.
 """
 
 _LARGEST_SORT = 1024
 
 
 class Constraint(Protocol):
-    """Says which tokens may come next; one for each sequence."""
+    """Decides which tokens may come next in one sequence."""
 
     def copy(self) -> Constraint:
-        """Copy the constraint in its state."""
+        """Copy the constraint with its state."""
         ...
 
     def mask(self, remaining: int) -> Array:
-        """Return bool [vocab]: what may come next, with `remaining` tokens left; at least one token."""
+        """Return bool [vocab]: the tokens allowed next, at least one, where `remaining` tokens are left."""
         ...
 
     def accept(self, token: int) -> None:
-        """Go on with the token that was chosen."""
+        """Advance by the selected token."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationOptions:
-    """Settings of one generation; the sampler's formula is in `pyruntime.generate.sampling`.
+    """Options of one generation; `pyruntime.generate.sampling` has the sampler's formula.
 
     Attributes:
-        max_new_tokens, max_length: tokens to generate, tokens with the prompt; the lower limit counts.
-        min_new_tokens: end tokens are masked until so many were generated.
-        do_sample: draw; else greedy.
-        top_k, top_p: 0 and 1 switch them off.
-        seed: of the draws; None: another one each time.
+        max_new_tokens, max_length: limits of generated tokens, and of tokens with the prompt; the lower one applies.
+        min_new_tokens: end tokens are masked until this many were generated.
+        do_sample: sample; otherwise greedy.
+        top_k, top_p: filters of the sampler; 0 and 1 disable them.
+        seed: seed of the random generator; None: a new one each time.
         end_tokens: ids that end a sequence; they are its last token.
         num_sequences: sequences for each prompt.
-        no_repeat_ngram_size: no n-gram of this size comes twice; 0: any may.
-        processors: of the user's own, before the sampler's penalties and filters. With functions each step reads the
-            logits; operators run where the model runs, after functions.
-        constraint: of what may come. Each step then reads its token before the next is computed.
-        prefill_chunk: tokens of a prompt computed at once.
-        lookup: most tokens that are predicted from the text itself for each run (prompt lookup); they do not change the
-            result. For one sequence, greedy, without penalties, constraint and processors, and caches that can be
-            rewound; else nothing is predicted.
-        window, sinks: the model looks back at no more than `window` tokens (0: at all), of which the first `sinks`
-            stay; see `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties,
-            n-grams, processors and constraints go by the whole text. Without `sinks` the model says it: the first token
-            of texts that begin with `begin_token`, else none.
-        begin_token: the id that the model's texts begin with, where they do; None: what the generator's tokenizer says.
-        ahead: tokens submitted to a GPU before the first is read, where neither constraint nor processors ask for it.
+        no_repeat_ngram_size: no n-gram of this size is repeated; 0: no such restriction.
+        processors: custom logits processors, applied before penalties and filters. With functions, each step reads the
+            logits back; operators run on the model's device, after functions.
+        constraint: restricts the tokens. Each step then reads its token before the next is computed.
+        prefill_chunk: prompt tokens computed at once.
+        lookup: maximum number of tokens that each run predicts from the text itself (prompt lookup). Results do not
+            change. Only for one sequence, greedy, without penalties, constraint and processors, and with caches that
+            can be rewound; otherwise ignored.
+        window, sinks: the model sees at most `window` tokens (0: unlimited), always including the first `sinks`; see
+            `pyruntime.generate.window`. Texts may then be longer than the model's context. Penalties, n-grams,
+            processors and constraints use the whole text. Default of `sinks`: 1 if texts start with `begin_token`, else
+            0.
+        begin_token: id that the model's texts start with; None: that of the generator's tokenizer.
+        ahead: tokens submitted to a GPU before the first is read, unless a constraint or processors need each token.
     """
 
     max_new_tokens: int | None = None
@@ -120,18 +120,18 @@ class GenerationOptions:
 
     @property
     def bounds(self) -> Window | None:
-        """What the model sees of a text; None: everything."""
+        """The window of tokens that the model sees; None: unlimited."""
         return Window(self.window, self.sinks or 0) if self.window else None
 
     def begun(self, texts: Sequence[Sequence[int]]) -> GenerationOptions:
-        """Return these options with the sinks of texts that begin with these ids."""
+        """Return options with `sinks` set, for texts that start with these ids."""
         if not self.window or self.sinks is not None:
             return self
         return replace(self, sinks=min(self.window - 2, default_sinks(texts, self.begin_token)))
 
     @property
     def functions(self) -> tuple[Callable[[Array, Array], Array], ...]:
-        """Processors on the host."""
+        """Processors that are functions on the host."""
         return tuple(p for p in self.processors if not isinstance(p, CustomOp))
 
     @property
@@ -141,17 +141,17 @@ class GenerationOptions:
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing is drawn; a temperature of 0 and top_k = 1 mean that too."""
+        """True if no token is sampled, also by a temperature of 0 or top_k = 1."""
         return not self.do_sample or self.temperature == 0 or self.top_k == 1
 
     @property
     def penalized(self) -> bool:
-        """Whether penalties change anything."""
+        """True if any penalty has an effect."""
         return (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) != (1.0, 0.0, 0.0)
 
     @property
     def candidates(self) -> int:
-        """How many logits are sorted: no more than top_k and top_p need."""
+        """Number of logits that top_k and top_p need sorted."""
         if not self.top_k and self.top_p >= 1:
             return 0
         if not self.top_k or self.top_k > _LARGEST_SORT:

@@ -1,6 +1,6 @@
-"""How many positions a decoder knows: the rows of its tables of angles or of learned positions.
+"""Number of positions that a decoder supports: rows of its rotary or learned position tables.
 
-A kernel has no angles for positions after the last one, which onnxruntime refuses as well.
+Kernels have no angles for later positions; onnxruntime refuses them too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ __all__ = ["positions_of"]
 
 
 def positions_of(graph: Graph, positions: str) -> int | None:
-    """Rows of the shortest table; None where no constant one is found.
+    """Return the number of rows of the shortest position table; None where there is no constant one.
 
     Args:
-        positions: the name of the input with positions, for tables that are looked up with it.
+        positions: name of the input with positions, to find tables that are gathered with it.
     """
     names = [_table(node, positions) for node in graph.nodes]
     tables = [graph.constants[name].type.shape for name in names if name in graph.constants]
@@ -24,7 +24,7 @@ def positions_of(graph: Graph, positions: str) -> int | None:
 
 
 def _table(node: Node, positions: str) -> str:
-    """The table that a node looks positions up in; '' where it has none."""
+    """Return the name of the position table that a node reads; '' if there is none."""
     op: Any = node.op
     kind = (op.op_type, op.domain)
     slots = {

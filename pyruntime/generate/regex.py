@@ -1,8 +1,8 @@
 """Regular expressions as grammar expressions.
 
-Literals, . [...] [^...] ( ) (?: ) | * + ? {m} {m,} {m,n}, \\d \\w \\s \\D \\W \\S (ASCII), \\n \\t \\r \\f \\v
-\\xhh \\uhhhh. The whole text is matched: ^ at the beginning and $ at the end say nothing new. Lazy
-quantifiers match the same texts.
+Literals, . [...] [^...] ( ) (?: ) | * + ? {m} {m,} {m,n}, \\d \\w \\s \\D \\W \\S (ASCII), \\n \\t \\r \\f \\v \\xhh
+\\uhhhh. A pattern matches the whole text, so ^ at the start and $ at the end have no effect. Lazy quantifiers match the
+same texts.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ def _merged(runs: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def intersected(one: Ranges, other: Ranges) -> Ranges:
-    """Code points of both."""
+    """Return the code points in both."""
     return _merged((max(a, c), min(b, d)) for a, b in one for c, d in other if max(a, c) <= min(b, d))
 
 
 def inverted(ranges: Ranges) -> Ranges:
-    """Code points of neither."""
+    """Return the code points outside of the ranges, without surrogates."""
     edges = [-1, *(e for run in _merged(ranges) for e in run), 0x110000]
     gaps = [(edges[i] + 1, edges[i + 1] - 1) for i in range(0, len(edges), 2)]
     return intersected(ANY, tuple((a, b) for a, b in gaps if a <= b))
 
 
 def regex(pattern: str, allowed: Ranges = ANY) -> Expression:
-    """Compile a pattern into an expression over characters that are allowed.
+    """Compile a pattern into an expression over the allowed characters.
 
     Raises:
-        InvalidArgument: a pattern that is wrong, or with look-around, back references or anchors inside.
+        InvalidArgument: an invalid pattern, or one with look-around, back references or inner anchors.
     """
     body = pattern[1:] if pattern.startswith("^") else pattern
     escaped = (len(body) - len(body[:-1].rstrip("\\")) - 1) % 2 if body.endswith("$") else 0
@@ -113,7 +113,7 @@ class _Parser:
         if c == "(":
             if self.peek() == "?":
                 if self.source[self.at : self.at + 2] != "?:":
-                    self.fail("of groups with (? only (?: is known")
+                    self.fail("the only supported group with (? is (?:")
                 self.at += 2
             made = self.choice()
             if self.take() != ")":
@@ -148,7 +148,7 @@ class _Parser:
             except ValueError:
                 self.fail(f"expected hexadecimal digits after \\{c}")
         if c.isalnum() and c not in _ESCAPES:
-            self.fail(f"\\{c} is not known here")
+            self.fail(f"\\{c} is not supported")
         point = ord(_ESCAPES.get(c, c))
         return ((point, point),)
 

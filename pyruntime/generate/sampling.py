@@ -1,27 +1,26 @@
-"""The next token from logits, as an ONNX graph: it runs where the model runs, and its token id can stay there.
+"""Selection of the next token from logits, as an ONNX graph that runs on the model's device.
 
-With x the row of the logits that counts, in float32, and c the counts, for each sequence:
+With x the selected row of the logits in float32, and c the token counts, for each sequence:
 
-    operators     x ← f(x) or f(x, c), one after the other: the user's own
+    operators     x ← f(x) or f(x, c), in sequence: custom operators
     repetition    x ← x · r where x < 0 else x / r        where c ≠ 0
     frequency     x ← x - f · max(c, 0)
     presence      x ← x - q                               where c > 0
     mask          x ← -∞                                  where not mask
-    greedy        id = argmax x, the first of equal ones; nothing of what follows
+    greedy        id = argmax x, the first of equal ones; the rest is skipped
     temperature   x ← x / t
     top-k         keep x ≥ the k-th greatest x; k = 0 keeps all
-    top-p         p = softmax(x); keep i while the sum of what is more probable is < top_p; the first always stays
+    top-p         p = softmax(x); keep i while the sum of greater p is < top_p; the first is always kept
     min-p         keep p ≥ min_p · max p
     draw          C = running sum of the kept p; id = the first kept i with C_i > u · C_last
 
-`log_probability` is log softmax of the model's own logits at the id: before penalties, mask and temperature. The order
-of the filters and what they keep are those of transformers' logits processors and warpers, except that of equal
-probabilities at the border of top-p those with lower ids stay.
+`log_probability` is the log softmax of the model's logits at the id, before penalties, mask and temperature. Order and
+results of the filters are those of transformers' logits processors and warpers, except that among equal probabilities
+at the limit of top-p, those with lower ids are kept.
 
-Sorting is what costs: `SamplerOptions.candidates` says how many logits are sorted.
-
-Source: Holtzman et al. 2019 (top-p),
-Keskar et al. 2019 (repetition), transformers' generation/logits_process.py (order), OpenAI's API (presence, frequency).
+Sorting takes most of the time; `SamplerOptions.candidates` limits it.
+Source: Holtzman et al. 2019 (top-p), Keskar et al. 2019 (repetition), transformers' generation/logits_process.py
+(order), OpenAI's API (presence, frequency).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from pyruntime.ops.custom import CustomOp, input_names
 __all__ = ["EVERY", "SamplerOptions", "sampler_model"]
 
 EVERY = -1
-"""`candidates`: the whole vocabulary is sorted."""
+"""Value of `candidates`: sort the whole vocabulary."""
 
 _IDS = {"int64": DType.INT64, "int32": DType.INT32}
 _LARGEST_DRAW = float(np.float32(1) - np.float32(2**-24))
@@ -48,21 +47,21 @@ _SMALLEST_P = 1e-30
 
 @dataclass(frozen=True)
 class SamplerOptions:
-    """What a sampler's graph is built for; values of temperature and the like are inputs.
+    """Options that determine a sampler's graph. Temperature and similar values are inputs of the graph.
 
     Attributes:
-        greedy: ArgMax, without draws and filters.
-        dtype: 'float32' or 'float16', of the logits.
-        candidates: how many of the greatest logits are sorted. 0: none, so no top_k and top_p inputs. n > 0: top-k
-            with 1 <= top_k <= n, and what follows it, exactly; top_k = 0 means n. EVERY: any top_k and top_p; the
-            sort of a large vocabulary takes some hundred dispatches.
-        penalties: with inputs repetition, presence, frequency and counts, and the output counts_out.
-        mask: with the input mask, for constraints.
-        rows: with the input row: which row of each sequence counts, instead of the last one.
-        log_probability: with that output.
-        top: with outputs of the most probable tokens, this many; 0: without.
-        ids: 'int64' or 'int32', of the output ids: as the decoder takes them.
-        operators: of the user's own, of x float32 [batch, vocab] or of x and counts, to x.
+        greedy: ArgMax, without sampling and filters.
+        dtype: element type of the logits, 'float32' or 'float16'.
+        candidates: number of the greatest logits that are sorted. 0: none, without inputs top_k and top_p. n > 0: exact
+            for 1 <= top_k <= n; top_k = 0 means n. EVERY: any top_k and top_p; sorting a large vocabulary takes
+            hundreds of dispatches.
+        penalties: add the inputs repetition, presence, frequency and counts, and the output counts_out.
+        mask: add the input mask, for constraints.
+        rows: add the input row, which selects a row for each sequence instead of the last.
+        log_probability: add that output.
+        top: number of most probable tokens in additional outputs; 0: no such outputs.
+        ids: type of the output ids, 'int64' or 'int32', as the decoder expects it.
+        operators: custom operators of x float32 [batch, vocab], or of x and counts; they return x.
     """
 
     greedy: bool = False
@@ -78,35 +77,35 @@ class SamplerOptions:
 
     @property
     def counts(self) -> bool:
-        """Whether tokens are counted: there is an input counts, and an output counts_out."""
+        """True if tokens are counted: the graph has an input counts and an output counts_out."""
         return self.penalties or any(len(input_names(type(op), 1)) > 1 for op in self.operators)
 
 
 def sampler_model(options: SamplerOptions | None = None) -> bytes:
-    """Write an ONNX model that chooses the next token; the formula is this module's.
+    """Build an ONNX model that selects the next token by this module's formula.
 
-    Inputs, in order, those that the options ask for:
+    Inputs, in order, depending on the options:
         logits            float32 or float16 [batch, sequence, vocab]
         row               int64 [batch]; with `rows`
-        uniform           float32 [batch], in [0, 1); not greedy, like the next four
+        uniform           float32 [batch], in [0, 1); not if greedy, like the next four
         temperature       float32 [], > 0
         top_k             int64 []; with candidates
         top_p             float32 [], in (0, 1]; with candidates
         min_p             float32 [], in [0, 1]
-        repetition, presence, frequency    float32 []; 1, 0, 0 change nothing; with `penalties`
-        counts            int32 [batch, vocab]: how often each token was generated; -1: it is in the prompt only, where
-                          repetition counts and presence and frequency do not; with `penalties`
-        mask              bool [batch, vocab], true where a token may come, at least once a row; with `mask`
+        repetition, presence, frequency    float32 []; no effect at 1, 0, 0; with `penalties`
+        counts            int32 [batch, vocab]: how often each token was generated; -1: only the prompt has it, so that
+                          repetition applies, presence and frequency do not; with `penalties`
+        mask              bool [batch, vocab], true for allowed tokens, at least one in each row; with `mask`
 
     Outputs:
         ids               int64 or int32 [batch, 1]
         log_probability   float32 [batch, 1]; with `log_probability`
-        top_ids           int64 [batch, n], n = min(top, vocab): the most probable tokens, likeliest first; with `top`
-        top_log_probabilities    float32 [batch, n]: log softmax of the model's own logits; with `top`
-        counts_out        int32 [batch, vocab]: counts with the new ids; with counts
+        top_ids           int64 [batch, n], n = min(top, vocab): the most probable tokens, descending; with `top`
+        top_log_probabilities    float32 [batch, n]: log softmax of the model's logits; with `top`
+        counts_out        int32 [batch, vocab]: updated counts; with counts
 
     Raises:
-        InvalidArgument: another dtype or type of ids, a negative number of candidates that is not EVERY, or of top.
+        InvalidArgument: another dtype or type of ids, `candidates` < 0 other than EVERY, or `top` < 0.
     """
     options = options or SamplerOptions()
     _check(options)
@@ -151,7 +150,7 @@ def _check(options: SamplerOptions) -> None:
 
 
 def _probabilities(writer: ModelWriter, own: str, chosen: str, options: SamplerOptions) -> None:
-    """The outputs with what the model itself gives tokens."""
+    """Add the outputs with the model's own probabilities."""
     if not options.log_probability and not options.top:
         return
     total = writer.node("ReduceLogSumExp", own, writer.constant([1], np.int64), keepdims=1)
@@ -167,7 +166,7 @@ def _probabilities(writer: ModelWriter, own: str, chosen: str, options: SamplerO
 
 
 def _row(writer: ModelWriter, options: SamplerOptions) -> str:
-    """float32 [batch, vocab]: the row that counts."""
+    """Return float32 [batch, vocab]: the selected row of the logits."""
     if options.rows:
         writer.input("row", DType.INT64, ("batch",))
         place = writer.node("Unsqueeze", "row", writer.constant([1], np.int64))
@@ -193,7 +192,7 @@ def _penalized(writer: ModelWriter, x: str) -> str:
 
 
 def _draw(writer: ModelWriter, x: str, candidates: int, chosen: str) -> None:
-    """`chosen` by one draw from what the filters keep of x [batch, vocab]."""
+    """Add the value `chosen`: a sample from x [batch, vocab] after the filters."""
     writer.input("uniform", DType.FLOAT, ("batch",))
     writer.input("temperature", DType.FLOAT, ())
     axis, ones = writer.constant(1, np.int64), writer.constant([1], np.int64)
@@ -217,7 +216,7 @@ def _draw(writer: ModelWriter, x: str, candidates: int, chosen: str) -> None:
     last = writer.node("Gather", sums, writer.constant([-1], np.int64), axis=1)
     draw = writer.node("Min", "uniform", writer.constant(_LARGEST_DRAW, np.float32))
     threshold = writer.node("Mul", writer.node("Unsqueeze", draw, ones), last)
-    # Sums of parallel scans need not rise everywhere: a token that is not kept is never the answer.
+    # Sums of parallel scans are not strictly monotonic, so dropped tokens are excluded explicitly.
     beyond = writer.node(
         "Where", writer.node("Greater", sums, threshold), writer.constant(2, np.float32), writer.constant(1, np.float32)
     )
@@ -228,7 +227,7 @@ def _draw(writer: ModelWriter, x: str, candidates: int, chosen: str) -> None:
 
 
 def _sorted(writer: ModelWriter, x: str, candidates: int) -> tuple[str, str]:
-    """The greatest of x in falling order, and their ids."""
+    """Return the greatest elements of x in descending order, and their ids."""
     size = writer.node("Gather", writer.node("Shape", x), writer.constant([1], np.int64))
     if candidates != EVERY:
         size = writer.node("Min", size, writer.constant([candidates], np.int64))
@@ -236,7 +235,7 @@ def _sorted(writer: ModelWriter, x: str, candidates: int) -> tuple[str, str]:
 
 
 def _top_k(writer: ModelWriter, x: str, p: str) -> str:
-    """p where x, in falling order, is not below its top_k-th; else 0."""
+    """Return p where x, in descending order, is at least its top_k-th element; else 0."""
     one, zero = writer.constant(1, np.int64), writer.constant(0, np.int64)
     size = writer.node("Gather", writer.node("Shape", x), one)
     k = writer.node("Where", writer.node("Greater", "top_k", zero), writer.node("Min", "top_k", size), size)
@@ -246,7 +245,7 @@ def _top_k(writer: ModelWriter, x: str, p: str) -> str:
 
 
 def _count(writer: ModelWriter, chosen: str) -> None:
-    """counts_out: counts, one more at the new ids."""
+    """Add the output counts_out: counts, incremented at the new ids."""
     length = writer.node("Gather", writer.node("Shape", "counts"), writer.constant(1, np.int64))
     every = writer.node("Range", writer.constant(0, np.int64), length, writer.constant(1, np.int64))
     here = writer.node("Equal", every, chosen)

@@ -1,9 +1,8 @@
-"""Speculative greedy decoding by prompt lookup: tokens are predicted from the text, and verified by the model.
+"""Speculative greedy decoding by prompt lookup: tokens are predicted from the text and verified by the model.
 
-The last tokens are looked for further up; what followed them there is computed along with the next token, in one run.
-The predictions that the model agrees with are accepted, and the cache is rewound to the last of them. Where text
-repeats itself, as in summaries and code, one run makes several tokens. Source: Saxena 2023 (prompt lookup), Leviathan
-et al. 2023.
+The last tokens are searched for earlier in the text. What followed them there is computed with the next token in one
+run; predictions that the model confirms are accepted, and the cache is rewound to the last of them. In repetitive text,
+such as summaries and code, one run yields several tokens. Source: Saxena 2023 (prompt lookup), Leviathan et al. 2023.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _LONGEST = 3
 
 
 def predicted_tokens(sequence: Sequence[int], most: int) -> list[int]:
-    """Predict what follows: what followed the last occurrence of the last tokens, up to three of them."""
+    """Return up to `most` tokens that followed the last earlier occurrence of the last three tokens or fewer."""
     for n in range(min(_LONGEST, len(sequence) - 1), 0, -1):
         tail = list(sequence[-n:])
         for at in range(len(sequence) - n - 1, -1, -1):
@@ -30,10 +29,10 @@ def predicted_tokens(sequence: Sequence[int], most: int) -> list[int]:
 
 
 async def looked_up(decoding: Decoding, most: int) -> AsyncGenerator[tuple[list[int], list[float]], None]:
-    """Generate tokens one by one, with their log-probabilities; up to `most` predicted tokens a run.
+    """Yield tokens one at a time with their log-probabilities, with up to `most` predicted tokens a run.
 
-    For one sequence, greedily, without penalties, constraints and processors, in a model whose caches can be rewound
-    and which gives logits for all rows.
+    Only for one sequence, greedy, without penalties, constraints and processors, and a model with logits for all rows
+    and caches that can be rewound.
     """
     tokens, values = await _chosen(decoding)
     while True:
@@ -60,6 +59,6 @@ async def looked_up(decoding: Decoding, most: int) -> AsyncGenerator[tuple[list[
 
 
 async def _chosen(decoding: Decoding) -> tuple[list[int], list[float]]:
-    """The next token for the logits at hand, and its log-probability."""
+    """Select the next token from the current logits; return it and its log-probability."""
     ((ids, scores),) = await decoding.read([await decoding.choose()])
     return ids, scores.tolist()

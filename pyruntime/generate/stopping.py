@@ -1,4 +1,4 @@
-"""Stop strings in text that comes in pieces."""
+"""Stop strings in streamed text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["StopStrings"]
 
 
 class StopStrings:
-    """Lets text through up to the first stop string, and holds back what may become the beginning of one."""
+    """Passes text up to the first stop string; holds back text that may be the start of one."""
 
     def __init__(self, stop: Sequence[str]) -> None:
         self._stop = [s for s in stop if s]
@@ -16,7 +16,7 @@ class StopStrings:
         self.met = False
 
     def feed(self, text: str) -> str:
-        """Add a text; returns what may be shown now."""
+        """Add a text; return what is certain to precede a stop string."""
         if self.met:
             return ""
         self._held += text
@@ -29,6 +29,6 @@ class StopStrings:
         return shown
 
     def rest(self) -> str:
-        """Return the text that was held back, at the end."""
+        """Return the text that is still held back, at the end of the stream."""
         shown, self._held = self._held, ""
         return shown

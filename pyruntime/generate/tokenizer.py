@@ -1,6 +1,6 @@
-"""Tokenizers of model folders: tokenizer.json by the `tokenizers` wheel where it is installed, else by our own reader.
+"""Tokenizers of model folders: tokenizer.json, read by the `tokenizers` wheel if installed, else by this package.
 
-Text of tokens that come one by one never shows half a character. Chat templates need jinja2.
+Streamed text never has incomplete characters. Chat templates need jinja2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["TextStream", "Tokenizer", "render_chat"]
 
 
 class _Reader:
-    """tokenizer.json, read here. `encode` and `decode` are those of the wheel's Tokenizer."""
+    """This package's reader of tokenizer.json. `encode` and `decode` are those of the wheel's Tokenizer."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self._normalize = normalizer(spec.get("normalizer"))
@@ -51,7 +51,7 @@ class _Reader:
         return self._framed(ids, self._post) if add_special_tokens else ids
 
     def _framed(self, ids: list[int], post: Mapping[str, Any] | None) -> list[int]:
-        """With the tokens that the post-processor puts around a text."""
+        """Add the tokens that the post-processor puts around a text."""
         kind = post["type"] if post else ""
         if post is None or kind == "ByteLevel":
             return ids
@@ -89,7 +89,7 @@ class _Reader:
 
 
 def _finder(added: Sequence[Mapping[str, Any]], change: Any) -> Any:
-    """Splits a text at added tokens, the longest where several begin: (offset, text, id or None)."""
+    """Return a function that splits a text at added tokens, the longest match first: (offset, text, id or None)."""
     forms = {change(t["content"]): t for t in added if t["content"]}
     alternatives: list[str] = []
     for text in sorted(forms, key=len, reverse=True):
@@ -115,7 +115,7 @@ def _finder(added: Sequence[Mapping[str, Any]], change: Any) -> Any:
 
 
 class _Wheel:
-    """The `tokenizers` wheel with the reader's methods."""
+    """The `tokenizers` wheel, with the methods of `_Reader`."""
 
     def __init__(self, text: str) -> None:
         import tokenizers
@@ -140,7 +140,7 @@ class _Wheel:
 
 
 class TextStream:
-    """Text of ids that come one by one; a character is shown when all of its bytes are there."""
+    """Incremental decoder of ids; a character is returned when all of its bytes have arrived."""
 
     def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
@@ -149,28 +149,28 @@ class TextStream:
         self._shown = 0
 
     def step(self, token: int) -> str:
-        """Return the text that this id adds; empty while a character is not complete."""
+        """Return the text that this id adds; empty while a character is incomplete."""
         before = self._tokenizer.decode(self._ids[: self._shown], self._skip)
         self._ids.append(token)
         text = self._tokenizer.decode(self._ids, self._skip)
         if len(text) <= len(before) or text.endswith("\ufffd"):
             return ""
-        # The last ids shown stay as context: what a token says may depend on the one before.
+        # The last ids returned stay as context: a token's text may depend on the token before it.
         self._ids = self._ids[self._shown :]
         self._shown = len(self._ids)
         return text[len(before) :]
 
 
 class Tokenizer:
-    """Texts to ids and back, with the folder's special tokens and chat template.
+    """Converts between text and ids, with the folder's special tokens and chat template.
 
     Args:
-        folder: with tokenizer.json, and tokenizer_config.json, chat_template.jinja where they are.
-        own: read tokenizer.json here, also where the wheel is installed.
+        folder: has tokenizer.json, and optionally tokenizer_config.json and chat_template.jinja.
+        own: use this package's reader even if the wheel is installed.
 
     Raises:
         NoSuchFile: there is no tokenizer.json.
-        NotImplemented: it has a part that is not known here, and the wheel is not installed.
+        NotImplemented: tokenizer.json has an unsupported part, and the wheel is not installed.
     """
 
     def __init__(self, folder: str | Path, own: bool = False) -> None:
@@ -186,7 +186,7 @@ class Tokenizer:
 
     @classmethod
     def from_text(cls, text: str, config: Mapping[str, Any] | None = None, own: bool = False) -> Tokenizer:
-        """Read the text of a tokenizer.json and the contents of a tokenizer_config.json."""
+        """Create a tokenizer from the text of a tokenizer.json and the parsed tokenizer_config.json."""
         made = cls.__new__(cls)
         made._inner = _reader(text, own)
         made.config = dict(config or {})
@@ -195,34 +195,34 @@ class Tokenizer:
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """Tokens as the file writes them, with their ids."""
+        """Ids by token, as spelled in the file."""
         return self._inner.vocabulary
 
     @property
     def special(self) -> set[int]:
-        """Ids that stand for no text."""
+        """Ids of special tokens, which have no text."""
         return set(self._inner.special)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """The ids of a text."""
+        """Encode a text to ids."""
         return self._inner.encode(text, add_special_tokens)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of ids."""
+        """Decode ids to a text."""
         return self._inner.decode([int(i) for i in ids], skip_special_tokens)
 
     def token_to_id(self, token: str) -> int | None:
-        """Return the id of a token; None where there is none."""
+        """Return the id of a token; None where it is unknown."""
         return self._inner.token_to_id(token)
 
     @property
     def begin_token(self) -> int | None:
-        """The id of bos_token, which texts begin with where tokenizer or template puts it; None: none is named."""
+        """Id of bos_token, which tokenizer or template may put at the start of a text; None: not defined."""
         named = _content(self.config.get("bos_token"))
         return self.token_to_id(named) if named else None
 
     def stream(self) -> TextStream:
-        """Create a decoder that takes ids one by one."""
+        """Create an incremental decoder."""
         return TextStream(self)
 
     def apply_chat_template(
@@ -232,12 +232,12 @@ class Tokenizer:
         tools: Any = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """The text of a conversation, as the model was trained on it."""
+        """Format a conversation with the model's chat template."""
         chosen = template or self.chat_template
         if isinstance(chosen, list):
             chosen = next((t["template"] for t in chosen if t["name"] == "default"), None)
         if not chosen:
-            raise InvalidArgument("the folder has no chat template; give one, or write the prompt yourself")
+            raise InvalidArgument("the folder has no chat template; pass one, or format the prompt yourself")
         names = {n: _content(self.config.get(n)) for n in ("bos_token", "eos_token", "pad_token", "unk_token")}
         return render_chat(chosen, messages, tools, add_generation_prompt, {n: t for n, t in names.items() if t})
 
@@ -262,10 +262,10 @@ def render_chat(
     add_generation_prompt: bool = True,
     names: Mapping[str, str] | None = None,
 ) -> str:
-    """Render a conversation through a chat template, as transformers does.
+    """Render a conversation with a chat template, as transformers does.
 
     Raises:
-        InvalidArgument: jinja2 is not installed, or the template refuses the messages.
+        InvalidArgument: jinja2 is missing, or the template rejects the messages.
     """
     try:
         from jinja2.exceptions import TemplateError

@@ -1,14 +1,14 @@
-"""Caches of models with local attention, which look back at a fixed number of tokens: rows out of reach are dropped.
+"""Caches of models with local attention: rows that no later token attends to are dropped.
 
-Where each attention is a GroupQueryAttention with `local_window_size` w and rotary embeddings inside it, a token reads
-the last w rows, its own among them. Before a run after 2 w rows or more, all but the last w - 1 are dropped, d rows.
-Rotary embeddings are relative, so the keys that stay are turned back by d,
+Where each attention is a GroupQueryAttention with `local_window_size` w and internal rotary embeddings, a token attends
+to the last w rows including its own. Before a run on 2 w or more rows, all but the last w - 1 are dropped: d rows.
+Rotary embeddings are relative, so the remaining keys are rotated back by d,
 
     k R(-d),  R(p): the rotation by the angles of position p,
 
-and rows are counted from 0 again: each token is the one after the whole text (but for rounding where keys are turned,
-at most twice in a row's life), the caches have fewer than 2 w rows and those of a run, and positions never come to the
-end of the table of angles, however long the text is.
+and rows are counted from 0 again. Results are those of the whole text, up to rounding where keys are rotated (at most
+twice for each row); caches have fewer than 2 w rows plus those of a run, and positions never exceed the table of
+angles, however long the text is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAST_KEY, _PAST_VALUE, _LENGTHS, _TOTAL, _COS, _SIN, _POSITIONS, _BIAS = 3, 4, 
 
 @dataclass(frozen=True)
 class _Turn:
-    """How an attention turns its keys: constants [positions, r / 2], and whether pairs are neighbours."""
+    """Rotary tables of an attention: constants [positions, r / 2], and whether pairs are interleaved."""
 
     cos: Constant
     sin: Constant
@@ -40,12 +40,12 @@ class _Turn:
 
 @dataclass(frozen=True)
 class LocalCaches:
-    """The caches of a model whose every attention is local.
+    """Caches of a model in which every attention is local.
 
     Attributes:
-        window: tokens that the widest attention sees, the query's own with them.
-        positions: that the shortest table has angles for.
-        turns: by the name of a cache of keys.
+        window: tokens that the widest attention reads, including the query's.
+        positions: rows of the shortest rotary table.
+        turns: rotary tables by the name of a key cache.
     """
 
     window: int
@@ -54,30 +54,30 @@ class LocalCaches:
 
     @property
     def kept(self) -> int:
-        """Rows that the next tokens read."""
+        """Rows that later tokens attend to."""
         return max(1, self.window - 1)
 
     @property
     def chunk(self) -> int:
-        """How many tokens fit after them in one run."""
+        """Number of tokens that can be computed in one run after `kept` rows."""
         return max(1, self.positions - self.kept)
 
     def steps(self, most: int) -> tuple[int, int]:
-        """Return (d, c): rows dropped at once, and the most tokens that are computed together, not above `most`.
+        """Return (d, c): the unit of dropped rows, and the maximum number of tokens computed together, at most `most`.
 
-        For who drops multiples of d alone, as soon as there are `kept` + d rows: keys are then turned by one angle for
-        each pair, or multiples of it, and `kept` + d - 1 + c rows have positions.
+        For callers that only drop multiples of d, as soon as there are `kept` + d rows: keys are then rotated by
+        multiples of one angle for each pair, and `kept` + d - 1 + c rows have positions.
         """
         chunk = min(most, max(1, (self.positions - self.kept) // 2))
         return min(self.window + 1, self.positions - self.kept - chunk + 1), chunk
 
     def dropped(self, rows: int, new: int) -> int:
-        """Return how many of a cache's rows are dropped before a run of `new` tokens."""
+        """Return the number of rows to drop from a cache before a run of `new` tokens."""
         full = rows >= 2 * self.window or rows + new > self.positions
         return max(0, rows - self.kept) if full else 0
 
     def rotation(self, name: str, by: int, size: int) -> Array:
-        """Return float32 [size, size], to be multiplied from the right: R(-by) for the keys of this cache."""
+        """Return R(-by) for the keys of this cache, to multiply from the right: float32 [size, size]."""
         turn = self.turns[name]
         c, s = (np.asarray(t.numpy()[by], np.float64) for t in (turn.cos, turn.sin))
         length = np.hypot(c, s)  # tables may be scaled
@@ -91,11 +91,11 @@ class LocalCaches:
 
 
 def local_caches(graph: Graph, caches: Mapping[str, str], mask: str, positions: str) -> LocalCaches | None:
-    """Find what can be trimmed of a model; None where something may look further back, or reads the text's length.
+    """Find the local caches of a model; None where a node may attend further back or reads the text's length.
 
     Args:
-        caches: past inputs to present outputs.
-        mask, positions: names of these inputs; a model without mask says lengths in another way.
+        caches: past inputs and their present outputs.
+        mask, positions: names of these inputs. A model without mask passes lengths in another way.
     """
     readers = graph.consumers()
     attentions = dict.fromkeys(n for n in graph.nodes if n.op.op_type == "GroupQueryAttention")
@@ -121,7 +121,7 @@ def local_caches(graph: Graph, caches: Mapping[str, str], mask: str, positions: 
 
 
 def window_caches(graph: Graph) -> dict[str, int]:
-    """Caches that have a window's rows and no others (`sliding_window_cache`), by input: how many it takes at least."""
+    """Return the minimum of rows of each cache that only holds a window's rows (`sliding_window_cache`), by input."""
     found: dict[str, int] = {}
     for node in graph.nodes:
         op: Any = node.op
@@ -135,7 +135,7 @@ def _is_slot(node: Node, name: str, slot: int) -> bool:
 
 
 def _turn(node: Node, graph: Graph, positions: str) -> _Turn | None:
-    """The rotary embedding of an attention that is local and knows places by its caches' rows alone."""
+    """Return the rotary tables of an attention that is local and derives positions from its cache's rows alone."""
     op: Any = node.op
     inputs = [*node.inputs, *[""] * (_BIAS + 1 - len(node.inputs))]
     plain = op.causal and op.do_rotary and not op.is_quantized and not op.sliding_window_cache and not op.qk_output
@@ -146,7 +146,7 @@ def _turn(node: Node, graph: Graph, positions: str) -> _Turn | None:
 
 
 def turning_model(dtype: DType) -> bytes:
-    """Write a model of y = x[:, :, first:] · turn, x [batch, heads, rows, size], turn float32 [size, size]."""
+    """Build a model of y = x[:, :, first:] · turn, with x [batch, heads, rows, size] and turn float32 [size, size]."""
     writer = ModelWriter("turn_back")
     writer.input("x", dtype, ("batch", "heads", "rows", "size"))
     writer.input("first", DType.INT64, (1,))

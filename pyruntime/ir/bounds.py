@@ -1,4 +1,4 @@
-"""Bounds of integers that kernels clamp, so that the host has to refuse what is outside."""
+"""Ranges of integer inputs that kernels clamp to, so that the host must refuse values outside of them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Bound", "InputBound", "check_integers"]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least and the greatest integer that an operator computes on in one of its inputs.
+    """The range of integers that an operator accepts in one of its inputs.
 
     Attributes:
-        input: number of the operator's input.
-        least, most: ints or Dims.
-        what: the integers, in the plural. reason: what the range is. step: what to do about others.
-        every: first and distance of the elements that it is about, in row-major order.
+        input: index of the operator's input.
+        least, most: the range, inclusive; ints or Dims.
+        what: name of the integers, in the plural. reason: why the range is this one. step: what the user can do.
+        every: (first, step) in row-major order of the elements that the range applies to.
     """
 
     input: int
@@ -34,21 +34,21 @@ class Bound:
 
     @property
     def texts(self) -> tuple[str, str, str]:
-        """What an error says before the range, between the range and the integer, and after its index."""
+        """Parts of the error text: before the range, between the range and the value, and after the value's index."""
         return f"expected {self.what} in ", f", {self.reason}, got ", f" of the {self.what}; {self.step}"
 
     def check(self, values: Array) -> None:
-        """Raise RuntimeException where one of `values` is outside."""
+        """Raise RuntimeException if one of `values` is out of range."""
         check_integers(values, self.least, self.most, self.texts, self.every)
 
 
 @dataclass(frozen=True, slots=True)
 class InputBound:
-    """A bound of an input of a graph.
+    """The range of integers that a graph accepts in one of its inputs.
 
     Attributes:
-        input: its name; empty where constants are outside, for which no run is right.
-        least, most, texts, every: as a Bound has them; the first text begins with the node.
+        input: name of the input; empty where constants are out of range, so that every run fails.
+        least, most, texts, every: as in Bound; the first text starts with the node.
     """
 
     input: str
@@ -61,7 +61,7 @@ class InputBound:
 def check_integers(
     values: Array, least: int, most: int, texts: tuple[str, str, str], every: tuple[int, int] = (0, 1)
 ) -> None:
-    """Raise RuntimeException where one of `values` is not in [least, most]; `texts`, `every`: as a Bound has them."""
+    """Raise RuntimeException if one of `values` is not in [least, most]; `texts` and `every` are as in Bound."""
     first, distance = every
     checked = values.reshape(-1)[first::distance]
     wrong = (checked < least) | (checked > most)

@@ -1,4 +1,4 @@
-"""Constants: initializers whose bytes are read from the model when they are needed."""
+"""Constants: initializers whose bytes are read from the model on demand."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Constant", "RawSource", "are_open", "has_dims"]
 
 
 class RawSource(Protocol):
-    """Bytes that can be read in part: a file's bytes, or a JavaScript ArrayBuffer outside the WebAssembly heap."""
+    """Bytes that can be read in ranges, such as a file, or a JavaScript ArrayBuffer outside the WebAssembly heap."""
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """`length` bytes from `offset`."""
+        """Return `length` bytes from `offset` on."""
         ...
 
 
 _DIGESTED = 1 << 20
-"""Bytes up to which constants made here are known by what they hold; larger ones by where they are."""
+"""Bytes up to which the key of a constant is a digest of its contents; larger ones are identified by location."""
 
 
 class _Bytes:
@@ -42,9 +42,9 @@ class _Bytes:
 
 
 class Constant:
-    """A tensor that never changes: type, and `nbytes` of raw_data at `offset` of `source`.
+    """A constant tensor: its type, and `nbytes` of raw_data at `offset` of `source`.
 
-    String tensors carry their array and have no raw_data.
+    String tensors hold a NumPy array and have no raw_data.
     """
 
     __slots__ = ("_array", "_key", "offset", "source", "type")
@@ -58,7 +58,9 @@ class Constant:
 
     @property
     def key(self) -> Hashable:
-        """What the bytes are: constants of one key have the same. Their place in a file, or a digest of small ones."""
+        """Identifies the bytes: constants with equal keys have equal bytes. A location, or a digest for small ones in
+        memory.
+        """
         if self._key is None:
             small = isinstance(self.source, _Bytes) and self.nbytes <= _DIGESTED
             self._key = (
@@ -70,7 +72,7 @@ class Constant:
 
     @staticmethod
     def from_array(array: Array, dtype: DType | None = None) -> Constant:
-        """A constant holding `array`, encoded as `dtype` (default: the array's own type)."""
+        """Create a constant from an array, encoded as `dtype` (default: the array's type)."""
         from pyruntime.ir.encoding import encode, round_to
 
         dtype = dtype or DType.from_numpy(array.dtype)
@@ -85,15 +87,15 @@ class Constant:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of raw_data."""
+        """Size of raw_data in bytes."""
         return self.type.nbytes
 
     def raw(self) -> bytes | memoryview:
-        """The raw_data."""
+        """Read and return the raw_data."""
         return self.source.read(self.offset, self.nbytes)
 
     def numpy(self) -> Array:
-        """The value in its NumPy carrier; decoded once and kept."""
+        """Return the value in its NumPy carrier; decoded once, then cached."""
         if self._array is None:
             from pyruntime.ir.encoding import decode
 
@@ -105,9 +107,9 @@ class Constant:
 
 
 def has_dims(kind: ValueType | None) -> bool:
-    """True for a tensor whose known value has Dims or Reals among its elements.
+    """Return whether a tensor type's known value has Dims or Reals among its elements.
 
-    A constant's are numbers: it is not read, which may be long, and its bytes may still be on their way.
+    Constants never do. They are not read, since that may be slow and their bytes may not have arrived yet.
     """
     if not isinstance(kind, TensorType) or not kind.is_known or kind.dtype is DType.STRING:
         return False
@@ -117,5 +119,5 @@ def has_dims(kind: ValueType | None) -> bool:
 
 
 def are_open(values: Array) -> bool:
-    """True for an array of numbers with Dims or Reals among them. Like one of strings, it is of Python objects."""
+    """Return whether an array holds Dims or Reals. Like arrays of strings, those are arrays of Python objects."""
     return values.dtype == object and any(is_dim(v) or is_real(v) for v in values.reshape(-1))

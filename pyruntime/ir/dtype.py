@@ -1,6 +1,6 @@
-"""ONNX element types: codes, sizes, NumPy carriers and GPU storage.
+"""ONNX element types: codes, sizes, NumPy carriers and GPU types.
 
-Every tensor on the GPU is its ONNX `raw_data`: little endian, row-major, padded to a 32-bit word.
+A tensor on the GPU is its ONNX `raw_data`: little endian, row-major, padded to a 32-bit word.
 Source: onnx.proto3, message TensorProto, enum DataType.
 """
 
@@ -18,8 +18,8 @@ __all__ = ["DType"]
 class DType(Enum):
     """An ONNX tensor element type.
 
-    The value is `(code, bits, carrier, compute)`: TensorProto's code; bits an element occupies in raw_data;
-    the NumPy dtype that `Op.evaluate` sees; the WGSL type kernels compute in (`""`: not on the GPU).
+    The value is `(code, bits, carrier, compute)`: TensorProto's code; bits of an element in raw_data; the NumPy dtype
+    that `Op.evaluate` gets; the WGSL type that kernels compute in (`""`: not on the GPU).
     """
 
     FLOAT = (1, 32, "float32", "f32")
@@ -60,7 +60,8 @@ class DType(Enum):
     def __repr__(self) -> str:
         return f"DType.{self.name}"
 
-    # Members are singletons. Enum's own hash is a call of a Python function, and planning asks for thousands.
+    # Members are singletons. Enum's own hash is a Python function, too slow for the thousands of lookups while
+    # planning.
     __hash__ = object.__hash__
 
     @property
@@ -70,18 +71,18 @@ class DType(Enum):
 
     @property
     def js_name(self) -> str:
-        """onnxruntime-web's name: 'float32', 'int64', 'bfloat16'."""
+        """The name in onnxruntime-web: 'float32', 'int64', 'bfloat16'."""
         name = self.onnx_name
         return _JS_NAMES.get(name, name)
 
     @property
     def type_string(self) -> str:
-        """onnxruntime's spelling, e.g. 'tensor(float)'."""
+        """The name in onnxruntime's Python API, such as 'tensor(float)'."""
         return f"tensor({self.onnx_name})"
 
     @property
     def is_float(self) -> bool:
-        """True for every real floating type, down to 4 bits."""
+        """True for real floating-point types, down to 4 bits."""
         return self in _FLOATS
 
     @property
@@ -91,17 +92,17 @@ class DType(Enum):
 
     @property
     def is_integer(self) -> bool:
-        """True for integers of 2 to 64 bits; bool is not one."""
+        """True for integers of 2 to 64 bits, without bool."""
         return self in _SIGNED or self in _UNSIGNED
 
     @property
     def is_wide(self) -> bool:
-        """True where an element takes two words on the GPU (int64, uint64, float64)."""
+        """True for types whose elements take two words on the GPU (int64, uint64, float64)."""
         return self.bits == 64 and self.compute != ""
 
     @property
     def exact_carrier(self) -> bool:
-        """True where the NumPy carrier holds exactly this type (no re-encoding at the boundary)."""
+        """True where the NumPy carrier is this very type, so that no conversion is needed."""
         return self not in _ENCODED
 
     @property
@@ -117,39 +118,39 @@ class DType(Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype `Op.evaluate` sees for this type."""
+        """The NumPy dtype that `Op.evaluate` gets for this type."""
         import numpy
 
         return numpy.dtype(self.carrier)
 
     def nbytes(self, elements: int) -> int:
-        """Bytes of raw_data for this many elements (4- and 2-bit types are packed)."""
+        """Return the bytes of raw_data for this many elements. Types below 8 bits are packed."""
         return (elements * self.bits + 7) // 8
 
     @staticmethod
     def from_code(code: int) -> DType:
-        """The type with TensorProto code `code`. Raises KeyError for codes ONNX does not define."""
+        """Return the type with this TensorProto code. Raises KeyError for codes that ONNX does not define."""
         return _BY_CODE[code]
 
     @staticmethod
     def from_name(name: str) -> DType:
-        """The type called `name` in `tensor(name)`. Raises KeyError."""
+        """Return the type with this name in `tensor(name)`. Raises KeyError."""
         return DType[name.upper()]
 
     @staticmethod
     def from_js_name(name: str) -> DType:
-        """The type that JavaScript calls so. Raises KeyError."""
+        """Return the type with this name in onnxruntime-web. Raises KeyError."""
         return DType.from_name(_FROM_JS_NAMES.get(name, name))
 
     @staticmethod
     def from_numpy(dtype: np.dtype[Any]) -> DType:
-        """The ONNX type of a NumPy dtype (ml_dtypes' types by name). Raises KeyError."""
+        """Return the ONNX type of a NumPy dtype (types of ml_dtypes by name). Raises KeyError."""
         if dtype.kind in "OUST":
             return DType.STRING
         return _BY_NUMPY[dtype.name]
 
 
-# Where onnxruntime-web's name of a type differs from ONNX's.
+# Names of types in onnxruntime-web that differ from ONNX's.
 _JS_NAMES = {"float": "float32", "double": "float64"}
 _FROM_JS_NAMES = {js: onnx for onnx, js in _JS_NAMES.items()}
 _FLOATS = frozenset(d for d in DType if d.name.startswith(("FLOAT", "BFLOAT", "DOUBLE")))

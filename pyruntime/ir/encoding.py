@@ -1,9 +1,10 @@
-"""raw_data bytes to NumPy carriers and back, for every ONNX element type.
+"""Conversion between raw_data bytes and NumPy carriers, for every ONNX element type.
 
-`decode(encode(x)) == round(x)`, where rounding is to nearest, ties to even, as each type's definition says.
-Types NumPy lacks travel in a carrier: bfloat16 and the 8-, 6- and 4-bit floats as float32, 4- and 2-bit integers
-as int8 or uint8. Source: onnx.proto3 (TensorProto.raw_data); ONNX "Float stored in 8 bits", "Float stored in 4
-bits", "4 bit integer types"; IEEE 754-2019; OCP 8-bit Floating Point Specification; OCP Microscaling Formats.
+`decode(encode(x)) == round(x)`, rounding to nearest, ties to even, as the types are defined.
+
+Types that NumPy lacks use a carrier: float32 for bfloat16 and for floats of 8, 6 and 4 bits, int8 or uint8 for integers
+of 4 and 2 bits. Source: onnx.proto3 (TensorProto.raw_data); ONNX "Float stored in 8 bits", "Float stored in 4 bits", "4
+bit integer types"; IEEE 754-2019; OCP 8-bit Floating Point Specification; OCP Microscaling Formats.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ __all__ = ["decode", "encode", "round_to"]
 
 @dataclass(frozen=True, slots=True)
 class _Minifloat:
-    """Layout of a small float: `exponent` bits with `bias`, `mantissa` bits.
+    """Layout of a small float: `exponent` bits with `bias`, and `mantissa` bits.
 
-    `infinity` and `nan` are bit patterns without sign (`None`: the type has none); `nan_only_negative_zero`
-    marks the FNUZ types, whose only NaN is the pattern of negative zero.
+    `infinity` and `nan` are bit patterns without sign (`None`: the type has none). `nan_only_negative_zero` marks the
+    FNUZ types, whose only NaN is the pattern of negative zero.
     """
 
     exponent: int
@@ -57,7 +58,7 @@ _MINIFLOATS = {
 
 @cache
 def _table(dtype: DType) -> Array:
-    """The float32 value of every bit pattern of a minifloat."""
+    """Return the float32 value of every bit pattern of a small float type."""
     form = _MINIFLOATS[dtype]
     values = np.zeros(1 << form.bits, np.float32)
     for pattern in range(1 << form.bits):
@@ -78,11 +79,11 @@ def _table(dtype: DType) -> Array:
 
 
 def _encode_minifloat(x: Array, dtype: DType, saturate: bool) -> Array:
-    """Bit patterns (uint8) of the nearest values, ties to even mantissa.
+    """Return the bit patterns (uint8) of the nearest values, ties to even.
 
-    Out of range: with `saturate` the largest finite value; without it infinity where the type has one, else NaN, else
-    (float4, float6) the largest finite value. Where the type has no NaN, NaN becomes a zero of the opposite sign, as in
-    ONNX's reference.
+    Values out of range become the largest finite value with `saturate`; else infinity where the type has one, else NaN,
+    else (float4, float6) the largest finite value. Where the type has no NaN, NaN becomes a zero of the opposite sign,
+    as in ONNX's reference implementation.
     """
     form = _MINIFLOATS[dtype]
     table = _table(dtype)
@@ -125,7 +126,7 @@ def _encode_bfloat16(x: Array) -> Array:
 
 
 def _pack(values: Array, bits: int) -> Array:
-    """Elements of `bits` bits into bytes, first element in the low bits; the last byte is zero-padded."""
+    """Pack elements of `bits` bits into bytes, the first element in the low bits, padding the last byte with zeros."""
     if 8 % bits:
         stream = np.unpackbits(values.reshape(-1, 1), axis=1, count=bits, bitorder="little")
         return np.packbits(stream.reshape(-1), bitorder="little")
@@ -147,9 +148,9 @@ def _unpack(raw: Array, bits: int, size: int) -> Array:
 
 
 def decode(raw: bytes | bytearray | memoryview | Array, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """raw_data as a NumPy array in the type's carrier.
+    """Decode raw_data to a NumPy array in the type's carrier.
 
-    Exact carriers are views of `raw` (read-only where `raw` is); others are new arrays.
+    For exact carriers the result is a view of `raw` (read-only if `raw` is), for others a new array.
 
     Raises:
         ValueError: `raw` does not have `dtype.nbytes(prod(shape))` bytes.
@@ -174,11 +175,11 @@ def decode(raw: bytes | bytearray | memoryview | Array, dtype: DType, shape: tup
 
 
 def encode(array: Array, dtype: DType, saturate: bool = False) -> Array:
-    """A carrier as raw_data: a flat uint8 array, little endian.
+    """Encode an array in its carrier as raw_data: a flat uint8 array, little endian.
 
-    Integers wrap; `saturate` concerns the 8-bit floats alone: out-of-range values become the largest finite value
-    (True) or infinity/NaN (False), as ONNX Cast defines. Values a type holds already, infinity included, keep their
-    bits only without it.
+    Integers wrap around. `saturate` applies to 8-bit floats: values out of range become the largest finite value
+    (True), or infinity or NaN (False), as in ONNX's Cast. Without it, values that the type represents, such as
+    infinity, are unchanged.
     """
     flat = np.ascontiguousarray(array).reshape(-1)
     if dtype.exact_carrier:
@@ -192,7 +193,7 @@ def encode(array: Array, dtype: DType, saturate: bool = False) -> Array:
 
 
 def round_to(array: Array, dtype: DType, saturate: bool = False) -> Array:
-    """`array` with every element rounded to what `dtype` can hold, still in its carrier."""
+    """Round every element to a value of `dtype`; the result is in the type's carrier."""
     if dtype.exact_carrier:
         return array.astype(dtype.numpy, copy=False)
     return decode(encode(array, dtype, saturate), dtype, array.shape)

@@ -1,4 +1,4 @@
-"""The graph: nodes in topological order over named values."""
+"""The graph of a model: nodes in topological order, connected by named values."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ DeclaredDim = int | str | None
 
 
 class Operator(Protocol):
-    """What the graph needs of an operator: its names. The operators themselves live in `pyruntime.ops`."""
+    """The properties of an operator that a graph needs. Operators themselves are in `pyruntime.ops`."""
 
     @property
     def op_type(self) -> str:
-        """The ONNX name."""
+        """Operator type in ONNX."""
         ...
 
     @property
     def domain(self) -> str:
-        """The operator set; empty for ai.onnx."""
+        """Operator set; empty for ai.onnx."""
         ...
 
     @property
     def title(self) -> str:
-        """What reports call it."""
+        """Name in reports."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTensor:
-    """A tensor type as a model declares it: a dimension is a number, a symbol or unknown; no shape: any rank."""
+    """A tensor type as a model declares it. A dimension is a number, a symbol, or None if unknown; shape None: any
+    rank.
+    """
 
     dtype: DType
     shape: tuple[DeclaredDim, ...] | None = None
@@ -64,7 +66,7 @@ DeclaredType = DeclaredTensor | HostKind
 
 @dataclass(frozen=True, slots=True)
 class ValueInfo:
-    """Name and declared type of a graph input, output or inner value; the type may be missing inside."""
+    """Name and declared type of a graph input, an output or an intermediate value; the latter's type may be missing."""
 
     name: str
     type: DeclaredType | None = None
@@ -72,9 +74,9 @@ class ValueInfo:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One operator applied to named values. An empty name is an absent optional input or output.
+    """An operator applied to named values. An empty name is an omitted optional input or output.
 
-    Operators with subgraphs take the outer values their bodies use as trailing inputs.
+    For operators with subgraphs, outer values that the bodies read are additional inputs at the end.
     """
 
     op: Operator
@@ -84,7 +86,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """How error messages name this node: `'name' (Op)`, or the first output where it has no name."""
+        """The node in error messages: `'name' (Op)`; a node without a name is called by its first output."""
         return f"'{self.name or next(filter(None, self.outputs), '?')}' ({self.op.op_type})"
 
     def __repr__(self) -> str:
@@ -96,10 +98,10 @@ class Graph:
     """A model's graph, or the body of a control-flow operator.
 
     Attributes:
-        inputs: required inputs in order; initializers that are also inputs are in `overridable`.
+        inputs: required inputs in order; inputs with a default value (an initializer) are in `overridable`.
         constants: initializers by name.
-        nodes: topologically ordered.
-        captures: outer values a body uses; empty for the main graph.
+        nodes: in topological order.
+        captures: outer values that a body reads; empty for the main graph.
     """
 
     name: str = ""
@@ -111,11 +113,11 @@ class Graph:
     captures: tuple[str, ...] = ()
 
     def producers(self) -> dict[str, Node]:
-        """The node that makes each value."""
+        """Return the producer of each value, by name."""
         return {name: node for node in self.nodes for name in node.outputs if name}
 
     def consumers(self) -> dict[str, list[Node]]:
-        """The nodes that read each value, each once per reading input."""
+        """Return the consumers of each value, by name; a node occurs once for each input that reads the value."""
         readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in node.inputs:
@@ -124,7 +126,7 @@ class Graph:
         return readers
 
     def renamed(self, names: Mapping[str, str], prefix: str) -> Graph:
-        """A copy with values renamed by `names`, every other value under `prefix`: how a body is inlined."""
+        """Copy the graph for inlining: values are renamed by `names`, all others get `prefix`."""
 
         def to(name: str) -> str:
             return names.get(name, prefix + name) if name else ""

@@ -1,4 +1,4 @@
-"""Tensors on the host, while a model runs: as a NumPy array, as raw_data, or both."""
+"""Tensors on the host during a run: as a NumPy array, as raw_data, or both."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["HostTensor"]
 
 
 class HostTensor:
-    """A tensor in host memory, as raw_data or as an array; the other form is made when it is needed.
+    """A tensor in host memory, as raw_data or as an array. The other form is computed on demand.
 
     Attributes:
         type: element type and shape.
-        raw: raw_data, where there is one: bytes, or a source of them outside Python's memory (a JavaScript buffer).
+        raw: raw_data, if present: bytes, or a RawSource outside Python's memory (a JavaScript buffer).
     """
 
     __slots__ = ("_array", "raw", "type")
@@ -33,16 +33,16 @@ class HostTensor:
 
     @staticmethod
     def of(array: Array, dtype: DType) -> HostTensor:
-        """Make a tensor of element type `dtype` from an array in its NumPy carrier."""
+        """Create a tensor of element type `dtype` from an array in its NumPy carrier."""
         return HostTensor(TensorType(dtype, tuple(int(d) for d in array.shape)), None, array)
 
     @property
     def is_outside(self) -> bool:
-        """Whether the bytes are outside Python's memory and not read yet; reading copies them."""
+        """True while the bytes are outside Python's memory and unread; reading copies them."""
         return self._array is None and not isinstance(self.raw, bytes | memoryview)
 
     def bytes(self) -> memoryview | RawSource:
-        """raw_data; strings have none (ValueError)."""
+        """Return the raw_data. Raises ValueError for strings, which have none."""
         if self.raw is None:
             from pyruntime.ir.encoding import encode
 
@@ -52,7 +52,7 @@ class HostTensor:
         return memoryview(self.raw) if isinstance(self.raw, bytes) else self.raw
 
     def array(self) -> Array:
-        """The value in its NumPy carrier."""
+        """Return the value in its NumPy carrier."""
         if self._array is None:
             from pyruntime.ir.encoding import decode
 
@@ -62,5 +62,5 @@ class HostTensor:
         return self._array
 
     def known(self, name: str = "") -> TensorType:
-        """The tensor's type with this value attached, as constant folding reads it."""
+        """Return the tensor's type with the value attached, for constant folding."""
         return TensorType(self.type.dtype, self.type.shape, self.array, name)

@@ -1,4 +1,6 @@
-"""Lists of an operator's attributes that may have millions of elements: arrays instead of objects for each element."""
+"""Compact lists for operator attributes with up to millions of elements: arrays instead of one Python object an
+element.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ T = TypeVar("T")
 
 
 class NumberList(Sequence[T], Generic[T]):
-    """Numbers in one array, equal and hashed by their bytes: 0.0 and -0.0 differ, NaN equals itself.
+    """Numbers in one array. Equality and hash are those of the bytes: 0.0 and -0.0 differ, NaN equals itself.
 
     Attributes:
-        array: the elements, read-only, one dimension.
+        array: the elements; one-dimensional and read-only.
     """
 
     _dtypes: tuple[str, ...] = ()
@@ -64,7 +66,7 @@ class NumberList(Sequence[T], Generic[T]):
 
 
 class Ints(NumberList[int]):
-    """Integers: int64, or int32 where all of them fit."""
+    """Integers: int64, or int32 where all values fit."""
 
     _dtypes = ("i8", "i4")
 
@@ -76,10 +78,10 @@ class Floats(NumberList[float]):
 
 
 class Strings(Sequence[T], Generic[T]):
-    """Texts (str, or bytes as a file has them), many of which are equal.
+    """Strings (str, or bytes as stored in a file) with many duplicates.
 
     Attributes:
-        distinct: the different ones. codes: for each element, which of them it is.
+        distinct: the distinct strings. codes: for each element, its index in `distinct`.
     """
 
     def __init__(self, distinct: Sequence[T], codes: Any) -> None:
@@ -88,7 +90,7 @@ class Strings(Sequence[T], Generic[T]):
 
     @staticmethod
     def of(texts: Sequence[T]) -> Strings[T]:
-        """`texts`, each different one once; themselves where they are that already."""
+        """Deduplicate `texts`; a `Strings` is returned unchanged."""
         if isinstance(texts, Strings):
             return texts
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}

@@ -1,4 +1,4 @@
-"""A graph whose every value has a type: what passes rewrite and plans are made from."""
+"""A graph in which every value has a type. Passes rewrite it, and plans are made from it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pyruntime.ir.types import Array, TensorType, ValueType
 __all__ = ["Edit", "Rows", "State", "TypedGraph"]
 
 Edit: TypeAlias = Sequence[Node] | Mapping[Node, Sequence[Node]]
-"""What takes the place of a node, or of several."""
+"""The replacement of a node, or of several nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A number of rows that a run brings: `offset`, plus the elements of a fed integer tensor where there is one.
+    """A number of rows that depends on a run: `offset`, plus the elements of an integer input if one is named.
 
     Attributes:
-        input: its name, or empty.
+        input: name of the input, or empty.
         offset: an int or a Dim.
     """
 
@@ -34,15 +34,15 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """An output that stays in the memory of an input: the input itself, with rows after it, or with others over it.
+    """An output in the memory of an input: the input itself, with rows appended, or with rows overwritten.
 
     Attributes:
-        output: the name the model has for it, whose type has the rows that count.
-        input: the resident input whose memory it is.
-        axis: along which the memory can have more rows; -1: the memory is the tensor.
-        capacity: rows that the memory has.
-        given: the type of the input with the rows that count.
-        first, end: rows along `axis` from `first` on are written over, and those before `end` count then.
+        output: name of the output in the model; its type has the valid rows.
+        input: the resident input whose memory is used.
+        axis: axis along which the memory may have more rows; -1: none, the memory is the tensor.
+        capacity: rows that the memory can hold.
+        given: type of the input with the valid rows.
+        first, end: rows from `first` on along `axis` are overwritten; afterwards, rows before `end` are valid.
     """
 
     output: str
@@ -56,25 +56,24 @@ class State:
 
 @dataclass(eq=False, slots=True)
 class TypedGraph:
-    """Nodes in topological order, the type of every value, and which values are known.
+    """Nodes in topological order, the type of every value, and the known values.
 
-    The graph owns its nodes: they change through its methods alone, which keep the order and, for each value, its
-    producer and its consumers.
+    Nodes are changed only by the methods of the graph, which maintain their order and each value's producer and
+    consumers.
 
     Attributes:
-        inputs: values that exist before the first node: fed, or carried from an earlier stage.
+        inputs: values that exist before the first node: fed by the caller, or left by an earlier stage.
         outputs: values wanted after the last node.
-        constants: values that are constants as they stand.
-        static: values that follow from constants and shapes alone (constants among them); `static_value` computes
-            one on demand.
+        constants: stored constants, by name.
+        static: values that depend only on constants and shapes (constants included); see `static_value`.
         resident: inputs that are on the GPU already.
-        computed: resident inputs that are constants, computed before: no dispatch writes their memory.
-        free: outputs on the GPU that may stay in any memory there, that of an input too.
-        states: outputs that stay in the memory of a resident input, and how.
-        bounds: integers that its inputs on the host have to be.
-        sizes: what the dimensions that are no ints are made of; None where all are ints.
-        float32_values: for each node that has to compute in float32, the values that it and those after it make.
-        precision: for nodes that made float32, by name: why they still do, empty where they make float16.
+        computed: resident inputs that are precomputed constants: no dispatch may write their memory.
+        free: outputs on the GPU that may be placed in any memory there, an input's included.
+        states: outputs in the memory of a resident input.
+        bounds: ranges of the integers in host inputs.
+        sizes: the dynamic sizes of the shapes; None where all dimensions are ints.
+        float32_values: for each node that must compute in float32, the values computed from there on.
+        precision: by name of nodes with float32 results: why these stay float32; empty where they become float16.
     """
 
     _nodes: list[Node]
@@ -99,53 +98,53 @@ class TypedGraph:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The nodes in topological order, as a list that stays when the graph changes."""
+        """The nodes in topological order; the list itself does not change with the graph."""
         if self._edits:
             edits, self._edits, self._positions = self._edits, {}, None
             self._nodes = list(_placed(self._nodes, edits))
         return self._nodes
 
     def tensor(self, name: str) -> TensorType:
-        """The type of a tensor value. Raises TypeError where `name` is a sequence, optional or map."""
+        """Return the type of a tensor. Raises TypeError where `name` is a sequence, optional or map."""
         kind = self.types[name]
         if not isinstance(kind, TensorType):
             raise TypeError(f"'{name}' is {kind}, not a tensor")
         return kind
 
     def static_value(self, name: str) -> Array | None:
-        """The value of a static tensor in its carrier, None where `name` is not static."""
+        """Return the value of a static tensor in its carrier; None where `name` is not static."""
         return self.tensor(name).value() if name in self.static else None
 
     def is_given(self, name: str) -> bool:
-        """Whether a value exists before the first node."""
+        """Return whether a value exists before the first node."""
         return name in self.static or name in self.inputs
 
     def producer(self, name: str) -> Node | None:
-        """The node that makes a value; None for inputs, constants and values that no node makes."""
+        """Return the producer of a value; None for inputs, constants and unknown values."""
         return (self._linked() if self._producers is None else self._producers).get(name)
 
     def consumers(self, name: str) -> Sequence[Node]:
-        """The nodes that read a value, each once, in the graph's order."""
+        """Return the consumers of a value, each once, in topological order."""
         if self._producers is None:
             self._linked()
         found = self._consumers.get(name, ())
         return tuple(found) if len(found) < 2 else sorted(found, key=self.position)
 
     def reads(self, name: str) -> int:
-        """How many nodes read a value."""
+        """Return the number of consumers of a value."""
         if self._producers is None:
             self._linked()
         return len(self._consumers.get(name, ()))
 
     def position(self, node: Node) -> int:
-        """Where a node is in the order."""
+        """Return the index of a node in topological order."""
         nodes = self.nodes
         if self._positions is None:
             self._positions = {n: i for i, n in enumerate(nodes)}
         return self._positions[node]
 
     def _linked(self) -> dict[str, Node]:
-        """Find producers and consumers of all values, once."""
+        """Build the maps of producers and consumers; return the producers."""
         self._producers = {}
         for node in self.nodes:
             self._attach(node)
@@ -180,7 +179,7 @@ class TypedGraph:
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
     ) -> None:
-        """Change a node where it is; what is None stays."""
+        """Change a node in place; None leaves a field unchanged."""
         if self._producers is not None:
             self._detach(node)
         node.op = node.op if op is None else op
@@ -190,16 +189,16 @@ class TypedGraph:
             self._attach(node)
 
     def replace_all_uses(self, old: str, new: str) -> None:
-        """Let all consumers of `old` read `new`; outputs of the graph keep their names."""
+        """Let all consumers of `old` read `new`. Names of graph outputs do not change."""
         for node in self.consumers(old):
             self.update(node, inputs=[new if n == old else n for n in node.inputs])
 
     def substitute(self, instead: Mapping[Node, Sequence[Node]]) -> bool:
-        """Put nodes in the place of others, all at once; True where there are any.
+        """Replace nodes by others, all at once; return whether there were any.
 
         Args:
-            instead: for each node those that take its place, perhaps itself among them; none: it is removed. Its
-                outputs are then made by others, or have no consumer.
+            instead: replacements of each node, which may include the node; () removes it. Outputs of a removed node
+                need another producer, or no consumer.
         """
         for node, news in instead.items():
             placed = self._edits.get(node)
@@ -213,10 +212,10 @@ class TypedGraph:
         return bool(instead)
 
     def rewrite(self, instead: Callable[[Node], Edit | None]) -> bool:
-        """Substitute what `instead` gives for each node of the unchanged graph; None: it stays.
+        """Replace nodes by what `instead` returns for each node of the unchanged graph; None leaves the node.
 
         Returns:
-            True where any was given.
+            True if any node was replaced.
         """
         edits: dict[Node, Sequence[Node]] = {}
         for node in self.nodes:
@@ -226,19 +225,19 @@ class TypedGraph:
         return self.substitute(edits)
 
     def insert_before(self, node: Node, *new: Node) -> None:
-        """Add nodes directly before another."""
+        """Insert nodes directly before another."""
         self.substitute({node: (*new, node)})
 
     def insert_after(self, node: Node, *new: Node) -> None:
-        """Add nodes directly after another."""
+        """Insert nodes directly after another."""
         self.substitute({node: (node, *new)})
 
     def remove(self, nodes: Iterable[Node]) -> bool:
-        """Remove nodes whose outputs have no consumer outside of them; True where there are any."""
+        """Remove nodes whose outputs have no other consumers; return whether there were any."""
         return self.substitute(dict.fromkeys(nodes, ()))
 
     def sort(self) -> None:
-        """Order the nodes so that each comes after the producers of what it reads; those in order stay."""
+        """Restore topological order; nodes that are in order keep their sequence."""
         done: set[Node] = set()
         made: list[Node] = []
         for node in self.nodes:
@@ -257,7 +256,7 @@ class TypedGraph:
         self._nodes, self._positions = made, None
 
     def fresh(self, hint: str) -> str:
-        """A value name not in use."""
+        """Return an unused value name that starts with `hint`."""
         while True:
             self._fresh += 1
             name = f"{hint}#{self._fresh}"
@@ -265,7 +264,7 @@ class TypedGraph:
                 return name
 
     def add_value(self, hint: str, kind: TensorType, value: Callable[[], Array] | None = None) -> str:
-        """A new value of the type of `kind`, static where `value` gives it; returns its name."""
+        """Add a value with the element type and shape of `kind`, static if `value` computes it; return its name."""
         name = self.fresh(hint)
         self.types[name] = TensorType(kind.dtype, kind.shape, value, name)
         if value is not None:
@@ -273,13 +272,13 @@ class TypedGraph:
         return name
 
     def add_constant(self, array: Array, dtype: DType, hint: str) -> str:
-        """A new constant value, or, where it has Dims, one that follows from sizes; returns its name."""
+        """Add a constant, or a static value if the array contains Dims; return its name."""
         if array.dtype == object:
             return self.add_value(hint, TensorType(dtype, array.shape), lambda: array)
         return self.add_stored(Constant.from_array(array, dtype), hint)
 
     def add_stored(self, constant: Constant, hint: str) -> str:
-        """A new constant value; returns its name."""
+        """Add a stored constant; return the value's name."""
         name = self.fresh(hint)
         self.constants[name] = constant
         self.types[name] = TensorType(constant.type.dtype, constant.type.shape, constant.numpy, name)
@@ -287,11 +286,11 @@ class TypedGraph:
         return name
 
     def verify(self) -> None:
-        """Check the invariants passes must keep.
+        """Check the invariants of the graph.
 
         Raises:
-            AssertionError: a value read before it is made, made twice, or without type; a producer or consumer that
-                is not in the graph, or one that is not known.
+            AssertionError: a value that is read before it is produced, produced twice or without a type; or a producer
+                or consumer map that does not match the nodes.
         """
         have = {*self.inputs, *self.constants, *self.static}
         made: set[str] = set()
@@ -315,7 +314,7 @@ class TypedGraph:
 
 
 def _placed(nodes: Iterable[Node], edits: Mapping[Node, Sequence[Node]]) -> Iterator[Node]:
-    """`nodes`, with those that `edits` has in the place of one."""
+    """Yield `nodes`, with the replacements of `edits` in place of edited ones."""
     for node in nodes:
         news = edits.get(node)
         if news is None:

@@ -1,9 +1,9 @@
-"""Types of values: what is known of a tensor, sequence, optional or map during planning.
+"""Types of values: what planning knows about a tensor, sequence, optional or map.
 
-The dimensions of a `TensorType` are ints, or `Dim`s where a plan has dynamic dimensions. It may also know its value,
-which for small integer tensors has Dims too and is computed when it is needed. Inside a container only the element type
-of a tensor is known, because the tensors of a sequence differ in shape:
-`SequenceType(DType.FLOAT)`, `MapType(DType.INT64, DType.FLOAT)`.
+The dimensions of a `TensorType` are ints, or `Dim`s in plans with dynamic dimensions. A type may also have the value,
+which is computed on demand, and which for small integer tensors may contain Dims. A container type has only the element
+type of its tensors, since the tensors of a sequence differ in shape: `SequenceType(DType.FLOAT)`, `MapType(DType.INT64,
+DType.FLOAT)`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ ValueSource: TypeAlias = Callable[[], Any]
 
 
 class ValueNeeded(Exception):
-    """Raised by `value()` when a value is not known while planning; carries the value's name.
+    """Raised by `value()` where the value is unknown during planning; has the value's name.
 
-    Not an error: the planner ends the stage here, runs it, and goes on with the value at hand.
+    Not an error: the planner ends the stage, runs it, and plans the rest with the value.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,11 +48,11 @@ class ValueNeeded(Exception):
 
 
 class Unsupported(Exception):
-    """Raised by `Op.lower`: this node cannot run on the GPU, for the reason given; it becomes a host step."""
+    """Raised by `Op.lower` where a node cannot run on the GPU, with the reason; the node becomes a host step."""
 
 
 class _Valued:
-    """A type that may know the value it is the type of."""
+    """Base of types that may have the value."""
 
     __slots__ = ()
     source: ValueSource | None
@@ -60,11 +60,11 @@ class _Valued:
 
     @property
     def is_known(self) -> bool:
-        """True where `value()` answers."""
+        """True if the value is known."""
         return self.source is not None
 
     def value(self) -> Any:
-        """The value: a list, a dict, something or None. Raises ValueNeeded."""
+        """Return the value: a list, a dict, or what an optional holds. Raises ValueNeeded if it is unknown."""
         if self.source is None:
             raise ValueNeeded(self.name)
         return self.source()
@@ -72,7 +72,7 @@ class _Valued:
 
 @dataclass(frozen=True, slots=True)
 class TensorType(_Valued):
-    """Element type, shape and, where it is known, the value of a tensor.
+    """Element type and shape of a tensor, with its value if that is known.
 
     Equality and hash ignore the value and the name.
     """
@@ -98,10 +98,10 @@ class TensorType(_Valued):
         return self.dtype.nbytes(self.size)
 
     def value(self) -> Array:
-        """The value as a NumPy array in its carrier dtype.
+        """Return the value as a NumPy array in its carrier dtype.
 
         Raises:
-            ValueNeeded: it is not known while planning.
+            ValueNeeded: the value is unknown during planning.
         """
         if self.source is None:
             raise ValueNeeded(self.name)
@@ -109,11 +109,11 @@ class TensorType(_Valued):
         return array
 
     def ints(self) -> tuple[int, ...]:
-        """The value as a flat tuple of Python ints (Dims among them stay Dims). Raises ValueNeeded."""
+        """Return the value as a flat tuple of ints; Dims stay Dims. Raises ValueNeeded."""
         return tuple(v if is_dim(v) else int(v) for v in self.value().reshape(-1))  # type: ignore[misc]
 
     def with_shape(self, *shape: int) -> TensorType:
-        """The same element type with another shape; the value is forgotten."""
+        """Return a type of the same element type with another shape, without the value."""
         return TensorType(self.dtype, shape)
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ class TensorType(_Valued):
 
 @dataclass(frozen=True, slots=True)
 class SequenceType(_Valued):
-    """A list of values of one kind; lives on the host as a Python list of carriers."""
+    """A list of values of one type, on the host: a Python list of carriers."""
 
     element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
@@ -134,7 +134,7 @@ class SequenceType(_Valued):
 
 @dataclass(frozen=True, slots=True)
 class OptionalType(_Valued):
-    """A value or nothing (None); lives on the host."""
+    """A value or None, on the host."""
 
     element: Element
     source: ValueSource | None = field(default=None, compare=False, repr=False)
@@ -146,7 +146,7 @@ class OptionalType(_Valued):
 
 @dataclass(frozen=True, slots=True)
 class MapType(_Valued):
-    """A mapping from integer or string keys to values; lives on the host as a dict of Python scalars."""
+    """A mapping from integer or string keys to values, on the host: a dict of Python scalars."""
 
     key: DType
     element: Element
@@ -162,6 +162,6 @@ def _element_string(element: Element) -> str:
 
 
 Element: TypeAlias = DType | SequenceType | OptionalType | MapType
-"""What a container holds."""
+"""Type of the elements of a container."""
 
 ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType

@@ -1,10 +1,10 @@
-"""Values that travel with their types: on the host a value is a `ValueType` that knows it.
+"""Values with their types: on the host a value is a `ValueType` that knows it.
 
     x = known(TensorType(DType.FLOAT, (2,)), array)      x.value() is array
     xs = known(SequenceType(DType.BFLOAT16), [a, b])     a and b are float32 carriers of any shape
     nothing = known(OptionalType(DType.INT64), None)
 
-An absent optional input is None, which is not a value; an empty optional is a value whose `value()` is None.
+An omitted optional input is None, which is not a value; an empty optional is a value whose `value()` is None.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ __all__ = ["conform", "declared_element", "element_of", "known", "of_element"]
 
 
 def known(type: ValueType, value: Any, name: str | None = None) -> ValueType:
-    """`type` with its value, already in carrier form; `name` too where it is given."""
+    """Attach a value, in its carrier, to a type; `name` replaces the type's name."""
     called = type.name if name is None else name
-    if isinstance(type, TensorType):  # what `replace` does, several times faster
+    if isinstance(type, TensorType):  # the same as `replace`, several times faster
         return TensorType(type.dtype, type.shape, lambda: value, called)
     return replace(type, source=lambda: value, name=called)
 
 
 def element_of(type: ValueType) -> Element:
-    """What a container of values of `type` holds."""
+    """Return the element type of a container of values of `type`."""
     return type.dtype if isinstance(type, TensorType) else replace(type, source=None, name="")
 
 
 def of_element(element: Element, value: Any) -> ValueType:
-    """A value taken out of a container of `element`, with its type."""
+    """Attach its type to a value taken from a container with these elements."""
     if isinstance(element, DType):
         return known(TensorType(element, tuple(value.shape)), value)
     return known(element, value)
 
 
 def declared_element(declared: DeclaredType | None) -> Element | None:
-    """What a container declared to hold `declared` holds; None where the declaration does not say."""
+    """Return the element type of a container declared to hold `declared`; None where the declaration leaves it open."""
     if isinstance(declared, DeclaredTensor):
         return declared.dtype
     if not isinstance(declared, HostKind):
@@ -60,12 +60,12 @@ def declared_element(declared: DeclaredType | None) -> Element | None:
 
 
 def conform(type: ValueType, value: Any) -> Any:
-    """`value` in the carrier of `type`, with every number rounded to what the type can hold.
+    """Convert a value to the carrier of `type`, rounding numbers to values of the element type.
 
-    Idempotent: infinities and NaN of the 8-bit floats stay what they are.
+    Idempotent: infinities and NaN of 8-bit floats are unchanged.
 
     Raises:
-        TypeError: a value that is not of this kind (an array where a list is due).
+        TypeError: a value of another kind (an array instead of a list).
         ValueError: an array of another shape.
     """
     if isinstance(type, TensorType):

@@ -1,4 +1,4 @@
-"""ONNX files: read as records (`reader`), imported as a graph (`importer`), and written (`writer`, `graph_writer`)."""
+"""ONNX files: parsed into records (`reader`), imported as graphs (`importer`), written (`writer`, `graph_writer`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a name when it is first used: a page fetches and imports only what it needs."""
+    """Import the module of a name on first use, so that a page fetches only the modules it needs."""
     if name not in _MODULES:
         raise AttributeError(f"module 'pyruntime.onnx' has no attribute '{name}'")
     value = globals()[name] = getattr(import_module(f"pyruntime.onnx.{_MODULES[name]}"), name)

@@ -1,6 +1,6 @@
-"""Write a graph as an ONNX file.
+"""Writer of graphs as ONNX files.
 
-Source: onnx.proto (ModelProto and what it contains); docs/ExternalData.md of ONNX.
+Source: onnx.proto (ModelProto and its messages); docs/ExternalData.md of ONNX.
 """
 
 from __future__ import annotations
@@ -25,34 +25,33 @@ from pyruntime.ops.control.body import BodyOp
 __all__ = ["FUSED", "fused_operators", "opset_for", "write_model"]
 
 FUSED = "pyruntime"
-"""The domain of operators that passes make: no other runtime has them."""
+"""Domain of operators that only passes create; no other runtime has them."""
 
 _IR_VERSION = 10
 _LARGEST_FILE = (1 << 31) - (1 << 24)
-"""Bytes of weights from which on they are in a separate file: protobuf ends at 2 GiB."""
+"""Bytes of weights above which they are stored in a separate file: protobuf is limited to 2 GiB."""
 _INLINE = 1024
-"""Bytes of a weight up to which it stays in the model all the same."""
+"""Bytes up to which a weight is stored in the model even then."""
 _ALIGNMENT = 4096
-"""Of a weight in a file of its own, so that it can be mapped."""
+"""Alignment in bytes of a weight in the separate file, for memory mapping."""
 
 _FIRST = {"LayerNormalization": 17}
-"""The first opset of operators that onnxruntime, and so pyruntime, also has in earlier ones."""
+"""First opset of operators that onnxruntime, and so pyruntime, accepts in earlier opsets too."""
 
 _WRAPPED = {"seq": 4, "optional": 9}
-"""Fields of TypeProto for types of one element type."""
+"""Field numbers in TypeProto of types with one element type."""
 
 
 def write_model(
     path: str | os.PathLike[str], graph: Graph, opsets: Mapping[str, int], metadata: Metadata | None = None
 ) -> None:
-    """Write a graph as an ONNX model; more than 2 GiB of weights go into a file next to it, `<name>.data`.
+    """Write a graph as an ONNX model. More than 2 GiB of weights are stored in `<name>.data` next to it.
 
     Args:
-        opsets: the version of each domain; the empty domain is ONNX's own. That of ONNX is raised where an operator
-            needs it.
+        opsets: version of each domain; the empty domain is ai.onnx, whose version is raised where an operator needs it.
 
     Raises:
-        InvalidArgument: operators that ONNX does not have, operators of no common opset, or the file cannot be written.
+        InvalidArgument: operators that ONNX does not have, operators without a common opset, or a failed write.
     """
     needed = {op.domain for op in _operators(graph)}
     versions = {"": opset_for(graph, opsets.get("", 1)), **{d: v for d, v in opsets.items() if d in needed and d}}
@@ -65,7 +64,7 @@ def write_model(
                 weights = stack.enter_context(open(f"{data}.part", "wb"))
             content = _Writer(weights, data.name).model(graph, versions, metadata or Metadata())
         Path(f"{file}.part").write_bytes(content)
-        # The model may be read from the files that these replace.
+        # The weights may be read from the files that these replace.
         if weights is not None:
             os.replace(f"{data}.part", data)
         os.replace(f"{file}.part", file)
@@ -74,12 +73,12 @@ def write_model(
 
 
 def fused_operators(graph: Graph) -> list[Node]:
-    """The nodes of a graph, and of the bodies in it, whose operators only pyruntime has."""
+    """Return the nodes, including those in bodies, with operators that only pyruntime has."""
     return [node for node in _nodes(graph) if node.op.domain == FUSED]
 
 
 def opset_for(graph: Graph, opset: int) -> int:
-    """The least version of ONNX's operators, from `opset` on, in which all nodes of a graph are what they are.
+    """Return the smallest opset of ai.onnx, at least `opset`, that defines all nodes of a graph as they are.
 
     Raises:
         InvalidArgument: there is none.
@@ -104,7 +103,7 @@ def opset_for(graph: Graph, opset: int) -> int:
 
 
 def _versions(op: Op) -> range:
-    """The versions of ONNX in which an operator is what it is."""
+    """Return the opsets of ONNX that define an operator as it is."""
     start, stop = type(op).compatible.start, type(op).compatible.stop
     added = {name for name, _, _ in _attributes(op)}
     for older in registered[op.domain, op.op_type]:
@@ -128,10 +127,10 @@ def _operators(graph: Graph) -> Iterator[Op]:
 
 
 class _Writer:
-    """Messages of a model.
+    """Serializes the messages of a model.
 
     Args:
-        weights: the file for large weights, which the model calls `name`; None: they are in the model.
+        weights: the file for large weights, whose name in the model is `name`; None: weights are in the model.
     """
 
     def __init__(self, weights: BinaryIO | None, name: str) -> None:
@@ -139,7 +138,7 @@ class _Writer:
         self._names = Counter[str]()
 
     def model(self, graph: Graph, opsets: Mapping[str, int], metadata: Metadata) -> bytes:
-        """ModelProto."""
+        """Serialize a ModelProto."""
         imports = [(field(1, text(domain)) if domain else b"") + number(2, v) for domain, v in opsets.items()]
         entries = [field(1, text(key)) + field(2, text(value)) for key, value in metadata.custom.items()]
         about = field(2, text(metadata.producer_name)) + field(3, text(metadata.producer_version))
@@ -167,7 +166,7 @@ class _Writer:
         return made + joined(5, attributes) + field(7, text(op.domain))
 
     def _unique(self, name: str) -> str:
-        """The name of a node, numbered where another one has it: what a pass writes is called as what it replaces."""
+        """Return a unique node name: a pass may give several nodes the name of the one they replace."""
         self._names[name] += 1
         return name if not name or self._names[name] == 1 else f"{name}#{self._names[name]}"
 
@@ -190,7 +189,7 @@ class _Writer:
         return field(1, text(name)) + content + number(20, kind.value)
 
     def _tensor(self, name: str, constant: Constant) -> bytes:
-        """TensorProto."""
+        """Serialize a TensorProto."""
         kind = constant.type
         made = b"".join(number(1, d) for d in kind.shape) + number(2, kind.dtype.code) + field(8, text(name))
         if kind.dtype is DType.STRING:
@@ -205,7 +204,7 @@ class _Writer:
 
 
 def _attributes(op: Op) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Name, value and annotated types of the attributes that have another value than ONNX's default."""
+    """Yield name, value and annotated types of the attributes that differ from ONNX's default."""
     annotations = signature(type(op)).annotations
     for one in fields(op):
         value = getattr(op, one.name)
@@ -215,7 +214,7 @@ def _attributes(op: Op) -> Iterator[tuple[str, Any, Sequence[str]]]:
 
 
 def _kind(value: Any, annotations: Sequence[str]) -> AttributeType:
-    """The type of an attribute: the one that is annotated, or of several the one that the value has."""
+    """Return the type of an attribute: the annotated one, or among several that of the value."""
     kinds = [KINDS[a] for a in annotations if a in KINDS]
     if len(kinds) == 1:
         return kinds[0]
@@ -229,12 +228,12 @@ def _kind(value: Any, annotations: Sequence[str]) -> AttributeType:
 
 
 def _value(info: ValueInfo) -> bytes:
-    """ValueInfoProto."""
+    """Serialize a ValueInfoProto."""
     return field(1, text(info.name)) + (b"" if info.type is None else field(2, _type(info.type)))
 
 
 def _type(kind: DeclaredType) -> bytes:
-    """TypeProto."""
+    """Serialize a TypeProto."""
     if isinstance(kind, DeclaredTensor):
         return field(1, _tensor_type(kind))
     assert isinstance(kind, HostKind)
@@ -248,7 +247,7 @@ def _type(kind: DeclaredType) -> bytes:
 
 
 def _tensor_type(kind: DeclaredTensor) -> bytes:
-    """TypeProto.Tensor."""
+    """Serialize a TypeProto.Tensor."""
     if kind.shape is None:
         return number(1, kind.dtype.code)
     dims = [number(1, d) if isinstance(d, int) else field(2, text(d)) if d else b"" for d in kind.shape]

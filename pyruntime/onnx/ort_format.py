@@ -1,7 +1,7 @@
-"""Read onnxruntime's own file format (.ort) into the records of an ONNX model.
+"""Reader of onnxruntime's file format (.ort), which gives the records of an ONNX model.
 
-onnxruntime saves it after its passes: a graph of operators of ONNX and of onnxruntime, without functions. The names of
-kernels, edges and runtime optimisations that it saves with the graph are not read.
+onnxruntime saves the format after its passes: a graph of operators of ONNX and of onnxruntime, without functions.
+Kernel names, edges and runtime optimizations in the file are ignored.
 Source: onnxruntime, core/flatbuffers/schema/ort.fbs and README.md (format versions 1 to 6).
 """
 
@@ -51,18 +51,18 @@ from pyruntime.onnx.writer import joined
 __all__ = ["SIGNATURE", "read_ort_model"]
 
 SIGNATURE = (4, b"ORTM")
-"""Where in a file what tells this format is."""
+"""Offset and bytes that identify the format."""
 _FUSED = 1
 _SIZE, _SYMBOL = 1, 2
 _NO_VERSION = (1 << 63) - 1
 
 
 def read_ort_model(source: ByteSource, limits: Limits) -> ModelRecord:
-    """The records of the model in `source`.
+    """Read the model in `source`.
 
     Raises:
-        InvalidProtobuf: the bytes are no such model, or exceed `limits`.
-        InvalidGraph: an attribute's value is not of its type.
+        InvalidProtobuf: the bytes are not an ORT-format model, or exceed `limits`.
+        InvalidGraph: an attribute's value does not match its type.
         NotImplemented: nodes compiled for a device, or weights in another file.
     """
     model = FlatReader(source, limits).root(_SESSION)

@@ -1,4 +1,4 @@
-"""Read a model file into records, and say what a file is that holds no model."""
+"""Reader of model files, with errors that identify files of other formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Limits", "read_model", "read_tensor", "reading_model"]
 
 _HEAD = 512
 _EXPORT = "export the model to ONNX"
-# (offset, bytes there, what the file is, what to do). No ONNX model begins like any of these.
+# (offset, bytes there, what the file is, what to do). No ONNX model starts with any of these.
 _SIGNATURES = (
     (0, b"version https://git-lfs.github.com/", "a Git LFS pointer", "run `git lfs pull`, or download the file itself"),
     (0, b"PK\x03\x04", "a ZIP archive (or a PyTorch checkpoint)", "unpack it, or export the model to ONNX"),
@@ -38,19 +38,19 @@ _SIGNATURES = (
 
 
 def read_model(source: ByteSource | str | os.PathLike[str] | Any, limits: Limits | None = None) -> ModelRecord:
-    """The records of the model in `source`, ONNX or ORT format: a ByteSource, a path, or bytes-like.
+    """Read a model in ONNX or ORT format from a ByteSource, a path, or a bytes-like object.
 
     Raises:
         InvalidProtobuf: the bytes are not an ONNX model, or exceed `limits`.
-        InvalidGraph: an attribute's value is not of its type.
+        InvalidGraph: an attribute's value does not match its type.
         NotImplemented: an ORT-format model that depends on a device, or on another file.
-        InvalidArgument: not something that has bytes. NoSuchFile, Fail: the path cannot be opened.
+        InvalidArgument: `source` is of another type. NoSuchFile, Fail: the path cannot be opened.
     """
     return at_once(reading_model(as_source(source), limits))
 
 
 def reading_model(source: ByteSource, limits: Limits | None = None) -> Reading[ModelRecord]:
-    """`read_model` of a source that arrives: yields where the bytes end that it reads next."""
+    """Like `read_model`, as a generator for a source that is still loading: yields the end of its next read."""
     limits = limits or Limits()
     if source.size > limits.nbytes:
         raise Fail(
@@ -77,14 +77,14 @@ def reading_model(source: ByteSource, limits: Limits | None = None) -> Reading[M
 
 
 def read_tensor(source: ByteSource | Any, limits: Limits | None = None) -> TensorRecord:
-    """The record of a serialised TensorProto (a .pb file of ONNX's test data). Raises as `read_model` does."""
+    """Read a serialized TensorProto (a .pb file of ONNX's test data). Raises as `read_model` does."""
     record = Parser(as_source(source), limits or Limits()).parse(TENSOR)
     assert isinstance(record, TensorRecord)
     return record
 
 
 def as_source(data: ByteSource | str | os.PathLike[str] | Any) -> ByteSource:
-    """`data` as a source: itself, the file at a path, or bytes in memory. Raises as `read_model` does."""
+    """Return `data` as a source: a ByteSource, the file at a path, or bytes in memory. Raises like `read_model`."""
     if isinstance(data, ByteSource):
         return data
     if isinstance(data, (str, os.PathLike)):

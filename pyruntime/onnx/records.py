@@ -1,8 +1,8 @@
-"""Records of an ONNX model, as the file states them: nothing is checked against the ONNX rules here.
+"""Records of an ONNX model as stored in the file, not validated against the rules of ONNX.
 
-Names follow onnx.proto; types and documentation of inner values and objects, training information and multi-device
-annotations are left out. Tensor data stays in the file (see `tensor.py`).
-Source: onnx.proto (ModelProto and what it contains).
+Names follow onnx.proto. Types of intermediate values, documentation of inner objects, training information and
+multi-device annotations are left out. Tensor data stays in the file (see `tensor.py`).
+Source: onnx.proto (ModelProto and its messages).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 DimRecord: TypeAlias = int | str | None
-"""A dimension: its size, its symbol, or unknown."""
+"""A dimension: its size, its symbol, or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StringStringEntry:
-    """One key and its value."""
+    """A key and its value."""
 
     key: str
     value: str
@@ -50,7 +50,7 @@ class StringStringEntry:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSetId:
-    """A version of the operator set of a domain; the empty domain is ONNX's own."""
+    """A version of the operator set of a domain; the empty domain is ai.onnx."""
 
     domain: str
     version: int
@@ -58,10 +58,9 @@ class OperatorSetId:
 
 @dataclass(frozen=True, slots=True)
 class TensorTypeRecord:
-    """Element type (a TensorProto code) and shape; None: of any rank.
+    """Element type (a TensorProto code) and shape; shape None: any rank.
 
-    `denotations` holds a standard meaning for each dimension ('DATA_BATCH'), '' where there is none; it is empty
-    when no dimension has one.
+    `denotations` has each dimension's denotation ('DATA_BATCH') or ''; it is empty where no dimension has one.
     """
 
     elem_type: int
@@ -94,7 +93,7 @@ class OptionalTypeRecord:
 
 @dataclass(frozen=True, slots=True)
 class MapTypeRecord:
-    """From keys (a TensorProto code) to values of one type."""
+    """A mapping from keys of a type (a TensorProto code) to values of a type."""
 
     key_type: int
     value_type: TypeRecord | None
@@ -102,7 +101,7 @@ class MapTypeRecord:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueTypeRecord:
-    """A type only its domain knows."""
+    """A type defined by its domain alone."""
 
     domain: str
     name: str
@@ -120,7 +119,7 @@ TypeRecord: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ValueInfoRecord:
-    """Name and, where stated, type of a value."""
+    """Name of a value, and its type if declared."""
 
     name: str
     type: TypeRecord | None
@@ -152,9 +151,9 @@ AttributeValue: TypeAlias = "_OneValue | tuple[_OneValue, ...] | Ints | Floats |
 
 @dataclass(frozen=True, slots=True)
 class AttributeRecord:
-    """A named attribute: its type and a value of that type.
+    """A named attribute: its type and its value.
 
-    With `ref_attr_name` it stands for that attribute of the function it is in, and `value` is None.
+    With `ref_attr_name` it refers to that attribute of the enclosing function, and `value` is None.
     """
 
     name: str
@@ -165,7 +164,7 @@ class AttributeRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """An operator or function applied to named values; '' is an absent one."""
+    """An operator or function applied to named values; '' is an omitted input or output."""
 
     input: tuple[str, ...]
     output: tuple[str, ...]
@@ -178,7 +177,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """Nodes over named values, with the tensors the file gives values to."""
+    """Nodes connected by named values, and the tensors of initializers."""
 
     node: tuple[NodeRecord, ...]
     name: str
@@ -223,7 +222,7 @@ class ModelRecord:
     functions: tuple[FunctionRecord, ...]
 
 
-# AttributeProto's value fields in the order of their numbers.
+# Fields of AttributeProto with values, in the order of their numbers.
 _SLOTS = (
     AttributeType.FLOAT,
     AttributeType.INT,
@@ -241,7 +240,7 @@ _SLOTS = (
     AttributeType.SPARSE_TENSORS,
 )
 _SLOT_OF_CODE = {type_.value: (slot, type_) for slot, type_ in enumerate(_SLOTS)}
-# What a scalar is that an encoder left out because it is zero.
+# Values of scalars that an encoder omitted because they are zero.
 _ZERO: dict[AttributeType, AttributeValue] = {
     AttributeType.FLOAT: 0.0,
     AttributeType.INT: 0,
@@ -250,33 +249,33 @@ _ZERO: dict[AttributeType, AttributeValue] = {
 
 
 Shape: TypeAlias = tuple[tuple[DimRecord, ...], tuple[str, ...]]
-"""Dimensions, and their denotations or none."""
+"""Dimensions, and their denotations, which may be empty."""
 
 
 def pair(first: Any, second: Any) -> tuple[Any, Any]:
-    """A message of two fields that has no record of its own."""
+    """Record of a message with two fields that has no class."""
     return first, second
 
 
 def shape_of(dims: tuple[tuple[DimRecord, str], ...]) -> Shape:
-    """The shape of dimensions that each have a denotation, '' for none."""
+    """Return the shape of (dimension, denotation) pairs; denotation '' means none."""
     sizes = tuple([size for size, _ in dims])
     denotations = tuple([denotation for _, denotation in dims])
     return sizes, denotations if any(denotations) else ()
 
 
 def tensor_type(elem_type: int, shape: Shape | None) -> TensorTypeRecord:
-    """The type of a dense tensor."""
+    """Return the type of a dense tensor; shape None: any rank."""
     return TensorTypeRecord(elem_type, *shape) if shape else TensorTypeRecord(elem_type, None)
 
 
 def attribute_record(name: str, type_code: int, ref_attr_name: str, *values: Any) -> AttributeRecord:
-    """The attribute of AttributeProto's fields; `values` in the order of their numbers.
+    """Return the attribute of an AttributeProto; `values` are in the order of the field numbers.
 
-    Files of IR version 1 state no type: it is that of the field they fill.
+    Files of IR version 1 have no type, which then follows from the field with a value.
 
     Raises:
-        InvalidGraph: a type ONNX does not define, or a value of another type than the one stated.
+        InvalidGraph: a type that ONNX does not define, or a value of another type than the declared one.
     """
     if type_code == 0:
         filled = [_SLOTS[slot].value for slot, value in enumerate(values) if value is not None and value != ()]

@@ -1,8 +1,8 @@
-"""onnx.proto as tables: the field numbers of each message, and the record attributes that they become.
+"""onnx.proto as tables: the field numbers of each message, and the record attributes they become.
 
-Fields that inference has no use for (types of inner values, which are inferred anyway and are most messages of an
-exported model; documentation of inner objects, training, multi-device annotations) are not listed, so they are skipped
-unread. Source: onnx.proto, IR versions 1 to 14.
+Fields that inference does not need are not listed, so they are skipped: types of intermediate values (inferred anyway,
+and most of an exported model's messages), documentation of inner objects, training information, multi-device
+annotations. Source: onnx.proto, IR versions 1 to 14.
 """
 
 from __future__ import annotations

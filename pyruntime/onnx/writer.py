@@ -1,4 +1,4 @@
-"""Write records of ONNX models as protobuf bytes, without the onnx package.
+"""Writer of ONNX models as protobuf bytes, without the onnx package.
 
 Source: onnx.proto3 (ModelProto, GraphProto, NodeProto, AttributeProto, ValueInfoProto, TensorProto); protobuf's wire
 format.
@@ -22,11 +22,11 @@ _IR_VERSION = 10
 
 
 class ModelWriter:
-    """A model's nodes, constants, inputs and outputs, added in order; `model()` serializes it.
+    """Collects a model's nodes, constants, inputs and outputs; `model()` serializes them.
 
     Args:
-        name: the graph's name.
-        opset: the version of ai.onnx.
+        name: name of the graph.
+        opset: version of ai.onnx.
     """
 
     def __init__(self, name: str, opset: int = 21) -> None:
@@ -46,12 +46,12 @@ class ModelWriter:
         return name
 
     def output(self, name: str, dtype: DType, shape: Sequence[int | str]) -> str:
-        """Declare that the value `name` is a graph output."""
+        """Declare the value `name` as a graph output."""
         self._outputs.append(_declared(name, dtype, shape))
         return name
 
     def constant(self, value: Any, dtype: Any) -> str:
-        """An initializer with this value, NumPy dtype `dtype`; equal ones are stored once."""
+        """Add an initializer of NumPy dtype `dtype`; return its name. Equal ones are stored once."""
         array = np.ascontiguousarray(np.asarray(value, dtype))
         shape = np.shape(value)
         key = (array.dtype.str, shape, array.tobytes())
@@ -62,7 +62,7 @@ class ModelWriter:
         return self._constants[key]
 
     def node(self, op: str, *inputs: str, name: str = "", domain: str = "", **attributes: Any) -> str:
-        """Add a node of one output; returns the name of its output, `name` or a new one."""
+        """Add a node with one output; return the output's name, `name` or a new one."""
         if not name:
             self._names += 1
             name = f"{op.lower()}_{self._names}"
@@ -76,11 +76,11 @@ class ModelWriter:
         return name
 
     def cast(self, x: str, dtype: DType) -> str:
-        """Add a Cast node."""
+        """Add a Cast node; return its output's name."""
         return self.node("Cast", x, to=dtype.code)
 
     def pair(self, op: str, *inputs: str, **attributes: Any) -> tuple[str, str]:
-        """Add a node of two outputs; returns their names."""
+        """Add a node with two outputs; return their names."""
         self._names += 1
         made = (f"{op.lower()}_{self._names}", f"{op.lower()}_{self._names}_1")
         content = joined(1, [text(n) for n in inputs]) + joined(2, [text(n) for n in made])
@@ -90,7 +90,7 @@ class ModelWriter:
         return made
 
     def model(self) -> bytes:
-        """The serialized ModelProto."""
+        """Return the serialized ModelProto."""
         graph = joined(1, self._nodes) + field(2, text(self._name)) + joined(5, self._initializers)
         graph += joined(11, self._inputs) + joined(12, self._outputs)
         opsets = [number(2, self._opset), *(field(1, text(d)) + number(2, 1) for d in self._domains)]
@@ -104,10 +104,10 @@ def _declared(name: str, dtype: DType, shape: Sequence[int | str]) -> bytes:
 
 
 def attribute(name: str, value: Any) -> bytes:
-    """AttributeProto of the kind that the value has.
+    """Serialize an AttributeProto whose type follows from the value.
 
     Raises:
-        InvalidArgument: a value of another kind.
+        InvalidArgument: a value of an unsupported type.
     """
     listed = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
     if isinstance(value, int):
@@ -130,7 +130,7 @@ def attribute(name: str, value: Any) -> bytes:
 
 
 def attribute_of(name: str, kind: AttributeType, value: Any) -> bytes:
-    """AttributeProto of numbers or strings: name 1, f 2, i 3, s 4, floats 7, ints 8, strings 9, type 20."""
+    """Serialize an AttributeProto of numbers or strings."""
     match kind:
         case AttributeType.INT:
             content = number(3, value)
@@ -148,7 +148,7 @@ def attribute_of(name: str, kind: AttributeType, value: Any) -> bytes:
 
 
 def text(value: str | bytes) -> bytes:
-    """A string's bytes."""
+    """Encode a string as UTF-8; bytes are returned unchanged."""
     return value if isinstance(value, bytes) else value.encode()
 
 
@@ -162,7 +162,7 @@ def _varint(value: int) -> bytes:
 
 
 def number(tag: int, value: int) -> bytes:
-    """An integer field."""
+    """Serialize an integer field."""
     return _varint(tag << 3) + _varint(value)
 
 
@@ -171,10 +171,10 @@ def _float(tag: int, value: float) -> bytes:
 
 
 def field(tag: int, content: bytes) -> bytes:
-    """A length-delimited field: bytes, text or a message."""
+    """Serialize a length-delimited field: bytes, a string or a message."""
     return _varint(tag << 3 | 2) + _varint(len(content)) + content
 
 
 def joined(tag: int, contents: Sequence[bytes]) -> bytes:
-    """A repeated field."""
+    """Serialize a repeated length-delimited field."""
     return b"".join(field(tag, content) for content in contents)

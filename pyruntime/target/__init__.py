@@ -1,4 +1,4 @@
-"""Devices that kernels are generated for; `profiles/` describes kinds of them, for plans compiled ahead of time."""
+"""Target devices of kernels. `profiles/` describes kinds of devices, for plans compiled ahead of time."""
 
 from pyruntime.target.rates import H200, SWIFTSHADER, Rates
 from pyruntime.target.target import (

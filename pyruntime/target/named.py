@@ -1,4 +1,4 @@
-"""Targets by name: kinds of devices that `profiles/` describes, and files like these."""
+"""Targets by name: the profiles in `profiles/`, and JSON files with the same format."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["profiles", "read_target"]
 _PROFILES = Path(__file__).parent / "profiles"
 
 _LEAST = replace(Limits(), uniform_bytes=16 << 10, invocations=128, workgroup_x=128)
-"""What WebGPU's compatibility mode guarantees. Source: WebGPU specification, 3.6.2 Limits."""
+"""Limits that WebGPU's compatibility mode guarantees. Source: WebGPU specification, 3.6.2 Limits."""
 
 
 def profiles() -> list[str]:
-    """Return the names of the targets that come with the package; 'default' is what every device of WebGPU has."""
+    """Return the names of the profiles; 'default' has what every WebGPU device supports."""
     return sorted(path.stem for path in _PROFILES.glob("*.json"))
 
 
 def read_target(text: str) -> Target:
-    """Read the target of a profile (`profiles`), or of a JSON file: `limits` by name, `features`, `vendor`.
+    """Read a target from a profile (see `profiles`) or a JSON file: `limits` by name, `features`, `vendor`.
 
     Raises:
-        InvalidArgument: there is no such file, or it says other things.
+        InvalidArgument: there is no such file, or its contents are not a target.
     """
     try:
         known = _PROFILES / f"{text}.json"

@@ -1,4 +1,4 @@
-"""How fast a device is: what the costs of kernels are computed by."""
+"""Speed of a device, as input of the kernels' cost models."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["H200", "SWIFTSHADER", "Rates"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What of a device tells kernels apart. Microseconds, float32 operations and bytes a microsecond.
+    """Speed of a device. Times are in microseconds, rates in float32 operations or bytes a microsecond.
 
     Attributes:
-        units: multiprocessors, or cores: workgroups that run at once without sharing anything.
-        resident: invocations a unit holds at once.
-        flops, bandwidth: of the whole device, at best.
-        dispatch: what a dispatch costs before it does anything, with the barrier after the previous one.
-        step: a tile from memory into workgroup memory, with its barriers.
-        merge: two shares of a workgroup become one, with a barrier.
-        load: a load that has to wait for the one before.
-        direct: part of `flops` that is reached where every operand comes from memory and its caches.
-        switch: an invocation stops at a barrier and goes on, where invocations are not threads: on a processor.
+        units: multiprocessors or cores: number of workgroups that run at once without sharing resources.
+        resident: invocations that a unit holds at once.
+        flops, bandwidth: peak rates of the whole device.
+        dispatch: overhead of a dispatch, with the barrier before it.
+        step: loading a tile from memory into workgroup memory, with its barriers.
+        merge: adding two partial results of a workgroup, with a barrier.
+        load: latency of a load that depends on the one before.
+        direct: fraction of `flops` reached when all operands come from memory and caches.
+        switch: suspending and resuming an invocation at a barrier, on CPUs where invocations are not threads.
     """
 
     units: int
@@ -46,7 +46,7 @@ H200 = Rates(
     load=0.2,
     direct=0.2,
 )
-"""NVIDIA H200 in Chromium over Vulkan, 2026-11-23: the GPU that is assumed where none was measured."""
+"""NVIDIA H200 in Chromium over Vulkan, 2026-11-23; assumed for GPUs without measurements."""
 
 SWIFTSHADER = Rates(
     units=2,
@@ -60,4 +60,4 @@ SWIFTSHADER = Rates(
     direct=1.0,
     switch=0.8,
 )
-"""SwiftShader on two cores: a workgroup runs on one core, a barrier stops and wakes every invocation (2026-11-24)."""
+"""SwiftShader on two cores: a workgroup runs on one core, a barrier switches every invocation (2026-11-24)."""

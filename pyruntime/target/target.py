@@ -1,4 +1,4 @@
-"""The device that kernels are generated for: limits, features, rates, measurements."""
+"""The target device of kernels: limits, features, rates, measurements."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 WORKGROUP = 64
-"""Invocations a workgroup of the generated kernels; every device offers at least 256."""
+"""Workgroup size of generated kernels; every device supports at least 128."""
 
 LEAST_WORKGROUP = 16
-"""Fewest invocations a workgroup that units are kept busy by: fewer cost more than they even out."""
+"""Smallest workgroup size used to occupy more units; a smaller one costs more than it gains."""
 
 SOFTWARE_VENDOR = "google"
 """`adapter.info.vendor` of SwiftShader."""
@@ -39,7 +39,7 @@ SOFTWARE_VENDOR = "google"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a device offers; the defaults are WebGPU's guaranteed minimum. Bytes unless said otherwise."""
+    """Limits of a device; the defaults are WebGPU's guaranteed minimum. In bytes unless stated otherwise."""
 
     storage_buffers: int = 8
     binding_bytes: int = 128 << 20
@@ -63,12 +63,12 @@ class Limits:
     """The fields by their names in WebGPU."""
 
     def bindings(self, nbytes: int) -> int:
-        """Storage buffers that a tensor of at most `nbytes` takes: several where it is larger than a binding."""
+        """Return the number of storage buffers for a tensor of at most `nbytes`; several if it exceeds a binding."""
         return max(1, -(-upper(nbytes) // self.binding_bytes))
 
 
 class Winners(Mapping[tuple[str, str], str]):
-    """Candidates that won a measurement: names by family and problem (`kernels.selection.candidates`). Hashable."""
+    """Fastest kernels by measurement: names by family and problem (`kernels.selection.candidates`). Hashable."""
 
     __slots__ = ("_hash", "_names")
 
@@ -94,27 +94,28 @@ NO_WINNERS = Winners()
 
 
 SHADER_F16 = "shader-f16"
-"""WebGPU's feature of devices that compute with 16-bit floats."""
+"""WebGPU feature: arithmetic with 16-bit floats."""
 
 FLOAT16_CONVERSION = "float16_conversion"
-"""What a device is known by that is a GPU: `unpack2x16float` is an instruction of it, though WGSL has no f16 there."""
+"""Feature of hardware GPUs: `unpack2x16float` is a native instruction, even where WGSL has no f16."""
 
 SUBGROUP_SIZE = "subgroup_size_"
-"""Begins the name of what a device is known by whose subgroups all have the size that follows."""
+"""Prefix of the feature with the subgroup size, for devices on which all subgroups have that size."""
 
 SUBGROUP_MATRIX = "chromium-experimental-subgroup-matrix"
-"""WebGPU's feature, by a flag of Chromium, of devices whose subgroups multiply matrices."""
+"""WebGPU feature that a flag of Chromium enables: matrix multiplication by subgroups."""
 
 MATRIX_UNIT = "subgroup_matrix_"
-"""Begins the name of what such a device is known by: rows, columns and k of its float16 matrices that are summed in
-float32 follow, '16x16x16'. Of several, the first that the adapter reports."""
+"""Prefix of the feature with the sizes of float16 subgroup matrices that are accumulated in float32: rows, columns and
+k, as in '16x16x16'. Among several, the first that the adapter reports.
+"""
 
 SOFTWARE_ADAPTER = "software_adapter"
-"""What a device is known by that is a processor and of no vendor: `GPUAdapterInfo.isFallbackAdapter`."""
+"""Feature of software adapters, from `GPUAdapterInfo.isFallbackAdapter`; not for those known by their vendor."""
 
 
 def matrix_unit_of(configs: Iterable[tuple[str, str, int, int, int]]) -> list[str]:
-    """Return `MATRIX_UNIT` with the sizes of the first of an adapter's configurations that kernels use; or nothing.
+    """Return the feature `MATRIX_UNIT` with the sizes of the first configuration that kernels use; else nothing.
 
     Args:
         configs: component type, result component type, M, N, K (WebGPU proposal "Subgroup Matrix", GPUAdapterInfo).
@@ -125,11 +126,11 @@ def matrix_unit_of(configs: Iterable[tuple[str, str, int, int, int]]) -> list[st
 
 @dataclass(frozen=True, slots=True)
 class HalfPrecision:
-    """What the session option `precision: 'float16'` asks for.
+    """The session option `precision: 'float16'`.
 
     Attributes:
         float32_nodes: names of nodes that compute in float32, sorted.
-        in_bodies: those of them that are in bodies of control flow: the names that they get end with '/' and these.
+        in_bodies: those of them in bodies of control flow, where the names of nodes end with '/' and these.
     """
 
     float32_nodes: tuple[str, ...] = ()
@@ -145,14 +146,14 @@ class Target:
     """The device that kernels are generated for.
 
     Attributes:
-        features: WebGPU feature names the device has ('subgroups', 'shader-f16', 'timestamp-query'), `SUBGROUP_SIZE`
-            with the size where all subgroups have the same, `MATRIX_UNIT` with sizes, `SOFTWARE_ADAPTER`,
-            `FLOAT16_CONVERSION`, and those of WGSL ('packed_4x8_integer_dot_product').
+        features: WebGPU features of the device ('subgroups', 'shader-f16', 'timestamp-query'), WGSL language features
+            ('packed_4x8_integer_dot_product'), and `SUBGROUP_SIZE` with the size if all subgroups have the same one,
+            `MATRIX_UNIT` with sizes, `SOFTWARE_ADAPTER`, `FLOAT16_CONVERSION`.
         vendor: adapter.info.vendor, lower case ('nvidia', 'google', 'apple', ...).
-        disabled: names of passes and kernel variants switched off by session config entries.
-        rates: what was measured on the device; None: what is known of its kind.
-        winners: kernels that were measured to be the best for a problem on the device.
-        half: float32 nodes are to compute in float16; None: in the types of the model.
+        disabled: names of passes and kernel variants disabled by session config entries.
+        rates: measured speed of the device; None: that of its kind.
+        winners: fastest kernels by measurement on the device.
+        half: options for float32 nodes that compute in float16; None: nodes compute in the model's types.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -165,41 +166,44 @@ class Target:
 
     @property
     def speed(self) -> Rates:
-        """The rates kernels are chosen by. A processor that is to run the kernels of GPUs counts as a GPU."""
+        """Rates for kernel selection. A software adapter without the kernel variants for software counts as a GPU."""
         if self.is_processor:
             return (self.rates or SWIFTSHADER) if self.is_software else H200
         return self.rates or H200
 
     @property
     def is_processor(self) -> bool:
-        """True for a software adapter: SwiftShader, Mesa's lavapipe."""
+        """True for software adapters: SwiftShader, Mesa's lavapipe."""
         return self.vendor == SOFTWARE_VENDOR or SOFTWARE_ADAPTER in self.features
 
     @property
     def is_software(self) -> bool:
-        """True where it runs kernels of its own: workgroup memory and barriers cost it more than they save."""
+        """True if kernels for software adapters are used: without workgroup memory and barriers, which are slow."""
         return self.is_processor and self.allows("software")
 
     @property
     def subgroup_size(self) -> int:
-        """Invocations in a row that can exchange numbers by shuffles; 0 where that is not known."""
+        """Consecutive invocations that can exchange values by shuffles; 0 if unknown."""
         sizes = [f.removeprefix(SUBGROUP_SIZE) for f in self.features if f.startswith(SUBGROUP_SIZE)]
         return int(sizes[0]) if sizes and "subgroups" in self.features else 0
 
     @property
     def subgroup(self) -> int:
-        """`subgroup_size` for kernels; 0 where shuffles are switched off. Costs ask for the size: what is chosen, and
-        with it the order of sums, is the same with the switch on and off."""
+        """`subgroup_size` for kernels; 0 where shuffles are disabled.
+
+        Cost models use `subgroup_size`, so that the selection, and with it the order of sums, does not depend on the
+        switch.
+        """
         return self.subgroup_size if self.allows("subgroup_sums") else 0
 
     @property
     def has_f16(self) -> bool:
-        """True for a GPU whose WGSL has `enable f16`."""
+        """True for a GPU whose WGSL supports `enable f16`."""
         return SHADER_F16 in self.features and not self.is_software
 
     @property
     def matrix_unit(self) -> tuple[int, int, int] | None:
-        """Rows, columns and k of the float16 matrices that a subgroup multiplies; None where kernels cannot."""
+        """Rows, columns and k of the float16 matrices that a subgroup multiplies; None where kernels cannot do so."""
         if SUBGROUP_MATRIX not in self.features or not self.has_f16 or not self.subgroup_size:
             return None
         names = (f.removeprefix(MATRIX_UNIT) for f in self.features if f.startswith(MATRIX_UNIT))
@@ -208,36 +212,36 @@ class Target:
 
     @property
     def converts_f16(self) -> bool:
-        """True where float16 is read by an instruction of the device."""
+        """True if the device converts float16 by an instruction."""
         return (self.has_f16 or FLOAT16_CONVERSION in self.features) and self.allows("half_loads")
 
     def allows(self, variant: str) -> bool:
-        """True unless the kernel variant (`kernels.variants`) was switched off."""
+        """Return whether a kernel variant (`kernels.variants`) is enabled."""
         return variant not in self.disabled
 
     def grid(self, invocations: int, workgroup: int = WORKGROUP) -> tuple[int, int, int]:
-        """Workgroups that cover `invocations`, folded into y (then z) where x would exceed the limit.
+        """Return a grid of workgroups for this many invocations; a large x is folded into y, then z.
 
-        The shader finds its number with `global_index(gid, nwg)` of `lib/index.wgsl`.
+        Shaders compute the index by `global_index(gid, nwg)` of `lib/index.wgsl`.
         """
         return self.fold(positive(-(-invocations // workgroup)))
 
     def widest(self, wanted: int) -> int:
-        """Return `wanted` invocations a workgroup, a power of two, halved until the device takes them."""
+        """Return a workgroup size that the device supports: `wanted`, a power of two, halved as needed."""
         most = min(self.limits.invocations, self.limits.workgroup_x)
         while wanted > most:
             wanted //= 2
         return wanted
 
     def few(self, invocations: int) -> int:
-        """Invocations a workgroup where a unit runs one workgroup after another: fewer where units would wait."""
+        """Return a workgroup size for units that run one workgroup at a time: smaller if units would be idle."""
         size = WORKGROUP
         while size > LEAST_WORKGROUP and invocations < 8 * self.speed.units * size:
             size //= 2
         return size
 
     def fold(self, groups: int) -> tuple[int, int, int]:
-        """`groups` workgroups as (x, y, z) within the limit; x·y·z >= groups: shaders check the surplus."""
+        """Return `groups` as (x, y, z) within the limit, with x·y·z >= groups; shaders skip the surplus."""
         most = self.limits.workgroups
         if groups <= most:
             return groups, 1, 1

@@ -1,1 +1,1 @@
-"""What `dev.py` does: set-up, build, server. Standard library only: it runs before the environment exists."""
+"""The implementation of `dev.py`: set-up, build, server. Only the standard library, as no environment exists yet."""

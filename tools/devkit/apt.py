@@ -1,4 +1,4 @@
-"""Packages of Debian and Ubuntu, where this user may install them without being asked for a password."""
+"""Packages of Debian and Ubuntu, installed only if that needs no password."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import subprocess
 
 from tools.devkit.shell import run, say
 
-# Another apt may be at work on a fresh machine (unattended upgrades): wait for it rather than fail.
+# Another apt may be running on a fresh machine (unattended upgrades): wait for it.
 APT = ("apt-get", "-o", "DPkg::Lock::Timeout=600", "--yes", "--quiet")
 
 
 def prefix() -> list[str] | None:
-    """What comes before apt-get: nothing as root, `sudo -n` where that asks nothing, None where neither works."""
+    """Return the prefix of apt-get: nothing as root, `sudo -n` if that asks for no password; None if neither works."""
     if shutil.which("apt-get") is None:
         return None
     if os.geteuid() == 0:
@@ -24,7 +24,7 @@ def prefix() -> list[str] | None:
 
 
 def distribution() -> str:
-    """`debian`, `ubuntu`, ... from /etc/os-release; empty where that file does not say."""
+    """Return the distribution from /etc/os-release, such as `debian` or `ubuntu`; empty if unknown."""
     try:
         with open("/etc/os-release", encoding="utf-8") as file:
             fields = dict(line.rstrip("\n").split("=", 1) for line in file if "=" in line)
@@ -34,7 +34,7 @@ def distribution() -> str:
 
 
 def install(*alternatives: str) -> bool:
-    """Whether one of the packages could be installed; they are tried in order."""
+    """Install the first of the packages that can be installed; return whether one was."""
     before = prefix()
     if before is None:
         return False

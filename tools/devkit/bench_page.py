@@ -1,4 +1,4 @@
-"""What the page /bench/ has: its models of the onnx package, and where onnxruntime-web comes from."""
+"""Files of the page /bench/: its models from the onnx package, and the location of onnxruntime-web."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = f"https://cdn.jsdelivr.net/npm/onnxruntime-web@{pins.ONNXRUNTIME_WEB.ve
 
 
 def light_models(python: Path) -> list[Path]:
-    """The models of LIGHT in the onnx package of that interpreter."""
+    """Return the models of LIGHT in the interpreter's onnx package."""
     command: list[str | Path] = [python, "-c", "import onnx.backend.test as test; print(test.__path__[0])"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -28,21 +28,21 @@ def light_models(python: Path) -> list[Path]:
 
 
 def peer(folder: str) -> dict[str, Any]:
-    """What web/ui/bench/engines.js reads as `Peer`."""
+    """Return the `Peer` of web/ui/bench/engines.js."""
     files = {kind: dict(zip(("name", "bytes", "integrity"), file, strict=True))
              for kind, file in pins.ONNXRUNTIME_WEB_FILES.items()}  # fmt: skip
     return {"version": pins.ONNXRUNTIME_WEB.version, "folder": folder, "files": files}
 
 
 def write_bench_page(folder: Path) -> None:
-    """Write the page, whose policy allows onnxruntime-web's files and no others of that server."""
+    """Write the page, with a policy that allows only onnxruntime-web's files from its server."""
     folder.mkdir()
     (folder / "index.html").write_text(PAGE.read_text().replace("PEER", FOLDER))
     (folder / "peer.json").write_text(json.dumps(peer(FOLDER)))
 
 
 def peer_mounts() -> dict[str, Path]:
-    """For servers of a checkout that has onnxruntime-web already: it comes from here."""
+    """Return the mounts for servers of a checkout that has onnxruntime-web already."""
     package, description = CACHE / "npm" / "node_modules" / pins.ONNXRUNTIME_WEB.name, CACHE / "bench-peer.json"
     if not package.is_dir():
         return {}

@@ -1,7 +1,7 @@
-"""The JavaScript and CSS of web/ as the site has them: each entry point in one file, minified, by esbuild.
+"""Bundle web/ for the site: each JavaScript or CSS entry point becomes one minified file, by esbuild.
 
-A page loads few files, and each at once: docs/decisions/0018-bundles.md says why none is split further. All are written
-to one folder, where the addresses of `web/addresses.js` hold.
+A page loads few files, and all at once: docs/decisions/0018-bundles.md says why none is split further. All are written
+to one folder, for which the addresses of `web/addresses.js` are valid.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ IMPORT = "const importUnresolved=(u)=>import(/* @vite-ignore *//* webpackIgnore:
 
 OPTIONS = (
     *("--bundle", "--format=esm", "--target=es2022", "--charset=utf8", "--legal-comments=none", "--minify"),
-    # package.json says which files of the package have side effects; here they are sources.
+    # `sideEffects` of package.json is for the bundles of the package, not for sources.
     *("--ignore-annotations", "--sourcemap", "--log-level=warning", "--log-limit=0"),
 )
 
 
 def addresses(site: Path) -> str:
-    """web/files.js with the address of each file that Python starts from, relative to the modules of web/."""
+    """Return web/files.js with the address of each file that Python starts from, relative to the modules of web/."""
     paths = sorted(file.relative_to(site).as_posix() for pattern in STARTED_FROM for file in site.glob(pattern))
     rows = (f"  {json.dumps(path)}: new URL({json.dumps(f'../{path}')}, import.meta.url).href,\n" for path in paths)
     return f"export const FILES = {{\n{''.join(rows)}}};\n"
 
 
 def bundle(site: Path) -> None:
-    """Replace the sources in web/ of `site`, which has everything else already, by what the site has.
+    """Replace the sources in web/ of `site`, which has all other files already, with bundles.
 
     Raises:
         SetupError: esbuild fails or warns.

@@ -1,4 +1,4 @@
-"""A Chromium for the tests: one that is installed, else the distribution's, else Playwright's."""
+"""A Chromium for the tests: an installed one, else the distribution's package, else Playwright's download."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APPLICATIONS = (
 
 
 def ensure_chromium(python: Path) -> Path:
-    """The executable of a browser that starts. PYRUNTIME_CHROMIUM names one; otherwise the first that is found."""
+    """Return the executable of a browser that starts: that of PYRUNTIME_CHROMIUM, else the first that is found."""
     if named := os.environ.get(VARIABLE):
         if version(Path(named)) is None:
             raise SetupError(f"{VARIABLE}={named} does not start.")
@@ -45,7 +45,7 @@ def ensure_chromium(python: Path) -> Path:
 
 
 def version(executable: Path) -> str | None:
-    """What `--version` prints, None where the file is no browser that starts (Ubuntu has a signpost to its snap)."""
+    """Return the output of `--version`; None if the file is not a browser that starts (Ubuntu's points to its snap)."""
     try:
         done = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -59,14 +59,14 @@ def installed() -> Path | None:
 
 
 def downloaded() -> Path | None:
-    """Playwright's own full Chromium (its headless shell has no WebGPU), where it was downloaded before."""
+    """Return Playwright's downloaded full Chromium, if any; its headless shell has no WebGPU."""
     patterns = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*.app/Contents/MacOS/*")
     paths = sorted(path for pattern in patterns for path in DOWNLOADS.glob(pattern))
     return next((path for path in reversed(paths) if version(path)), None)
 
 
 def install(python: Path) -> Path | None:
-    """Debian's package where we may install it (Ubuntu's is a snap, of no use here), else Playwright's download."""
+    """Install Debian's package if possible (Ubuntu's is a snap, which cannot be used), else Playwright's Chromium."""
     if apt.distribution() == "debian" and apt.install("chromium") and (found := installed()):
         return found
     say("playwright install chromium")

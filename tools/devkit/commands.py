@@ -1,4 +1,4 @@
-"""The commands of dev.py. Each works in a clean checkout: it first makes what it needs."""
+"""The commands of dev.py. Each works in a clean checkout: it first creates what it needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build() -> int:
 
 
 def docs() -> int:
-    """The documentation alone; the page that its examples need is built, too, where it is missing."""
+    """Build only the documentation; its examples need the page, which is built if it is missing."""
     ensure_venv()
     if not DIST.is_dir():
         build_site(python())
@@ -44,7 +44,7 @@ def package(*, folder: Path, tag: str) -> int:
 def serve(*, port: int) -> int:
     build_site(ensure_venv())
     publish_docs(python())
-    with Server(mounts(DIST), port=port, shared=True) as server:  # pages of other origins may use it, too
+    with Server(mounts(DIST), port=port, shared=True) as server:  # pages of other origins may use it too
         say(f"serving {server.url}, with the sources of web/ as they are: {server.url}src/ (Ctrl+C ends)")
         server.wait()
     return 0
@@ -61,13 +61,13 @@ def demo(*, once: bool, port: int) -> int:
 
 
 def test(*, native: bool, browser: bool, chosen: str, pytest_args: Sequence[str]) -> int:
-    """Run both suites, also when the first fails: one run shows everything that is wrong.
+    """Run both suites, the second even if the first fails.
 
-    What only the second needs is made ready during the first: most of that is downloads.
+    What only the second suite needs is prepared while the first runs, since most of that is downloads.
 
     Args:
-        chosen: `core` or `ci`: what fits into that run's time, always the same (`tests/selection.py`); `all`.
-        pytest_args: more of pytest's. Files and folders among them run alone, each in its suite.
+        chosen: `core` or `ci`: the tests that fit into that run's time, always the same (`tests/selection.py`); `all`.
+        pytest_args: further arguments of pytest. If they name files or folders, only those run, each in its suite.
     """
     ensure_venv()
     os.environ.pop("PYRUNTIME_TESTS", None)
@@ -90,15 +90,15 @@ def test(*, native: bool, browser: bool, chosen: str, pytest_args: Sequence[str]
 
 
 def nightly() -> int:
-    """What CI has no time for: every test, and the long forms of the reliability tests."""
+    """Run what CI has no time for: every test, and the long forms of the reliability tests."""
     statuses = [test(native=True, browser=True, chosen="all", pytest_args=()), endurance.soak(minutes=30)]
     return max(statuses)
 
 
 def chosen_tests(pytest_args: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """Which files, folders or tests run of each suite, and pytest's other arguments.
+    """Return the files, folders or tests to run in each suite, and pytest's other arguments.
 
-    Both suites are run whole where none is named.
+    Without named ones, both suites are run completely.
     """
     suites: dict[str, list[str]] = {"tests": [], "e2e": []}
     options: list[str] = []
@@ -111,14 +111,14 @@ def chosen_tests(pytest_args: Sequence[str]) -> tuple[dict[str, list[str]], list
 
 
 def browsers() -> dict[str, str]:
-    """The environment that names the browsers to the tests; the site is built, too."""
+    """Return environment variables that name the browsers for the tests; also builds the site."""
     executable = chromium.ensure_chromium(python())
     build_site(python())
     return {chromium.VARIABLE: str(executable), firefox.VARIABLE: str(firefox.ensure_firefox() or "")}
 
 
 def native_tests(chosen: Sequence[str], options: Sequence[str]) -> int:
-    """tests/; in one process where tests are chosen or pytest has options."""
+    """Run tests/, in one process if tests are named or pytest has options."""
     vulkan.ensure_vulkan()
     say("ONNX's node tests")
     run([python(), "-c", "from tests.harness import node_tests; node_tests()"])
@@ -128,7 +128,7 @@ def native_tests(chosen: Sequence[str], options: Sequence[str]) -> int:
 
 
 def bench(args: Sequence[str], script: str = "run.py") -> int:
-    """A script of bench/, with a browser, the site and onnxruntime-web."""
+    """Run a script of bench/, with a browser, the site and onnxruntime-web."""
     ensure_venv()
     if args[:1] == ["lengths"]:
         script, args = "lengths.py", args[1:]
@@ -147,7 +147,7 @@ def bench(args: Sequence[str], script: str = "run.py") -> int:
 
 
 def lint(*, fix: bool) -> int:
-    """Every checker, also after one has failed, as many at a time as there are processors."""
+    """Run every checker, even after a failure, as many at a time as there are CPUs."""
     ensure_venv()
     bin_folder = python().parent
     if fix:
@@ -187,6 +187,6 @@ def lint(*, fix: bool) -> int:
 
 
 def tsc() -> list[str | Path]:
-    """TypeScript's compiler as a checker of web/, with WebGPU's types (jsconfig.json names where they are)."""
+    """Return the command that checks web/ with TypeScript's compiler and WebGPU's types (located by jsconfig.json)."""
     compiler = fetch.npm_package(pins.TYPESCRIPT) / "bin" / "tsc"
     return ["node", compiler, "--project", ROOT / "jsconfig.json", "--pretty", "false"]

@@ -1,4 +1,4 @@
-"""The documentation site in `dist/docs/`, served with the page: `python3 dev.py docs`."""
+"""Builds the documentation site in `dist/docs/`, served with the page: `python3 dev.py docs`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIGURATION = ROOT / "tools" / "docs" / "mkdocs.yml"
 
 
 def ensure_generator(python: Path) -> Path:
-    """The site generator, in an environment that holds the pinned packages and nothing else."""
+    """Return the interpreter of an environment with exactly the pinned packages of the site generator."""
     tools = FOLDER / "venv"
     stamp, value = FOLDER / "venv.stamp", fingerprint(REQUIREMENTS)
     if not stamped(stamp, value):
@@ -30,7 +30,7 @@ def ensure_generator(python: Path) -> Path:
 
 
 def build_docs(python: Path) -> Path:
-    """The site in .cache/, built anew where anything it is made of has changed."""
+    """Build the site in .cache/ if any of its sources has changed."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -58,7 +58,7 @@ def build_docs(python: Path) -> Path:
 
 
 def publish_docs(python: Path) -> Path:
-    """Put the site into `dist/docs/`."""
+    """Copy the site to `dist/docs/`."""
     target = DIST / "docs"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(build_docs(python), target)

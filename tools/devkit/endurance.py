@@ -1,4 +1,4 @@
-"""`dev.py fuzz` and `dev.py soak`: what runs for long."""
+"""`dev.py fuzz` and `dev.py soak`: long-running tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CRASHES = CACHE / "fuzz" / "crashes"
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """A line of the result table."""
 
     name: str
     amount: str
@@ -30,12 +30,12 @@ class Row:
 
 
 def fuzz(*, seconds: int, fresh: bool = False) -> int:
-    """Every target for `seconds`; what is found is below .cache/fuzz/crashes. `fresh` begins with the seeds alone."""
+    """Fuzz every target for `seconds`; findings are in .cache/fuzz/crashes. `fresh` starts from the seeds alone."""
     return max(row.status for row in _fuzz(seconds, fresh))
 
 
 def differential(*, minutes: float, seed: int) -> int:
-    """Random operators and graphs against onnxruntime on NumPy and in the browser, and as plans, for `minutes`."""
+    """Compare random operators and graphs with onnxruntime on NumPy, in the browser, and as plans, for `minutes`."""
     ensure_venv()
     environment = {chromium.VARIABLE: str(chromium.ensure_chromium(python()))}
     build_site(python())
@@ -43,7 +43,7 @@ def differential(*, minutes: float, seed: int) -> int:
 
 
 def soak(*, minutes: int) -> int:
-    """Every long form, for about `minutes` together; prints a table."""
+    """Run every long test, for about `minutes` in total; print a table."""
     rows = _fuzz(minutes * 60 // 4, fresh=False)
     factor = max(2, minutes // 3)
     rows.append(_pytest("mutated models", factor, ["tests/hostile"]))
@@ -78,7 +78,7 @@ def soak(*, minutes: int) -> int:
 
 
 def _fuzz(seconds: int, fresh: bool) -> list[Row]:
-    """The targets side by side: each is busy on one processor."""
+    """Run the fuzz targets in parallel, one on each CPU."""
     _ensure_atheris()
 
     def one(target: str) -> Row:

@@ -1,4 +1,4 @@
-"""Downloads by URL and by npm package. Each is compared with its pinned hash before it is used."""
+"""Downloads by URL and from npm, verified against pinned hashes before use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ LOCK = ROOT / "tools" / "npm"
 
 
 class HashMismatch(Exception):
-    """What came is not what was pinned."""
+    """A download does not match its pinned hash."""
 
 
 UNAVAILABLE = (OSError, http.client.HTTPException, HashMismatch)
 
 
 def download(url: str, destination: Path, sha256: str) -> None:
-    """Write what `url` answers to `destination`.
+    """Download `url` to `destination`.
 
     Raises:
-        UNAVAILABLE: no answer within CONNECT_TIMEOUT_S, an HTTP error, or another content than the one pinned.
+        UNAVAILABLE: no response within CONNECT_TIMEOUT_S, an HTTP error, or a hash mismatch.
     """
     with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as response:
         data = response.read()
@@ -41,7 +41,7 @@ def download(url: str, destination: Path, sha256: str) -> None:
 
 
 def npm_package(package: NpmPackage) -> Path:
-    """The folder of a package that tools/npm/package-lock.json pins: `npm ci` installs all of them, once."""
+    """Return the folder of a package in tools/npm/package-lock.json; `npm ci` installs all of them, once."""
     folder = CACHE / "npm"
     stamp, value = folder / ".stamp", fingerprint(LOCK)
     if not stamped(stamp, value):
@@ -66,16 +66,16 @@ def npm_files(package: NpmPackage, members: tuple[str, ...], folder: Path) -> Pa
 
 
 def transformers_js() -> Path:
-    """The folder of transformers.js' own files."""
+    """Return a folder with transformers.js' files, without its dependencies."""
     members = ("package.json", "LICENSE", "dist/transformers.web.js", "dist/transformers.min.js")
     return npm_files(TRANSFORMERS_JS, members, CACHE / "transformers")
 
 
 def npm() -> str:
-    """The command.
+    """Return the path of npm.
 
     Raises:
-        SetupError: it is not installed.
+        SetupError: npm is not installed.
     """
     if found := shutil.which("npm"):
         return found
@@ -83,7 +83,7 @@ def npm() -> str:
 
 
 def pack(package: NpmPackage, folder: Path) -> Path:
-    """The tarball of `package`, its integrity checked."""
+    """Download the tarball of `package` and check its integrity."""
     command = [npm(), "pack", f"{package.name}@{package.version}", "--pack-destination", str(folder)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     tarballs = list(folder.glob("*.tgz"))
@@ -97,7 +97,7 @@ def pack(package: NpmPackage, folder: Path) -> Path:
 
 
 def extract(tarball: Path, members: tuple[str, ...], folder: Path) -> None:
-    """Unpack the files that match `members` (paths below the package's root). Links are never followed or made."""
+    """Extract the files that match `members` (paths below the package's root). Links are never followed or created."""
     with tarfile.open(tarball) as tar:
         for entry in tar:
             path = PurePosixPath(*PurePosixPath(entry.name).parts[1:])

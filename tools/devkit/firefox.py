@@ -1,4 +1,4 @@
-"""A Firefox for the smoke test: one that is installed, else Debian's (about 300 MB), with a software adapter."""
+"""A Firefox for the smoke test: an installed one, else Debian's package (about 300 MB), with a software adapter."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ APPLICATIONS = ("/Applications/Firefox.app/Contents/MacOS/firefox",)
 
 
 def ensure_firefox() -> Path | None:
-    """The executable of a Firefox that starts, None where there is none to be had.
+    """Return the executable of a Firefox that starts; None if there is none.
 
-    PYRUNTIME_FIREFOX names one; an empty one says that there is none.
+    PYRUNTIME_FIREFOX names one; if it is empty, Firefox is not used.
     """
     if (named := os.environ.get(VARIABLE)) is not None:
         if named and version(Path(named)) is None:
@@ -38,21 +38,21 @@ def ensure_firefox() -> Path | None:
 
 
 def installed() -> Path | None:
-    """A Firefox that may read a profile anywhere, as a snap (Ubuntu's) may not."""
+    """Return a Firefox that can read profiles in any folder, which a snap (Ubuntu's) cannot."""
     named = [path for name in NAMES if (path := shutil.which(name))]
     paths = [Path(path) for path in (*named, *APPLICATIONS) if Path(path).exists()]
     return next((path for path in paths if not is_snap(path) and version(path)), None)
 
 
 def is_snap(path: Path) -> bool:
-    """Whether the file belongs to a snap, or is Ubuntu's signpost to one."""
+    """Return whether the file belongs to a snap, or is Ubuntu's wrapper for one."""
     target = path.resolve()
     signpost = target.stat().st_size < 4096 and b"/snap/" in target.read_bytes()
     return target.name == "snap" or "snap" in target.parts or signpost
 
 
 def install() -> Path | None:
-    """Debian's package where we may install it."""
+    """Install Debian's package if possible."""
     if apt.distribution() == "debian" and apt.install("firefox-esr"):
         return installed()
     return None

@@ -1,4 +1,4 @@
-"""`dev.py notebook`: JupyterLite with this package, served; or every notebook run headless."""
+"""`dev.py notebook`: serves JupyterLite with this package, or runs every notebook headless."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.devkit.venv import ensure_venv
 
 
 def notebook(*, once: bool, write: bool, port: int) -> int:
-    """Build the site; then serve it, or run the notebooks, compare (`write`: keep) their outputs, and end."""
+    """Build the site; serve it, or run the notebooks and compare (`write`: store) their outputs."""
     ensure_venv()
     build_notebook_site(python())
     say(f"the notebook site is in {SITE}")

@@ -1,8 +1,8 @@
-"""What the notebooks' kernel starts from: Pyodide, the wheels of requirements-notebook-kernel.txt, and this project's.
+"""Files that the notebooks' kernel starts from: Pyodide, the wheels of requirements-notebook-kernel.txt, this package.
 
-JupyterLite's Pyodide kernel loads packages by the lock file next to Pyodide; the one made here names only what exists,
-so that the kernel starts, and `import pyruntime` loads the package, without any server but the site's own. Where the
-browser can, the kernel starts from a memory snapshot that has them all (notebook_kernel.js).
+JupyterLite's Pyodide kernel loads packages by the lock file next to Pyodide. The lock file written here names only
+existing files, so that the kernel starts, and `import pyruntime` works, without any other server. If the browser
+supports it, the kernel starts from a memory snapshot with all of them (notebook_kernel.js).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tools.devkit.pyodide import LOCK
 from tools.devkit.shell import CACHE, ROOT, check, fingerprint, put_stamp, say, sha256, stamped
 
 REQUIREMENTS = ROOT / "requirements-notebook-kernel.txt"
-SHIPPED = ("ipykernel", "piplite", "pyodide_kernel")  # wheels that the kernel's own package brings
-# The kernel asks for this package by name and never uses it: Pyodide's real one is on its CDN only.
+SHIPPED = ("ipykernel", "piplite", "pyodide_kernel")  # wheels that are part of the kernel's package
+# The kernel requests this package but never uses it; the real one is only on Pyodide's CDN.
 STAND_IN = "sqlite3"
-# What the kernel would install one after another when Pyodide has started; named to Pyodide they come at once.
+# Packages that the kernel would install one by one after Pyodide's start; passed to Pyodide they load in parallel.
 PACKAGES = ["micropip", "piplite", STAND_IN, "ipykernel", "comm", "pyodide_kernel", "jedi", "ipython"]
 # The first is the one that the kernel loads.
 SCRIPTS = (Path(__file__).with_suffix(".js"), *snapshot.SCRIPTS)
 
 
 def kernel_wheels(python: Path) -> Path:
-    """A folder with the wheels of requirements-notebook-kernel.txt, their hashes checked by pip."""
+    """Return a folder with the wheels of requirements-notebook-kernel.txt, whose hashes pip has checked."""
     folder = CACHE / "notebook" / "wheels"
     stamp, value = folder / ".stamp", fingerprint(REQUIREMENTS)
     if not stamped(stamp, value):
@@ -54,7 +54,7 @@ def kernel_wheels(python: Path) -> Path:
 
 
 def write_kernel(folder: Path, runtime: Path, startup: Path) -> None:
-    """Fill `folder` with Pyodide (`runtime`: see `ensure_pyodide`), what `startup` has, and the lock file for both."""
+    """Fill `folder` with Pyodide (`runtime`: see `ensure_pyodide`), the files of `startup`, and their lock file."""
     for source in (runtime, startup):
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns(".stamp"), dirs_exist_ok=True)
     for script in SCRIPTS:
@@ -71,7 +71,7 @@ def write_kernel(folder: Path, runtime: Path, startup: Path) -> None:
 
 
 def entry(wheel: Path) -> dict[str, Any]:
-    """The lock file's entry of a pure Python wheel. `depends` names all it may need; markers are not looked at."""
+    """Return the lock file's entry of a pure Python wheel. `depends` lists all requirements; markers are ignored."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         about = next(name for name in names if name.endswith(".dist-info/METADATA"))
@@ -97,7 +97,7 @@ def normal(name: str) -> str:
 
 
 def write_stand_in(folder: Path) -> Path:
-    """A wheel of STAND_IN that holds its metadata and nothing else; the same bytes each time."""
+    """Write a wheel of STAND_IN with only its metadata; its bytes are reproducible."""
     wheel = folder / f"{STAND_IN}-1.0.0-py3-none-any.whl"
     info = f"{STAND_IN}-1.0.0.dist-info"
     files = {

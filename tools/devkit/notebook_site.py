@@ -1,4 +1,4 @@
-"""The notebook site in `dist-notebook/`: JupyterLite with a kernel that has this package, the notebooks, a model."""
+"""Builds the notebook site in `dist-notebook/`: JupyterLite with this package in its kernel, notebooks, a model."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CONFIGURATION = {
     "jupyter-lite-schema-version": 0,
     "jupyter-config-data": {
         "appName": "pyruntime notebooks",
-        "enableMemoryStorage": True,  # where the browser gives no storage
-        "exposeAppInBrowser": True,  # the tests drive it
+        "enableMemoryStorage": True,  # if the browser refuses storage
+        "exposeAppInBrowser": True,  # used by the tests
         "litePluginSettings": {
             f"{KERNEL}:kernel": {
                 "pyodideUrl": f"./static/pyodide/{SCRIPTS[0].name}",
@@ -42,7 +42,7 @@ CONFIGURATION = {
 
 
 def build_notebook_site(python: Path) -> Path:
-    """`dist-notebook/`, built anew where anything it is made of has changed; one build at a time."""
+    """Build `dist-notebook/` if any of its sources has changed; only one build runs at a time."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -51,7 +51,7 @@ def build_notebook_site(python: Path) -> Path:
 
 def build_alone(python: Path) -> Path:
     runtime, wheel, images = ensure_pyodide(), build_wheel(python), test_images(python)
-    # With bytecode where there is some: `import pyruntime` then compiles nothing.
+    # With bytecode if available, so that `import pyruntime` compiles nothing.
     wheel = ensure_snapshot(python, runtime, [wheel]) / wheel.name
     shipped = plain_site(python) / "extensions" / KERNEL / "static" / "pypi"
     wheels = [found for name in SHIPPED for found in shipped.glob(f"{name}-*.whl")]
@@ -80,7 +80,7 @@ def build_alone(python: Path) -> Path:
 
 
 def plain_site(python: Path) -> Path:
-    """JupyterLite as its own tool builds it: no contents, no Pyodide."""
+    """Return JupyterLite as built by its own tool, without contents and Pyodide."""
     folder, tools = FOLDER / "jupyterlite", FOLDER / "venv"
     stamp, value = folder / ".stamp", fingerprint(REQUIREMENTS, json.dumps(CONFIGURATION), *APPS)
     if stamped(stamp, value):
@@ -102,7 +102,7 @@ def plain_site(python: Path) -> Path:
 
 
 def write_contents(site: Path, files: dict[str, Path]) -> None:
-    """Copy the files that notebooks see to their paths, and list each folder as Jupyter's contents API does."""
+    """Copy the notebooks' files to their paths, and write each folder's listing in Jupyter's contents format."""
     shutil.rmtree(site / "files", ignore_errors=True)
     for path, source in files.items():
         place = site / "files" / path
@@ -126,7 +126,7 @@ def listing_of(file: Path, root: Path) -> dict[str, Any]:
 
 
 def listed(path: str, kind: str) -> dict[str, Any]:
-    """A content model without content: https://jupyter-server.readthedocs.io/en/latest/developers/contents.html"""
+    """Return a content model without content: see "Contents API" of the Jupyter Server documentation."""
     then = datetime.datetime(2020, 2, 2, tzinfo=datetime.UTC).isoformat()
     empty = dict.fromkeys(("content", "format", "mimetype", "size"))
     name = path.rsplit("/", 1)[-1]

@@ -1,4 +1,4 @@
-"""The packages of a release: wheel, sdist, npm tarball and the list of what they contain of others."""
+"""The packages of a release: wheel, sdist, npm tarball and the list of third-party components."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tools.devkit.site import PYPROJECT, build_site, build_wheel
 
 
 def build_packages(python: Path, folder: Path, tag: str) -> None:
-    """Fill `folder` anew.
+    """Write the packages to `folder`, which is emptied first.
 
     Args:
-        tag: the release's tag, `v` and the version; '' where there is none.
+        tag: the release's tag, `v` and the version; '' without one.
     """
     version = PYPROJECT["project"]["version"]
     if tag and tag != f"v{version}":

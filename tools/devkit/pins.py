@@ -1,4 +1,4 @@
-"""Exact versions and hashes of everything that is fetched and is not a Python package of requirements-dev.txt."""
+"""Exact versions and hashes of all downloads except the Python packages of requirements-dev.txt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOCK = json.loads(Path(__file__).parents[1].joinpath("npm", "package-lock.json")
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """A package of the npm registry. `integrity` is its tarball's."""
+    """A package of the npm registry. `integrity` is the hash of its tarball."""
 
     name: str
     version: str
@@ -20,7 +20,7 @@ class NpmPackage:
 
 
 def locked(name: str) -> NpmPackage:
-    """A package that `npm ci` installs, as tools/npm/package-lock.json pins it."""
+    """Return a package that `npm ci` installs, as pinned by tools/npm/package-lock.json."""
     entry = LOCK[f"node_modules/{name}"]
     return NpmPackage(name, entry["version"], entry["integrity"])
 
@@ -30,10 +30,10 @@ class Pyodide:
     """A release of Pyodide, and NumPy's wheel for it.
 
     Attributes:
-        npm: its name in tools/npm/package.json.
-        files: the SHA-256 of each. pyodide.js is pyodide.mjs as a classic script, for JupyterLite's kernel, which
+        npm: name in tools/npm/package.json.
+        files: SHA-256 of each file. pyodide.js is pyodide.mjs as a classic script, for JupyterLite's kernel, which
             imports no modules.
-        numpy: the version, the wheel and its SHA-256, as pyodide-lock.json has them.
+        numpy: version, wheel and SHA-256, as in pyodide-lock.json.
     """
 
     version: str
@@ -92,8 +92,8 @@ PYODIDE_SCRIPT = next(name for name in PYODIDE_FILES if name.startswith("pyodide
 PYODIDE_NPM = locked(PYODIDE.npm)
 NUMPY_VERSION, NUMPY_WHEEL, NUMPY_SHA256 = PYODIDE.numpy
 
-# The NumPy of Pyodide 0.29 in another build for the same ABI, as another package ships it (stored, not compressed): for
-# machines that reach no CDN. Only this wheel is taken from it: the package's own code has another licence.
+# The NumPy of Pyodide 0.29 in another build for the same ABI (stored, not compressed), shipped by another package: for
+# machines that reach no CDN. Only this wheel is used: the package itself has another license.
 NUMPY_NPM_WHEEL = "numpy-2.2.5-cp313-cp313-pyodide_2025_0_wasm32.whl"
 NUMPY_NPM_SHA256 = "125230b4c3ecd08803e5c43f1162e017c0718d9f253146225a705a952b9c16c2"
 NUMPY_NPM = NpmPackage(
@@ -109,23 +109,23 @@ ESBUILD = locked("esbuild")
 TYPESCRIPT = locked("typescript")
 WEBGPU_TYPES = locked("@webgpu/types")
 
-# Text to tokens and chat templates to prompts, for web/text/: part of the site and of the npm package.
+# Tokenizers and chat templates for web/text/: part of the site and of the npm package.
 TOKENIZERS_JS = locked("@huggingface/tokenizers")
 JINJA_JS = locked("@huggingface/jinja")
 
 # The decoder of Zstandard, for web/snapshot/zstd.js.
 ZSTDDEC = locked("zstddec")
 
-# Looks for what keeps people with a keyboard or a screen reader out (e2e/demo/test_page_access.py).
+# Checks accessibility for keyboards and screen readers (e2e/demo/test_page_access.py).
 AXE = locked("axe-core")
 
 # For the test of the PyScript recipe in docs/notebooks.md.
 PYSCRIPT = locked("@pyscript/core")
 
-# The peer that bench/ measures against.
+# The library that bench/ compares with.
 ONNXRUNTIME_WEB = locked("onnxruntime-web")
 
-# What the page /bench/ loads of it: name, bytes, and the hash that the browser compares.
+# Its files that the page /bench/ loads: name, bytes, and the hash that the browser checks.
 ONNXRUNTIME_WEB_FILES = {
     "module": (
         "ort.webgpu.bundle.min.mjs",
@@ -139,8 +139,9 @@ ONNXRUNTIME_WEB_FILES = {
     ),
 }
 
-# For e2e/transformers: its pipelines, run with this project and with onnxruntime-web. Only its own files are fetched:
-# the packages that it depends on are for Node.js, and large.
+# For e2e/transformers: its pipelines, run with this project and with onnxruntime-web. Only its own files are
+# downloaded:
+# its dependencies are large, and for Node.js.
 TRANSFORMERS_JS = NpmPackage(
     name="@huggingface/transformers",
     version="4.3.1",

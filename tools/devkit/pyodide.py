@@ -1,4 +1,4 @@
-"""The vendored runtime: Pyodide's core, NumPy's wheel for it, and a lock file that names only what is there."""
+"""The vendored runtime: Pyodide's core, NumPy's wheel for it, and a lock file of exactly these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHEELS = CACHE / "wheels"
 
 
 def ensure_pyodide() -> Path:
-    """The folder with everything that `loadPyodide({packages: ["numpy"]})` asks for."""
+    """Return the folder with all files that `loadPyodide({packages: ["numpy"]})` requests."""
     stamp, value = FOLDER / ".stamp", fingerprint(json.dumps(pins.PYODIDE_FILES), pins.NUMPY_SHA256, Path(__file__))
     if stamped(stamp, value):
         return FOLDER
@@ -40,7 +40,7 @@ def ensure_pyodide() -> Path:
 
 
 def fetch_core(folder: Path) -> bool:
-    """Fetch Pyodide itself; whether its CDN answered, else it came from npm."""
+    """Download Pyodide; return whether its CDN was reachable, otherwise it came from npm."""
     try:
         for name, digest in pins.PYODIDE_FILES.items():
             download(pins.PYODIDE_CDN + name, folder / name, digest)
@@ -64,10 +64,10 @@ SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 
 
 def for_bundlers(script: str) -> str:
-    """Pyodide's script without what servers of bundlers fail to find: modules of Node.js, a source map.
+    """Return Pyodide's script without parts that bundlers' servers cannot resolve: Node.js modules and a source map.
 
     Raises:
-        SetupError: the script imports no modules of Node.js.
+        SetupError: the script imports no Node.js modules.
     """
     script = SOURCE_MAP.sub("", script)
     script, count = NODE_ONLY.subn(r"""import(/* @vite-ignore */["\1"].join())""", script)
@@ -89,12 +89,12 @@ SIGNED = (
 
 
 def unsigned(script: str) -> str:
-    """Pyodide's script with addresses as unsigned numbers.
+    """Return Pyodide's script with addresses as unsigned numbers.
 
-    Pyodide 0.29 loses what it writes above 2 GiB ("Unknown typed array type 'ArrayBuffer'"), and reads other bytes.
+    Pyodide 0.29 loses writes above 2 GiB ("Unknown typed array type 'ArrayBuffer'"), and reads wrong bytes there.
 
     Raises:
-        SetupError: the script has no match of a pattern.
+        SetupError: a pattern does not match the script.
     """
     for pattern, corrected in SIGNED:
         script, count = re.subn(pattern, corrected, script)
@@ -104,7 +104,7 @@ def unsigned(script: str) -> str:
 
 
 def fetch_numpy(folder: Path, *, try_cdn: bool) -> Path:
-    """Fetch NumPy's wheel: from the CDN, else from WHEELS; of Pyodide 0.29 else from the npm package in `pins`.
+    """Download NumPy's wheel: from the CDN, else from WHEELS; for Pyodide 0.29 else from the npm package in `pins`.
 
     Raises:
         SetupError: none of them has it.
@@ -137,7 +137,7 @@ def fetch_numpy(folder: Path, *, try_cdn: bool) -> Path:
 
 
 def recompress(source: Path, destination: Path) -> None:
-    """Write the wheel `source` deflated, after holding every file against the wheel's RECORD."""
+    """Write the wheel `source` with compression, after checking every file against the wheel's RECORD."""
     with (
         zipfile.ZipFile(source) as stored,
         zipfile.ZipFile(destination, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as out,
@@ -157,12 +157,12 @@ def recompress(source: Path, destination: Path) -> None:
 
 
 def record_digest(data: bytes) -> str:
-    """`sha256=` and the unpadded URL-safe base64 digest (PEP 376, PEP 427)."""
+    """Return `sha256=` and the unpadded URL-safe base64 digest (PEP 376, PEP 427)."""
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 def trim_lock(lock: Path, wheel: Path) -> None:
-    """Leave only NumPy in the lock file, under the name and hash of the wheel that is next to it."""
+    """Remove all packages but NumPy from the lock file, and set the name and hash of the wheel next to it."""
     content = json.loads(lock.read_text())
     entry = content["packages"]["numpy"]
     if entry["version"] != pins.NUMPY_VERSION or entry["depends"]:

@@ -1,4 +1,4 @@
-"""`sbom.cdx.json`: what of others is in the site, as CycloneDX 1.6, from the pins and from the files themselves."""
+"""`sbom.cdx.json`: third-party components of the site, as CycloneDX 1.6, from the pins and from the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "sbom.cdx.json"
 
 
 def components(site: Path) -> list[dict[str, Any]]:
-    """One for each work of others, with the hashes of its files in the site."""
+    """Return a component for each third-party work, with the hashes of its files in the site."""
     tokenizers, jinja, python = pins.TOKENIZERS_JS, pins.JINJA_JS, python_version(site)
     return [
         _component(site, "pyodide", pins.PYODIDE_VERSION, "MPL-2.0", "pkg:npm/pyodide", "pyodide/pyodide*"),
@@ -31,7 +31,7 @@ def purl(name: str) -> str:
 
 
 def python_version(site: Path) -> str:
-    """Of the standard library, as Pyodide's lock file says."""
+    """Return the version of Pyodide's standard library, from its lock file."""
     lock = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())
     return str(lock["info"]["python"])
 
@@ -58,7 +58,7 @@ def _component(site: Path, name: str, version: str, license: str, package: str, 
 
 
 def write_sbom(site: Path, wheel: Path, version: str) -> None:
-    """Write the list into the site; `wheel` is this project's own, which carries nothing of others."""
+    """Write the list into the site; `wheel` is this project's, which contains no third-party files."""
     with zipfile.ZipFile(wheel) as archive:
         foreign = [name for name in archive.namelist() if not name.startswith("pyruntime")]
     if foreign:

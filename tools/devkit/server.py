@@ -30,10 +30,10 @@ MIME_TYPES = {
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves several folders, each below its URL prefix. The longest prefix that fits decides."""
+    """Serves several folders, each below a URL prefix; the longest matching prefix applies."""
 
     protocol_version = "HTTP/1.1"
-    # A short body is sent right after its header, as other servers do: by Nagle's algorithm it would wait for 40 ms.
+    # Without Nagle's algorithm, which would delay a short body after its header by 40 ms.
     disable_nagle_algorithm = True
     extensions_map: dict[str, str] = {**MIME_TYPES, "": "application/octet-stream"}  # noqa: RUF012
 
@@ -82,10 +82,10 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 class Server:
-    """`with Server({"/": DIST}) as server: server.url`. Serves this machine only, in threads of its own.
+    """Serves this machine only, in separate threads: `with Server({"/": DIST}) as server: server.url`.
 
-    `caching` is what Cache-Control says: by default a browser asks each time whether its copy is still good. `shared`
-    lets pages of other origins read what is here. `handler` answers the requests.
+    `caching` is the value of Cache-Control; by default browsers revalidate each time. `shared` lets pages of other
+    origins read the files. `handler` answers the requests.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Paths of the checkout, messages, subprocesses and stamps."""
+"""Paths of the checkout, messages, subprocesses, and stamps of finished work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VENV = ROOT / ".venv"
 
 
 class SetupError(Exception):
-    """Set-up cannot go on; the message says what is missing and what to do."""
+    """Set-up cannot continue; the message says what is missing and what to do."""
 
 
 def say(message: str) -> None:
@@ -24,14 +24,14 @@ def say(message: str) -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """This process's, for processes that import the project: what the first of them compiles, the others read."""
+    """Return the environment for processes that import the project, which share bytecode."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def run(
     command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False, cwd: Path = ROOT
 ) -> int:
-    """Exit status of `command`. `quiet` shows its output only when it fails."""
+    """Run `command`; return its exit status. `quiet` shows its output only if it fails."""
     argv = [str(part) for part in command]
     merged = {**child_environment(), **(env or {})}
     if not quiet:
@@ -45,13 +45,13 @@ def run(
 def check(
     command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, quiet: bool = False, cwd: Path = ROOT
 ) -> None:
-    """Like `run`, but a non-zero exit status raises SetupError."""
+    """Like `run`, but raise SetupError for a non-zero exit status."""
     if status := run(command, env=env, quiet=quiet, cwd=cwd):
         raise SetupError(f"`{shlex.join(map(str, command))}` ended with status {status}.")
 
 
 def python() -> Path:
-    """The interpreter of the checkout's virtual environment."""
+    """Return the interpreter of the checkout's virtual environment."""
     return VENV / "bin" / "python"
 
 
@@ -61,7 +61,7 @@ def sha256(path: Path) -> str:
 
 
 def fingerprint(*parts: str | bytes | Path) -> str:
-    """One digest over texts, bytes and the content of files and folders."""
+    """Return a digest of strings, bytes and the contents of files and folders."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, Path):
@@ -76,7 +76,7 @@ def fingerprint(*parts: str | bytes | Path) -> str:
 
 
 def stamped(stamp: Path, value: str) -> bool:
-    """Whether the work that `stamp` stands for was done with this very `value`."""
+    """Return whether the work of `stamp` was done with this `value`."""
     return stamp.is_file() and stamp.read_text() == value
 
 

@@ -1,4 +1,4 @@
-"""The static site in `dist/`: page, JavaScript, wheel, snapshot, vendored Pyodide, models. It needs nothing else."""
+"""The static site in `dist/`: page, JavaScript, wheel, snapshot, vendored Pyodide, models. It needs no other server."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FORCED = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"
 PACKAGE_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "pyruntime", *FORCED)
 STATIC = ("index.html", "service-worker.js", "models", "examples", "package.json", "README.md", "LICENSE", "NOTICE")
 WEB, MODELS = ROOT / "web", ROOT / "models"
-# The page's models that run without Python, each with options of `pyruntime compile`. Pictures are any piece or tile of
-# web/ui/app/picture/.
+# The page's models that run without Python, each with options of `pyruntime compile`. Pictures have the shapes of the
+# pieces and tiles in web/ui/app/picture/.
 PLANS = {
     "digits": (),
     "austen/onnx/model_q4": ("--text",),
@@ -36,17 +36,17 @@ FETCHED_LATER = "packages.zst"
 """The snapshot's file that comes with the first read of a package's file, as Python's standard library does."""
 
 TOOLS = (PAGE, *(Path(__file__).with_name(name) for name in ("site.py", "bundle.py", "bench_page.py", "pins.py")))
-# Everything the project asks of a browser's policy; the server sends it and the tests run under it.
+# The content security policy of the project; the server sends it and the tests run with it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; worker-src 'self'; "
     "style-src 'self'; img-src 'self' blob:"
 )
-# The pages of examples/ hold their script and style, and may fetch a model from wherever their reader says.
+# Pages of examples/ contain their script and style, and may fetch a model from an address that the visitor enters.
 EXAMPLES_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; connect-src 'self' https:; "
     "worker-src 'self'; style-src 'unsafe-inline'; img-src 'self' blob:"
 )
-# The page /bench/ fetches onnxruntime-web where its visitor agrees.
+# The page /bench/ fetches onnxruntime-web if the visitor agrees.
 BENCH_POLICY = CONTENT_SECURITY_POLICY.replace("'wasm-unsafe-eval'", f"'wasm-unsafe-eval' {FOLDER}").replace(
     "connect-src 'self'", f"connect-src 'self' {FOLDER}"
 )
@@ -59,7 +59,7 @@ DOCS_POLICY = (
 
 
 def mounts(site: Path) -> dict[str, Path]:
-    """What to serve: the site, and below `src/` the same site with the sources of `web/`, as they are."""
+    """Return the folders to serve: the site, and below `src/` the same site with the unbundled sources of `web/`."""
     sources = {"/src/": site, "/src/web/": WEB, "/src/web/vendor/": site / "web" / "vendor"}
     return {"/": site, **sources, **peer_mounts()}
 
@@ -69,7 +69,7 @@ def wheel_name() -> str:
 
 
 def build_wheel(python: Path) -> Path:
-    """The wheel of the checkout; the same sources give the same bytes. Built without isolation: no network."""
+    """Build the checkout's wheel; its bytes are reproducible. Built without isolation, so without network."""
     folder, name = CACHE / "wheel", wheel_name()
     stamp, value = folder / ".stamp", fingerprint(*(ROOT / source for source in PACKAGE_SOURCES))
     if not stamped(stamp, value):
@@ -81,7 +81,7 @@ def build_wheel(python: Path) -> Path:
 
 
 def test_images(python: Path) -> Path:
-    """The digits model's held-out images, as the page shows them."""
+    """Return the digits model's held-out images in the page's format."""
     folder, script = CACHE / "digits", ROOT / "tools" / "digits_data.py"
     stamp, value = folder / ".stamp", fingerprint(script)
     if not stamped(stamp, value):
@@ -91,7 +91,7 @@ def test_images(python: Path) -> Path:
 
 
 def vendored(folder: Path) -> None:
-    """Fill `folder`, web/vendor/ of the site, with the libraries of others that web/ imports, and their licences."""
+    """Fill `folder`, the site's web/vendor/, with the third-party libraries that web/ imports, and their licenses."""
     folder.mkdir()
     for package, module, name in (
         (pins.TOKENIZERS_JS, "dist/tokenizers.min.mjs", "tokenizers"),
@@ -103,7 +103,7 @@ def vendored(folder: Path) -> None:
 
 
 def compiled_models(python: Path) -> Path:
-    """The plans of the page's models, by which it runs them without Python; the same sources give the same bytes."""
+    """Compile the plans of the page's models, which run without Python; their bytes are reproducible."""
     folder = CACHE / "plans"
     stamp, value = folder / ".stamp", fingerprint(*(ROOT / source for source in PACKAGE_SOURCES), MODELS, str(PLANS))
     if not stamped(stamp, value):
@@ -118,7 +118,7 @@ def compiled_models(python: Path) -> Path:
 
 
 def write_sizes(module: Path, runtime: Path, snapshot: Path) -> None:
-    """Replace web/sizes.js: what starting Python fetches is known here, and no server says it before it has sent it."""
+    """Write web/sizes.js with the bytes that starting Python downloads, since servers send no total."""
     names = ("pyodide.mjs", pins.PYODIDE_SCRIPT, "pyodide.asm.wasm", "pyodide-lock.json")
     files = [*(runtime / name for name in names), *(path for path in snapshot.iterdir() if path.name != FETCHED_LATER)]
     size = sum(min(len(data), len(gzip.compress(data))) for data in (path.read_bytes() for path in files))
@@ -126,13 +126,13 @@ def write_sizes(module: Path, runtime: Path, snapshot: Path) -> None:
 
 
 def write_version(module: Path) -> None:
-    """Name the chosen Pyodide in web/api/env.js or web/snapshot/memory.js."""
+    """Write the chosen Pyodide version into web/api/env.js or web/snapshot/memory.js."""
     text = module.read_text().replace(pins.PYODIDES["0.29"].version, pins.PYODIDE_VERSION)
     module.write_text(text)
 
 
 def build_site(python: Path) -> Path:
-    """`dist/`, built anew where anything it is made of has changed; one build at a time."""
+    """Build `dist/` if any of its sources has changed; only one build runs at a time."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

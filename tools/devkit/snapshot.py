@@ -19,10 +19,10 @@ SOURCES = (ROOT / "tools" / "snapshot", *SCRIPTS, ROOT / "models" / "digits.onnx
 def ensure_snapshot(
     python: Path, runtime: Path, wheels: Sequence[Path], kind: Literal["page", "kernel"] = "page"
 ) -> Path:
-    """Make a folder with `snapshot/` and the wheels; `kind` says who starts from it (tools/snapshot).
+    """Create a folder with `snapshot/` and the wheels; `kind` says who starts from it (tools/snapshot).
 
-    It takes a browser. Without one, when it fails, and with PYRUNTIME_SNAPSHOT=0, there is no snapshot: the site then
-    starts Python as usual. PYRUNTIME_SNAPSHOT=quick compresses in a hundredth of the time, by a third less.
+    That needs a browser. Without one, after a failure, and with PYRUNTIME_SNAPSHOT=0 there is no snapshot, and the site
+    starts Python without one. PYRUNTIME_SNAPSHOT=quick compresses in a hundredth of the time, by a third less.
     """
     folder = CACHE / "startup" / kind
     switch = os.environ.get(SWITCH)
@@ -50,7 +50,7 @@ def ensure_snapshot(
 
 
 def do_without(folder: Path, wheels: Sequence[Path]) -> None:
-    """What a site without a snapshot has in its place: nothing that is missing when it is asked for."""
+    """Write the files of a site without a snapshot, so that no request of them fails."""
     snapshot = folder / "snapshot"
     shutil.rmtree(snapshot, ignore_errors=True)
     snapshot.mkdir()

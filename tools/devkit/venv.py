@@ -14,7 +14,7 @@ STAMP = VENV / "pyruntime-dev.stamp"
 
 
 def ensure_venv() -> Path:
-    """The interpreter of an environment that holds the pinned packages; an existing one is brought up to date."""
+    """Return the interpreter of an environment with the pinned packages; an existing one is updated."""
     value = fingerprint(REQUIREMENTS)
     if python().is_file() and stamped(STAMP, value):
         return python()
@@ -37,7 +37,7 @@ def ensure_venv() -> Path:
 
 
 def create() -> None:
-    """Make `.venv`; on Debian, where Python comes without ensurepip, install python3-venv first."""
+    """Create `.venv`; on Debian, where Python has no ensurepip, install python3-venv first."""
     if importlib.util.find_spec("ensurepip") is None:
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         if not apt.install(package, "python3-venv"):

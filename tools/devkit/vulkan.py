@@ -1,4 +1,4 @@
-"""A Vulkan driver, which WebGPU needs on Linux: Firefox's, and wgpu's in native tests."""
+"""A Vulkan driver, which WebGPU needs on Linux: for Firefox, and for wgpu in native tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DRIVERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vul
 
 
 def ensure_vulkan() -> None:
-    """Install a driver in software (lavapipe) where the machine has none, and packages may be installed."""
+    """Install a software driver (lavapipe) if the machine has no driver and packages can be installed."""
     if apt.prefix() is None or any(any(Path(folder).glob("*.json")) for folder in DRIVERS):
         return
     apt.install("mesa-vulkan-drivers")

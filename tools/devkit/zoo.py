@@ -1,4 +1,4 @@
-"""`dev.py zoo`: exports architectures or fetches trained models, runs them here and in onnxruntime, and compares."""
+"""`dev.py zoo`: exports architectures or downloads trained models, runs them here and in onnxruntime, and compares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VENV = CACHE / "venv-zoo"
 
 
 def zoo(*, source: str, names: Sequence[str], again: bool) -> int:
-    """Export what is not in the cache, check all natively and in the browser, and write docs/MODELS.md."""
+    """Export what is not cached, check all models natively and in the browser, and write docs/MODELS.md."""
     ensure_venv()
     chosen: list[str | Path] = [*(["--source", source] if source else []), *names]
     more: Sequence[str] = ["--again"] if again else []
@@ -30,7 +30,7 @@ def zoo(*, source: str, names: Sequence[str], again: bool) -> int:
 
 
 def treated(*, source: str, names: Sequence[str], treatments: Sequence[str], share: int, again: bool) -> int:
-    """Export what is not in the cache, treat it, and compare with onnxruntime; `again`: what was compared, too."""
+    """Export what is not cached, apply treatments, and compare with onnxruntime; `again` repeats comparisons."""
     chosen: list[str | Path] = [*(["--source", source] if source else []), *names]
     check([exporter(), "-m", "tools.zoo.export", *chosen])
     more = [word for name in treatments for word in ("--treatment", name)]
@@ -39,7 +39,7 @@ def treated(*, source: str, names: Sequence[str], treatments: Sequence[str], sha
 
 
 def trained(*, names: Sequence[str], again: bool) -> int:
-    """Fetch packages that ship trained models, check these natively and in the browser, and write docs/MODELS.md."""
+    """Download packages with trained models, check those natively and in the browser, and write docs/MODELS.md."""
     ensure_venv()
     more: list[str | Path] = [*names, *(["--again"] if again else [])]
     status = run([python(), "-m", "tools.zoo.trained.check", *more])
@@ -50,7 +50,7 @@ def trained(*, names: Sequence[str], again: bool) -> int:
 
 
 def exporter() -> Path:
-    """The interpreter of an environment with torch and the packages that the models come from."""
+    """Return the interpreter of an environment with torch and the packages that the models come from."""
     interpreter = VENV / "bin" / "python"
     stamp = VENV / "pyruntime-zoo.stamp"
     if interpreter.is_file() and stamped(stamp, fingerprint(REQUIREMENTS)):

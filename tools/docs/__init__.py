@@ -1,1 +1,1 @@
-"""What the documentation site is made with: mkdocs.yml names `hooks.py`; `declarations.py` writes JavaScript's API."""
+"""Tools of the documentation site: mkdocs.yml names `hooks.py`; `declarations.py` writes the JavaScript API."""

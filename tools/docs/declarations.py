@@ -1,4 +1,4 @@
-"""TypeScript's declarations as Markdown, in place of `<!-- declarations: FILE NAME ... -->`."""
+"""TypeScript declarations as Markdown, in place of `<!-- declarations: FILE NAME ... -->`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED = re.compile(r"export (?:declare )?(?:abstract )?(?:class|interface|type|f
 
 
 def declarations(text: str) -> dict[str, tuple[str, str]]:
-    """Of each name that a file exports, what its comment says and its code. A namespace joins the class of its name."""
+    """Return the comment and the code of each exported name. A namespace is merged with the class of its name."""
     found: dict[str, tuple[str, str]] = {}
     for comment, code in BLOCK.findall(text):
         if name := NAMED.match(code):
@@ -23,7 +23,7 @@ def declarations(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _prose(comment: str) -> str:
-    """A comment's paragraphs; indented ones are code."""
+    """Return a comment's paragraphs as Markdown; indented ones are code."""
     lines = [re.sub(r"^\s*(/\*\*|\*/|\*)? ?|\s*\*/$", "", line) for line in comment.strip().splitlines()]
     paragraphs = textwrap.dedent("\n".join(lines)).strip("\n").split("\n\n")
     return "\n\n".join(
@@ -32,7 +32,7 @@ def _prose(comment: str) -> str:
 
 
 def expand(markdown: str, root: Path) -> str:
-    """A page with the declarations that it asks for; a name that its file lacks is an error."""
+    """Replace the placeholders of a page with declarations; an unknown name is an error."""
 
     def entries(place: re.Match[str]) -> str:
         known = declarations((root / place[1]).read_text())

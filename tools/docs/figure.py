@@ -1,6 +1,6 @@
 """docs/images/layers.svg: the layers of the Python package, drawn from pyproject.toml and the sources.
 
-`python -m tools.docs.figure`; with `--check`, whether the file is up to date.
+`python -m tools.docs.figure`; `--check` reports whether the file is up to date.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ROW, WIDTH, PAD = 46, 760, 12
 
 
 def layers() -> list[list[str]]:
-    """Packages by layer, the highest first, as import-linter holds them."""
+    """Return packages by layer, the highest first, as in import-linter's contract."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (found,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
     return [[name.strip(" ()").removeprefix("pyruntime.") for name in layer.split("|")] for layer in found]
 
 
 def told(name: str) -> str:
-    """What a package's docstring says first, without its full stop."""
+    """Return the first sentence of a package's docstring, without its full stop."""
     place = ROOT / "pyruntime" / name
     source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     return (ast.get_docstring(ast.parse(source.read_text())) or "").split("\n")[0].rstrip(".:").replace("`", "")
@@ -37,7 +37,7 @@ def files(name: str) -> int:
 
 
 def draw() -> str:
-    """The figure as SVG."""
+    """Return the figure as SVG."""
     rows = layers()
     height = len(rows) * (ROW + 6) + 2 * PAD
     lines = [

@@ -1,7 +1,7 @@
-"""The sources of the documentation site: docs/, documents outside of it, and declarations in their places.
+"""The sources of the documentation site: docs/, documents outside of it, and declarations in place of placeholders.
 
-Documents are read on the site and in the repository. So their links are relative paths in the repository; links to
-files that are not on the site lead to the repository, where its address is known, and lose their link elsewhere.
+Documents are read on the site and in the repository, so their links are relative paths in the repository. Links to
+files that are not on the site point to the repository if its address is known, and are removed otherwise.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def repository() -> str:
-    """Where files of the repository are on the web, if the environment says so, as it does in GitHub's workflows."""
+    """Return the repository's address on the web, if the environment has it, as in GitHub's workflows."""
     if name := os.environ.get("GITHUB_REPOSITORY"):
         return f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{name}/blob/{os.environ['GITHUB_SHA']}"
     return ""
 
 
 def write_pages(folder: Path) -> None:
-    """Fill an empty folder with the site's sources: docs/ and PAGES as Markdown, and the pictures of docs/."""
+    """Fill an empty folder with the site's sources: docs/ and PAGES as Markdown, and the images of docs/."""
     for source in sorted((ROOT / "docs").rglob("*")):
         target = folder / source.relative_to(ROOT / "docs")
         if source.suffix == ".md":
@@ -62,7 +62,7 @@ def write_page(source: Path, target: Path) -> None:
 
 
 def source_page(source: Path) -> str:
-    """The page that shows an example: a notebook's cells, or a file's text."""
+    """Return the page that shows an example: a notebook's cells, or a file's contents."""
     title, text = f"# {source.relative_to(ROOT).as_posix()}\n\n", source.read_text()
     if source.suffix != ".ipynb":
         return f"{title}````{source.suffix[1:]}\n{text}````\n"
@@ -72,7 +72,7 @@ def source_page(source: Path) -> str:
 
 
 def linked(markdown: str, path: str) -> str:
-    """A document of the repository with its links as the site has them; code keeps its text."""
+    """Convert a document's links for the site; code is unchanged."""
     parts = re.split(r"(^```.*?^```|`[^`\n]*`)", markdown, flags=re.DOTALL | re.MULTILINE)
     for i in range(0, len(parts), 2):
         parts[i] = LINK.sub(lambda found: _link(found[1], found[2], path), parts[i])
@@ -91,7 +91,7 @@ def _link(text: str, target: str, path: str) -> str:
 
 
 def site_path(path: str) -> str:
-    """Where a file of the repository is on the site; '' where it is not."""
+    """Return the path of a repository file on the site; '' if it is not there."""
     if path.startswith("docs/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
     if any(fnmatchcase(path, pattern) for pattern in SOURCES):

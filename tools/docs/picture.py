@@ -1,6 +1,6 @@
-"""docs/images/page.webp, a short film of the page on the built site: `python -m tools.docs.picture`.
+"""docs/images/page.webp, a short animation of the page on the built site: `python -m tools.docs.picture`.
 
-Run it after a change of the page's looks. It needs `dist/` and a Chromium, as `dev.py demo` leaves them.
+Run it after a visual change of the page. It needs `dist/` and a Chromium, as `dev.py demo` leaves them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def frame(page: Page) -> Image.Image:
 
 
 def film(page: Page) -> list[tuple[Image.Image, int]]:
-    """Frames and how long each stays, in milliseconds: digits are drawn, and the bars follow."""
+    """Return frames with their durations in milliseconds: digits are drawn, and the bars follow."""
     frames = [(frame(page), 700)]
     for points in STROKES:
         page.locator("#pad-clear").click()
@@ -50,7 +50,7 @@ def film(page: Page) -> list[tuple[Image.Image, int]]:
 
 
 def main() -> int:
-    """Write the film."""
+    """Write the animation."""
     executable = ensure_chromium(Path(sys.executable))
     with Server({"/": DIST}) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=[*FLAGS])

@@ -1,7 +1,7 @@
-"""Where any exception may be caught: `python -m tools.lint.boundaries` names each other place that catches all.
+"""Broad exception handlers: `python -m tools.lint.boundaries` lists those that are not at a boundary.
 
-A handler of Exception or BaseException cleans up and ends with a bare `raise`; or it stands at a boundary (a request, a
-call of the host's, a model of a survey), reports what it caught, and says so: `# boundary: ...` on its line.
+A handler of Exception or BaseException cleans up and ends with a bare `raise`; or it is at a boundary (a request, a
+call of the host, a model of a survey), reports the exception, and says so: `# boundary: ...` on its line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MARK = "# boundary: "
 
 
 def complaints(path: Path) -> Iterator[str]:
-    """A line for each place of a file that catches all exceptions without being a boundary."""
+    """Yield a line for each broad handler in a file that is not at a boundary."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
@@ -38,7 +38,7 @@ def complaints(path: Path) -> Iterator[str]:
 
 
 def _is_broad(kind: ast.expr | None) -> bool:
-    """Whether `except kind` catches everything."""
+    """Return whether `except kind` catches everything."""
     if isinstance(kind, ast.Tuple):
         return any(map(_is_broad, kind.elts))
     return kind is None or (isinstance(kind, ast.Name) and kind.id in BROAD)

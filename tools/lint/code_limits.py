@@ -30,7 +30,7 @@ EXCEPTIONS: dict[str, str] = {
 
 
 def complaints() -> Iterator[tuple[str, str]]:
-    """(place, what is too large) of everything above a limit."""
+    """Yield (place, what is too large) for everything above a limit."""
     for pattern in SOURCES:
         for path in sorted(ROOT.glob(pattern)):
             place = str(path.relative_to(ROOT))

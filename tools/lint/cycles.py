@@ -1,4 +1,4 @@
-"""Import cycles among the JavaScript modules of web/: there are to be none.
+"""Import cycles among the JavaScript modules of web/, which are not allowed.
 
     python -m tools.lint.cycles
 
@@ -19,7 +19,7 @@ _IMPORT = re.compile(r"\bfrom\s*'(\.[^']+)'|\bimport\s*\(?\s*'(\.[^']+)'")
 
 
 def imports(folder: Path) -> dict[str, list[str]]:
-    """The modules that each module below `folder` imports, by their paths."""
+    """Return the modules that each module below `folder` imports, by path."""
     found: dict[str, list[str]] = {}
     for path in sorted(folder.rglob("*.js")):
         text = _COMMENT.sub("", path.read_text("utf-8"))
@@ -32,7 +32,7 @@ def imports(folder: Path) -> dict[str, list[str]]:
 
 
 def cycles(graph: Mapping[str, list[str]]) -> list[list[str]]:
-    """Cycles of a graph, each from a module to itself; none only where there is none."""
+    """Return cycles of a graph, each from a module to itself; empty only if the graph is acyclic."""
     found: list[list[str]] = []
     done: set[str] = set()
 
@@ -50,7 +50,7 @@ def cycles(graph: Mapping[str, list[str]]) -> list[list[str]]:
 
 
 def main() -> int:
-    """Print the cycles; how many there are."""
+    """Print the cycles; return their number."""
     found = cycles(imports(ROOT / "web"))
     for cycle in found:
         print("modules of web/ import each other:", " -> ".join(cycle))

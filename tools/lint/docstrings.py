@@ -1,6 +1,6 @@
-"""Draw docstrings to read: `python -m tools.lint.docstrings 2026-11-30 [COUNT]` prints fifty, the same for each date.
+"""Sample docstrings for review: `python -m tools.lint.docstrings 2026-11-30 [COUNT]` prints fifty, fixed by the date.
 
-A docstring that an engineer of the field does not understand without the code is rewritten, with its siblings.
+A docstring that an engineer of the field does not understand without the code is rewritten, with similar ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"^[ \t]*/\*\*(.*?)\*/", re.S | re.M)
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """(place, text) of the docstrings of Python and of the JSDoc comments with prose, in the order of files."""
+    """Yield (place, text) of all docstrings in Python and JSDoc comments with prose, in the order of files."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             place = path.relative_to(ROOT).as_posix()
@@ -48,7 +48,7 @@ def _of_javascript(place: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the docstrings that the date in `argv` draws."""
+    """Print the sample for the date in `argv`."""
     count = int(argv[1]) if len(argv) > 1 else 50
     for place, text in random.Random(argv[0]).sample(list(docstrings()), count):
         print(f"{place}\n    {text.replace(chr(10), chr(10) + '    ')}\n")

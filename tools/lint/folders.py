@@ -1,4 +1,4 @@
-"""No folder has more than 30 files: `python -m tools.lint.folders`."""
+"""Limit of 30 files in a folder: `python -m tools.lint.folders`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ RECORDS = "docs/decisions"
 
 
 def complaints(files: list[str]) -> list[str]:
-    """A line for each folder with too many of `files`."""
+    """Return a line for each folder with too many of `files`."""
     counts = Counter(str(PurePath(file).parent) for file in files if not file.startswith(RECORDS))
     return [f"{folder}: {count} files; the limit is {MOST}" for folder, count in sorted(counts.items()) if count > MOST]
 
 
 def main() -> int:
-    """Print what is too large; how many folders are."""
+    """Print the folders that are too large; return their number."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     found = complaints(listed.stdout.splitlines())
     print(*found, sep="\n")

@@ -1,9 +1,9 @@
-"""Private attributes stay in their module: `python -m tools.lint.privates` names each that another module reads.
+"""Private attributes stay in their module: `python -m tools.lint.privates` lists those that another module uses.
 
 `x._name` is private to the module that defines `_name`: as a function, a class attribute or an attribute of `self`. On
 `self`, `cls` and `super()` it may come from a base class. The same holds for names in strings (`getattr(x, "_name")`,
 `vars(x)["_name"]`) and for `from module import _name`. In JavaScript private members are `#name`: no property begins
-with an underscore. What only a private name of another package can do says so: `# private: why` on its line.
+with an underscore. A necessary use of another package's private name is marked: `# private: why` on its line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PYODIDE = {"_api", "_createPyodideModule", "_loadSnapshot", "_module", "_sbrk"}
 
 
 def complaints(path: Path) -> Iterator[str]:
-    """A line for each private attribute that a file reads or writes and does not define."""
+    """Yield a line for each private attribute that a file uses and does not define."""
     text = path.read_text(encoding="utf-8")
     lines, nodes = text.splitlines(), list(ast.walk(ast.parse(text)))
     defined = NAMED_TUPLE | {name for node in nodes for name in _defined(node)}
@@ -42,7 +42,7 @@ def complaints(path: Path) -> Iterator[str]:
 
 
 def complaints_of_javascript(path: Path) -> Iterator[str]:
-    """A line for each property of a file that begins with an underscore and is not Pyodide's."""
+    """Yield a line for each property in a file that begins with an underscore, except Pyodide's."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         for found in () if _COMMENT.match(line) else _PROPERTY.finditer(line):
             name = found[1] or found[2]
@@ -51,7 +51,7 @@ def complaints_of_javascript(path: Path) -> Iterator[str]:
 
 
 def _private(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The private names that a node takes from elsewhere, and its source."""
+    """Yield the private names that a node uses from elsewhere, with their source."""
     match node:
         case ast.Attribute(attr=name, value=value) if _is_private(name) and not _is_own(value):
             yield name, ast.unparse(node)
@@ -74,7 +74,7 @@ def _is_private(name: str) -> bool:
 
 
 def _is_own(value: ast.expr) -> bool:
-    """Whether a value is `self`, `cls` or `super()`."""
+    """Return whether a value is `self`, `cls` or `super()`."""
     match value:
         case ast.Name(id=name):
             return name in OWN
@@ -84,7 +84,7 @@ def _is_own(value: ast.expr) -> bool:
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
-    """The names that a node defines."""
+    """Yield the names that a node defines."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name
@@ -95,7 +95,7 @@ def _defined(node: ast.AST) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print what is read; 1 where there is anything."""
+    """Print the uses; return 1 if there are any."""
     found = [text for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) for text in complaints(path)]
     found += [text for path in sorted((ROOT / "web").rglob("*.js")) for text in complaints_of_javascript(path)]
     print(*found, sep="\n", end="\n" if found else "")

@@ -1,7 +1,7 @@
-"""Private words: `python -m tools.lint.words [FOLDER ...]` names each use of a word that the field does not have.
+"""Private words: `python -m tools.lint.words [FOLDER ...]` lists uses of words that are not terms of the field.
 
-The list is `tools/lint/words.toml`: a regular expression, and what to write instead. It holds for identifiers, prose
-and file names alike. A line that must have such a word (a name, a quotation) is in its `exceptions`.
+`tools/lint/words.toml` maps regular expressions to the terms to write instead. They apply to identifiers, prose and
+file names. A line that needs such a word (a name, a quotation) is in its `exceptions`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEFT_OUT = ("CHANGELOG.md", "bench/results/", "docs/decisions/", "models/", "too
 
 
 def complaints(folders: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:
-    """(place, word found, what to write instead) of each private word in the files below `folders`; all by default."""
+    """Yield (place, word, replacement) for each private word in the files below `folders` (default: all)."""
     given = tomllib.loads(LIST.read_text("utf-8"))
     words = {re.compile(_whole(word), re.I): instead for word, instead in given["words"].items()}
     allowed = [re.compile(pattern) for pattern in given["exceptions"]]
@@ -42,12 +42,12 @@ def complaints(folders: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:
 
 
 def _whole(word: str) -> str:
-    """The expression for whole words, in prose, snake_case and camelCase."""
+    """Return a regular expression that matches whole words in prose, snake_case and camelCase."""
     return rf"(?<![A-Za-z])(?:{word})(?![a-z])"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print every use, and how many there are of each word."""
+    """Print every use, and the number of uses of each word."""
     found = list(complaints(argv))
     for place, word, instead in found:
         print(f"{place}: {word!r}: write {instead}")

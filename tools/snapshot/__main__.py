@@ -1,9 +1,10 @@
-"""Take a snapshot of Python's memory, packages imported, in headless Chromium, and compile what was imported.
+"""Take a snapshot of Python's memory with imported packages, in headless Chromium, and compile the imported modules.
 
     python -m tools.snapshot [--fast] {page,kernel} PYODIDE OUT WHEEL ...
 
-PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are what Python has. `page`: all
-of pyruntime is imported, and models of the usual kinds are planned; `kernel`: what a kernel of JupyterLite begins with.
+PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are installed. `page`: all of
+pyruntime is imported, and typical models are planned; `kernel`: the packages of a JupyterLite kernel are imported.
+
 Writes OUT/snapshot/ (see web/snapshot/snapshot.js) and copies each WHEEL to OUT.
 """
 
@@ -40,9 +41,9 @@ MODEL = HERE.parents[1] / "models" / "digits.onnx"
 TAG = pins.PYODIDE_PYTHON.replace(".", "")
 SITE_PACKAGES = f"/lib/python{pins.PYODIDE_PYTHON}/site-packages"
 ARCHIVE = f"/lib/python{TAG}.zip"
-# `import numpy` loads these, in this order; a page loads the second one when it is called (on_demand in warm.py).
+# Libraries that `import numpy` loads, in this order; a page loads the second one on first use (on_demand in warm.py).
 LIBRARIES = ("numpy/_core/_multiarray_umath", "numpy/linalg/_umath_linalg")
-# Of no use without a compiler or a type checker.
+# Not needed without a compiler or a type checker.
 LEFT_OUT = ("*.pyi", "*.pxd", "*.h", "*.c", "*.ini", "*/tests/*", "numpy/f2py/*", "*.typed")
 
 
@@ -52,11 +53,11 @@ SMALL, FAST = 22, 3
 
 @dataclass(frozen=True)
 class Kind:
-    """What Python has done when the picture is taken: `warm`, a script, with `files` in its folder.
+    """The state of Python in a snapshot: after `warm`, a script, with `files` in its folder.
 
-    Packages that talk to JavaScript while they are imported cannot be in the picture. Those of `later` are compiled,
-    and have their bytecode among the snapshot's files, which come with the memory. `stripped`: functions have no
-    docstrings, and places in code are lines without columns; `libraries`: those of NumPy's that are loaded.
+    Packages that use JavaScript during import cannot be in a snapshot. Those of `later` are compiled, and their
+    bytecode is among the snapshot's files, which are loaded with the memory. `stripped`: functions have no docstrings,
+    and positions in code are lines without columns; `libraries`: the libraries of NumPy that are loaded.
     """
 
     warm: str
@@ -73,7 +74,7 @@ KINDS = {
 
 
 def split_libraries(numpy: Files, stems: Sequence[str]) -> tuple[list[dict[str, str]], Files]:
-    """The libraries `stems` as the manifest lists them, and their bytes by the name that the site gives them.
+    """Return the libraries `stems` in the manifest's format, and their bytes by file name in the site.
 
     Raises:
         SystemExit: this NumPy has other libraries.
@@ -90,7 +91,7 @@ def split_libraries(numpy: Files, stems: Sequence[str]) -> tuple[list[dict[str, 
 
 
 def without_weights(model: Path) -> bytes:
-    """The model with zeros for weights: some of what planning caches refers to them."""
+    """Return the model with zeros as weights, for planning, whose caches depend on some of them."""
     loaded = onnx.load(model)
     for tensor in loaded.graph.initializer:
         tensor.raw_data = bytes(len(tensor.raw_data))
@@ -98,7 +99,7 @@ def without_weights(model: Path) -> bytes:
 
 
 def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, Any]:
-    """What make_worker.js answers; `folder` has its input. Files of `mounts` are served by their URLs."""
+    """Run make_worker.js and return its result; `folder` has its input. Files of `mounts` are served by their URLs."""
     web = HERE.parents[1] / "web"
     memory = Path(shutil.copyfile(web / "snapshot" / "memory.js", folder / "memory.js"))
     write_version(memory)
@@ -123,7 +124,7 @@ def run(pyodide: Path, folder: Path, mounts: Mapping[str, Path]) -> dict[str, An
 
 
 def with_stripped(stripped: Files, library: Path, folder: Path) -> Files:
-    """Write the standard library with bytecode to `folder`; the files of bytecode below site-packages."""
+    """Write the standard library with bytecode to `folder`; return the bytecode files below site-packages."""
     placed = {}
     shutil.copyfile(library, folder / library.name)
     with zipfile.ZipFile(folder / library.name, "a") as archive:
@@ -141,7 +142,7 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
     listed, libraries = split_libraries(numpy, kind.libraries)
     placed = {entry["path"].removeprefix(f"{SITE_PACKAGES}/") for entry in listed}
     kept = {name: data for name, data in numpy.items() if not any(fnmatchcase(name, p) for p in LEFT_OUT)}
-    # The import system looks for the files of the placed libraries, whose content is not read.
+    # The import system checks that the files of the preloaded libraries exist; their content is not read.
     files = {name: b"" if name in placed else data for name, data in kept.items()}
     for wheel in wheels:
         files |= read_wheel(wheel)
@@ -180,7 +181,7 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
 
 
 def write(snapshot: Path, answer: dict[str, Any], now: Files, later: Files, libraries: Files, level: int) -> None:
-    """The files of web/snapshot/memory.js: `now` are those whose content comes with the memory."""
+    """Write the files for web/snapshot/memory.js: the content of `now` is stored with the memory."""
     snapshot.mkdir(parents=True, exist_ok=True)
     packages = bundle(now | later, len(now))
     content = packages + gzip.decompress(base64.b64decode(answer["memory"]))
@@ -193,7 +194,7 @@ def write(snapshot: Path, answer: dict[str, Any], now: Files, later: Files, libr
 
 
 def compress(content: bytes, level: int) -> bytes:
-    """Zstandard, with a checksum and matches from anywhere in the content."""
+    """Compress by Zstandard, with a checksum and an unlimited match window."""
     parameters = zstandard.ZstdCompressionParameters.from_level(
         level, window_log=27, enable_ldm=True, write_checksum=True, source_size=len(content)
     )
@@ -201,7 +202,7 @@ def compress(content: bytes, level: int) -> bytes:
 
 
 def decoder() -> bytes:
-    """The WebAssembly module of the npm package zstddec, whose script holds it as text."""
+    """Return the WebAssembly module of the npm package zstddec, which its script contains as text."""
     script = (npm_package(pins.ZSTDDEC) / "dist" / "zstddec-stream.mjs").read_text()
     return base64.b64decode(script.partition('const wasm = "')[2].partition('"')[0], validate=True)
 

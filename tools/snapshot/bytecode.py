@@ -1,8 +1,8 @@
-"""In Pyodide, after the imports: compile what was imported, and the packages of /build/later.txt.
+"""In Pyodide, after the imports: compile the imported modules, and the packages of /build/later.txt.
 
 /build/later.zip has the .pyc files of these packages by their paths below site-packages. /build/stripped.zip has those
 of everything that was imported, by the absolute paths of their sources, with empty docstrings of functions. Both are
-unchecked: the files of a wheel are unpacked with whatever dates, and source and bytecode always travel together.
+unchecked: files of a wheel are unpacked with arbitrary dates, and source and bytecode are always updated together.
 """
 
 import ast
@@ -17,12 +17,12 @@ from py_compile import compile as compile_file
 import numpy
 
 UNCHECKED = (1).to_bytes(4, "little")
-# Scripts that only add docstrings to what C defines.
+# Scripts that only add docstrings to C functions.
 DOCUMENTING = ("numpy/_core/_add_newdocs.py", "numpy/_core/_add_newdocs_scalars.py")
 
 
 def without_docstrings(source: bytes, path: str) -> bytes:
-    """The .pyc of a module whose functions have empty docstrings; classes keep theirs, which decorators look for."""
+    """Return the .pyc of a module with empty docstrings of functions; decorators need those of classes."""
     tree = ast.parse(b"" if path.endswith(DOCUMENTING) else source, path)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -42,6 +42,6 @@ with zipfile.ZipFile("/build/later.zip", "w") as archive:
 with zipfile.ZipFile("/build/stripped.zip", "w") as archive:
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None) or ""
-        read = getattr(getattr(module, "__loader__", None), "get_data", None)  # what is frozen has none
+        read = getattr(getattr(module, "__loader__", None), "get_data", None)  # frozen modules have none
         if read and path.startswith("/lib/") and path.endswith(".py"):
             archive.writestr(path, without_docstrings(read(path), path))

@@ -1,4 +1,4 @@
-// The page: hands the worker's answer over as text, which is what Playwright carries.
+// The page: returns the worker's result as text, for Playwright.
 const worker = new Worker('make_worker.js', { type: 'module' });
 
 function base64(buffer) {

@@ -1,4 +1,4 @@
-// Takes the picture: Python as web/snapshot/snapshot.js will start it, with everything imported that sessions need.
+// Takes the snapshot: Python as web/snapshot/snapshot.js will start it, with all imports that sessions need.
 import { checksum, placeLibraries, snapshotsFit, unpack } from '../web/snapshot/snapshot.js';
 
 const indexURL = new URL('../pyodide/', import.meta.url).href;
@@ -11,18 +11,18 @@ async function gzip(blob) {
   return new Response(blob.stream().pipeThrough(new CompressionStream('gzip'))).arrayBuffer();
 }
 
-/** Bytes that Python's libraries may allocate before Python is restored, beyond what they allocated here. */
+/** Bytes that Python's libraries may allocate before Python is restored, beyond those they allocated here. */
 const SPARE = 1 << 20;
 const WASM_PAGE = 1 << 16;
-/** More than is free between what Python has: a block of this size is above all that. */
+/** Larger than any free block between Python's allocations, so that a block of this size lies above all of them. */
 const TOP = 1 << 23;
-/** Runs of zeros of this length are left out of the picture. */
+/** Runs of zeros of at least this length are left out of the snapshot. */
 const HOLE = 1 << 14;
 
 /**
- * The picture as web/snapshot/memory.js reads it: what Pyodide says of it, and the memory without long runs of zeros.
+ * Convert the snapshot to the format of web/snapshot/memory.js: Pyodide's description, and the memory without long runs of zeros.
  * @param {Uint8Array} snapshot
- * @param {Uint32Array} fresh the lower part of the memory before Python was started, whose difference to now is taken
+ * @param {Uint32Array} fresh the lower part of the memory before Python was started, of which the difference is stored
  * @returns {{head: number, heap: number, runs: [number, number][], picture: Blob}}
  */
 function withoutZeros(snapshot, fresh) {
@@ -43,7 +43,7 @@ function withoutZeros(snapshot, fresh) {
   return { head, heap: heap.length, runs, picture: new Blob([snapshot.subarray(0, head), ...parts]) };
 }
 
-/** Overwrite the memory that Python has freed: what was there compresses badly. @param {any} module Emscripten's */
+/** Overwrite freed memory, whose old contents would compress badly. @param {any} module Emscripten's module */
 function wipe(module) {
   const blocks = [];
   const take = (size) => {
@@ -59,7 +59,7 @@ function wipe(module) {
 
 const input = await (await fetch(new URL('input.json', import.meta.url))).json();
 
-/** Python with the packages, before anything is imported. @param {object} options of `loadPyodide` */
+/** Start Python with the packages, before any import. @param {object} options options of `loadPyodide` */
 async function start(options) {
   const bundle = new Uint8Array(await bytes('packages'));
   const compiled = input.libraries.map(({ path, file }) => ({ path, module: bytes(file).then(WebAssembly.compile) }));
@@ -97,7 +97,7 @@ async function take() {
   await run(input.warm);
   wipe(module);
   const handles = Object.entries(module.LDSO.loadedLibsByHandle).filter(([handle]) => handle !== '0');
-  // Pyodide wants its list as it was at the beginning; it finds the packages again when it starts.
+  // Pyodide needs its initial list of packages; it finds the installed ones again when it starts.
   for (const name of Object.keys(pyodide.loadedPackages)) delete pyodide.loadedPackages[name];
   const { head, heap, runs, picture } = withoutZeros(pyodide.makeMemorySnapshot(), fresh);
   const manifest = {

@@ -1,6 +1,6 @@
-"""Graphs of the kinds that models are made of, in usual sizes: planning them fills the caches that all models share.
+"""Graphs of typical models in usual sizes: planning them fills the caches that all models share.
 
-What these keep is kernels' texts, expanded and parsed: they depend on tilings, flags and epilogues, hardly on sizes.
+The caches hold expanded and parsed kernel sources, which depend on tilings, flags and epilogues, hardly on sizes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ TARGETS = (Target(_DESKTOP, _LANES, "nvidia"), Target(_DESKTOP, vendor="intel"))
 
 
 class _Zeros:
-    """A file of zeros. Planning reads of it what is small, such as biases that are joined."""
+    """A weight file of zeros. Planning reads small constants, such as biases that are concatenated."""
 
     def read(self, offset: int, nbytes: int) -> bytes:
         return bytes(nbytes)
 
 
 class Sketch:
-    """A graph that is written node by node; values are names. `bias`: whether convolutions have one."""
+    """A graph under construction; values are names. `bias`: whether convolutions have one."""
 
     def __init__(self, bias: bool = True, **inputs: tuple[int, ...]) -> None:
         self.bias = bias
@@ -51,30 +51,30 @@ class Sketch:
         self._bytes = 0
 
     def weight(self, *shape: int) -> str:
-        """Numbers of a file."""
+        """Add a weight that is stored in a file; return its name."""
         name = f"w{len(self.graph.constants)}"
         self.graph.constants[name] = Constant(TensorType(DType.FLOAT, shape), self._source, self._bytes)
         self._bytes += self.graph.constants[name].nbytes
         return name
 
     def fixed(self, value: Any, dtype: Any = np.float32) -> str:
-        """A small constant."""
+        """Add a small constant; return its name."""
         name = f"w{len(self.graph.constants)}"
         self.graph.constants[name] = Constant.from_array(np.asarray(value, dtype))
         return name
 
     def add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """A node; its result."""
+        """Add a node; return its output."""
         name = f"v{len(self.graph.nodes)}"
         self.graph.nodes.append(Node(newest(op_type, **attributes), inputs, (name,), name))
         return name
 
     def plan(self, target: Target, *outputs: str) -> None:
-        """Plan it for a device; what comes of it is forgotten."""
+        """Plan the graph for a device, and discard the plan."""
         Compiler(self.graph, target).compile(Request(self.inputs, outputs))
 
     def sum(self, made: str, x: str, turned: bool = False) -> str:
-        """A branch and what it left from, in either order: kernels' texts tell them apart."""
+        """Add a branch `made` and its input x, in either order: kernel sources differ by it."""
         return self.add("Add", *((x, made) if turned else (made, x)))
 
     def linear(self, x: str, n: int, m: int) -> str:
@@ -88,7 +88,7 @@ class Sketch:
         return self.add("Mul", self.add("Mul", x, self.add("Add", error, self.fixed(1.0))), self.fixed(0.5))
 
     def halved_gelu(self, x: str) -> str:
-        """The same, as torch.onnx writes it since it works on exported programs."""
+        """GELU as current versions of torch.onnx export it."""
         error = self.add("Erf", self.add("Div", x, self.fixed(2**0.5)))
         return self.add("Mul", x, self.add("Mul", self.fixed(0.5), self.add("Add", error, self.fixed(1.0))))
 
@@ -99,18 +99,18 @@ class Sketch:
         return self.add("Clip", x, self.fixed(0.0), self.fixed(6.0))
 
     def activation(self, x: str, kind: str) -> str:
-        """`kind`: an operator of one input, or one of those above; '' is none."""
+        """Add an activation: an operator with one input, or one of the functions above; '' for none."""
         if kind in ("gelu", "halved_gelu", "silu", "clipped"):
             return str(getattr(self, kind)(x))
         return self.add(kind, x) if kind else x
 
     def heads(self, x: str, rows: int, heads: int, size: int, turned: bool = False) -> str:
-        """[1, rows, heads * size] to [1, heads, rows, size], or its last two exchanged."""
+        """Reshape [1, rows, heads * size] to [1, heads, rows, size], or with the last two axes exchanged."""
         split = self.add("Reshape", x, self.fixed([1, rows, heads, size], np.int64))
         return self.add("Transpose", split, perm=(0, 2, 3, 1) if turned else (0, 2, 1, 3))
 
     def shares(self, q: str, k: str, size: int, mask: str = "", scaled: bool = False) -> str:
-        """Softmax of scores; `scaled`: as exporters write torch's scaled_dot_product_attention; masks may hide all."""
+        """Add the softmax of scores; `scaled`: as torch's scaled_dot_product_attention is exported."""
         if not scaled:
             scores = self.add("Div", self.add("MatMul", q, k), self.fixed(size**0.5))
             return self.add("Softmax", self.add("Add", scores, mask) if mask else scores, axis=-1)
@@ -130,7 +130,7 @@ class Sketch:
         keys: tuple[str, int] = ("", 0),
         scaled: bool = False,
     ) -> str:
-        """As exporters write it; `keys`: other rows than x's, and how many of them."""
+        """Add attention as exporters write it; `keys`: another input for keys, and its number of rows."""
         width = heads * size
         other, count = keys if keys[0] else (x, rows)
         q = self.heads(self.linear(x, width, width), rows, heads, size)
@@ -141,17 +141,17 @@ class Sketch:
         return self.linear(joined, width, width)
 
     def rows(self, x: str, width: int, side: int) -> str:
-        """[1, width, side, side] to [1, side * side, width]."""
+        """Convert [1, width, side, side] to [1, side * side, width]."""
         flat = self.add("Reshape", x, self.fixed([1, width, side * side], np.int64))
         return self.add("Transpose", flat, perm=(0, 2, 1))
 
     def image(self, x: str, width: int, side: int) -> str:
-        """The other way."""
+        """Convert [1, side * side, width] to [1, width, side, side]."""
         turned = self.add("Transpose", x, perm=(0, 2, 1))
         return self.add("Reshape", turned, self.fixed([1, width, side, side], np.int64))
 
     def head(self, stages: list[str], widths: tuple[int, ...], side: int) -> str:
-        """All stages with as many channels and the size of the first, side by side, as segmentation has them."""
+        """Add a segmentation head: all stages projected to equal channels, resized to the first and concatenated."""
         wide, least = 256, side
         alike = []
         for x, width, times in zip(stages[::-1], widths[::-1], (8, 4, 2, 1), strict=True):
@@ -190,13 +190,13 @@ def _encoder(
     scaled: bool = False,
     turned: bool = False,
 ) -> Sketch:
-    """Two of a transformer's blocks, and a classifier on the first row.
+    """Return two transformer blocks, and a classifier on the first row.
 
     Args:
-        after: norms follow additions.
-        scaled: attention by torch's function.
-        turned: as in MobileViT: what is added to comes first, no bias of the classifier, and the layers between twice
-            as wide instead of four times.
+        after: normalization follows the additions.
+        scaled: attention as torch's scaled_dot_product_attention.
+        turned: as in MobileViT: the residual is the first addend, the classifier has no bias, and the feed-forward
+            layers are twice as wide instead of four times.
     """
     width, wide = heads * size, 2 if turned else 4
     s = Sketch(x=(1, rows, width), mask=(1, 1, rows, rows))
@@ -218,9 +218,9 @@ def _encoder(
 def _stages(
     widths: tuple[int, ...], side: int, act: str, expand: int, kernel: int, bottleneck: bool, bias: bool
 ) -> Sketch:
-    """A convolution net: a stem, then a block and a step down for each width; at last a classifier.
+    """Return a convolutional network: a stem, a block and a downsampling step for each width, and a classifier.
 
-    `bias`: where norms were folded into convolutions, these have one, unless it is 0.
+    `bias`: convolutions have a bias, from folded normalization layers.
     """
     s = Sketch(bias, x=(1, 3, side, side))
     conv = s.conv
@@ -245,7 +245,7 @@ def _stages(
 
 
 def _plain(widths: tuple[int, ...], side: int, act: str, bias: bool) -> Sketch:
-    """3 x 3 convolutions of all channels, a step down for each width and up again, as detectors and segmenters have."""
+    """Return a U-shaped network of 3 x 3 convolutions: downsampling for each width, then upsampling (segmentation)."""
     s = Sketch(bias, x=(1, 3, side, side))
     x, given = "x", 3
     for width in widths:
@@ -261,7 +261,7 @@ def _plain(widths: tuple[int, ...], side: int, act: str, bias: bool) -> Sketch:
 
 
 def _modern(widths: tuple[int, ...], side: int, bias: bool, act: str = "gelu") -> Sketch:
-    """A convolution net whose blocks are depthwise, with a norm and two products where channels are last."""
+    """Return a convolutional network with depthwise blocks, normalization and two channels-last products (ConvNeXt)."""
     s = Sketch(bias, x=(1, 3, side, side))
     x, given, step = "x", 3, 4
     for width in widths:
@@ -284,10 +284,10 @@ def _pyramid(
     mixed: bool = False,
     turned: bool = False,
 ) -> Sketch:
-    """A vision transformer in stages: patches by a convolution, keys and values of fewer rows, two layers.
+    """Return a vision transformer in stages: patch embedding by convolution, fewer rows of keys and values, two layers.
 
-    `turned`: what is added to comes first. `mixed`: patches overlap, a depthwise convolution is between the products of
-    each layer, and a head has all stages.
+    `turned`: the residual is the first addend. `mixed`: patches overlap, each layer has a depthwise convolution between
+    its products, and a head combines all stages.
     """
     s = Sketch(bias, x=(1, 3, side, side))
     x, given, step, ratio, stages = "x", 3, 4, 8, list[str]()
@@ -316,7 +316,7 @@ def _pyramid(
 
 
 def sketches() -> Iterator[Sketch]:
-    """The graphs."""
+    """Yield the graphs."""
     yield _encoder(128, 12, 64, masked=True, after=True)
     yield _encoder(128, 12, 32, masked=True, after=True)
     yield _encoder(197, 12, 64)
@@ -356,4 +356,4 @@ def plan_all() -> None:
         last = sketch.graph.nodes[-1].outputs[0]
         for target in TARGETS:
             sketch.plan(target, last)
-            gc.collect()  # the picture has all the memory that was ever taken
+            gc.collect()  # the snapshot includes all memory that was ever allocated

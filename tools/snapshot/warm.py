@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class OnDemand(types.ModuleType):
-    """A module of NumPy's in C, which is imported when something of it is used."""
+    """A C extension module of NumPy that is imported on first use."""
 
     def __getattr__(self, name: str) -> object:
         import importlib
@@ -93,16 +93,16 @@ LEFT_OUT = (
 )
 
 root = Path(pyruntime.__path__[0])
-for file in sorted(root.rglob("*.py")):  # pkgutil.walk_packages imports each package, those that are left out, too
+for file in sorted(root.rglob("*.py")):  # pkgutil.walk_packages would also import packages that are left out
     name = ".".join(("pyruntime", *file.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
     if not f"{name}.".startswith(tuple(f"{left}." for left in LEFT_OUT)):
         importlib.import_module(name)
-for name in ("facts", "sampling"):  # what JavaScript that writes text asks Python for
+for name in ("facts", "sampling"):  # used by text generation in JavaScript
     importlib.import_module(f"pyruntime.generate.{name}")
 
 
 def plan(model: bytes) -> None:
-    """Plan the digits model for one image, on a device that only records."""
+    """Plan the digits model for one image, on a recording device."""
     from pyruntime.device.null import NullDevice
     from pyruntime.kernels.wgsl import library
     from pyruntime.onnx.importer.model import import_model
@@ -116,7 +116,7 @@ def plan(model: bytes) -> None:
     (image,), (output,) = graph.inputs, graph.outputs
     work = program.prepare({image.name: TensorType(DType.FLOAT, (1, 1, 16, 16))}, [output.name])
     try:
-        work.send(None)  # nothing there waits for anything
+        work.send(None)  # this coroutine never suspends
     except StopIteration:
         program.release()
 
@@ -126,7 +126,7 @@ sys.path.insert(0, "/build")
 typical = importlib.import_module("typical")
 typical.plan_all()
 sys.path.remove("/build")
-candidates.forget()  # chosen for sizes that other models do not have
+candidates.forget()  # selected for sizes that other models do not have
 del sys.modules["typical"], typical
 
 HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8
@@ -138,7 +138,7 @@ for found in [*gc.get_objects(), *sys.modules.values()]:
         found.__doc__ = None
 del found
 
-# The archive that pages have, without the bytecode that was imported from here.
+# Restore the archive that pages have, without the bytecode used here.
 LIBRARY = Path(f"/lib/python{sys.version_info.major}{sys.version_info.minor}.zip")
 Path("/build/library.zip").replace(LIBRARY)
 importers = [known for known in sys.path_importer_cache.values() if isinstance(known, zipimport.zipimporter)]

@@ -1,6 +1,6 @@
-"""In Pyodide: import what a kernel of JupyterLite, and a cell that has a session, import.
+"""In Pyodide: import the packages of a JupyterLite kernel, and of a cell that creates a session.
 
-The packages of /build/later.txt cannot be in the snapshot; what they import is.
+The packages of /build/later.txt cannot be in the snapshot, but their imports are.
 """
 
 import gc

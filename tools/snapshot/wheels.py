@@ -1,4 +1,4 @@
-"""Wheels as dictionaries of files, and files as one stream, for a snapshot."""
+"""Wheels as dictionaries of files, and files as one byte stream, for a snapshot."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def read_zip(content: bytes) -> Files:
 
 
 def bundle(files: Mapping[str, bytes], now: int | None = None) -> bytes:
-    """One line of JSON, `[[path, bytes], ...]`, then the files back to back, the first `now` of them."""
+    """Return one line of JSON, `[[path, bytes], ...]`, followed by the contents of the first `now` files."""
     head = json.dumps([[path, len(data)] for path, data in files.items()], separators=(",", ":"))
     return head.encode() + b"\n" + b"".join(list(files.values())[:now])

@@ -1,1 +1,1 @@
-"""Trains the small language model of the page, `models/austen/`; see `tools.writer.__main__`."""
+"""Training of the page's small language model, `models/austen/`; see `tools.writer.__main__`."""

@@ -1,14 +1,14 @@
-"""Trains the page's language model and writes `models/austen/`, a folder as transformers.js reads it.
+"""Trains the page's language model and writes `models/austen/`, a folder in transformers.js' layout.
 
     python -m venv .venv-train && .venv-train/bin/pip install torch==2.13.0 tokenizers==0.23.3 onnx onnxruntime
     apt-get download r-cran-janeaustenr && dpkg -x r-cran-janeaustenr_*.deb novels
     .venv-train/bin/python -m tools.writer novels    # under an hour on one core
 
-A decoder of Llama's kind with 4.7 million weights, of 4 bits in the layers (block 32) and 8 bits in the table, trained
-on the six novels of Jane Austen, a twelfth of the chapters held out. Seeds are fixed.
+A Llama-style decoder with 4.7 million weights, 4 bits in the layers (block 32) and 8 bits in the embedding table,
+trained on the six novels of Jane Austen, with a twelfth of the chapters held out. Seeds are fixed.
 
-Reached by models/austen/ (torch 2.13): 3.86 nats a token on the chapters held out, 3.5 on those trained on. Its course
-was shortened while it ran; `Course` has what it became, and has not been run again from the start.
+Result of models/austen/ (torch 2.13): 3.86 nats a token on held-out chapters, 3.5 on training chapters. Its schedule
+was shortened during training; `Course` has the shortened one, which was not run again from the start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was written, run by onnxruntime: the same logits as the network, and what it writes."""
+"""Checks of the exported model by onnxruntime: same logits as the network, and samples of text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Loop:
         self.length = 0
 
     def step(self, ids: list[int]) -> npt.NDArray[np.float32]:
-        """Logits `[len(ids), vocabulary]` of tokens after those so far."""
+        """Return logits `[len(ids), vocabulary]` of tokens that follow the previous ones."""
         self.length += len(ids)
         feeds = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, self.length), np.int64), **self.caches}
         logits, *caches = self.session.run(None, feeds)
@@ -37,7 +37,7 @@ class Loop:
 
 
 def differ(network: Writer, folder: Path) -> float:
-    """The largest difference of logits, those of the file computed in two parts."""
+    """Return the largest difference of logits between network and file; the file computes them in two parts."""
     ids = torch.randint(network.shape.vocab_size, (1, 40), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         expected = network(ids)[0].numpy()
@@ -47,7 +47,7 @@ def differ(network: Writer, folder: Path) -> float:
 
 
 def continuation(folder: Path, shape: Shape, prompt: str, count: int = 60, temperature: float = 0.7) -> str:
-    """What the model writes after `prompt`, sampled."""
+    """Sample a continuation of `prompt`."""
     loop, random = Loop(folder, shape), np.random.default_rng(0)
     ids = loop.tokenizer.encode(prompt).ids
     logits = loop.step(ids)[-1]

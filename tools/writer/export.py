@@ -1,4 +1,4 @@
-"""The network as ONNX, in the operators that published models of its kind have, and the other files of its folder."""
+"""Export of the network as ONNX, with the operators of published models of its kind, and its folder's other files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MICROSOFT = "com.microsoft"
 
 
 class Graph:
-    """Nodes and weights; methods append nodes and return the name of what they make."""
+    """Nodes and weights; methods add nodes and return the name of their output."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -36,7 +36,7 @@ class Graph:
         return name
 
     def blocks(self, layer: Quantized, name: str) -> tuple[str, str]:
-        """A weight as MatMulNBits has it: `[N, K / block, bytes of a block]`, and the scales `[N, K / block]`."""
+        """Add a weight in MatMulNBits' format: packed `[N, K / block, bytes of a block]`, scales `[N, K / block]`."""
         integers, scales = quantize(layer.weight.detach().float(), layer.bits, layer.block)
         values = integers.numpy().astype(np.uint8)
         if layer.bits == 4:
@@ -53,7 +53,7 @@ class Graph:
         return self.add("MatMulNBits", [x, packed, scales], [name], MICROSOFT, **sizes)
 
     def sum_and_norm(self, x: str, y: str, weight: Any, name: str, total: str) -> str:
-        """norm(x + y); the sum is `total`."""
+        """Add norm(x + y); the sum is named `total`."""
         scale = self.constant(f"{name}.weight", weight.weight.detach().numpy())
         outputs = [name, "", "", total] if total else [name]
         epsilon = self.shape.rms_norm_eps
@@ -77,7 +77,7 @@ class Graph:
         return self.linear(layer.down, self.add("Mul", [gate, f"{name}.up"], [f"{name}.inner"]), f"{name}.down")
 
     def lengths(self) -> None:
-        """From the mask: the last position of each row, and the length of all."""
+        """Compute from the mask the last position of each row, and the total length."""
         axes, one = self.constant("axes", np.array([1])), self.constant("one", np.array(1))
         counts = self.add("ReduceSum", ["attention_mask", axes], ["counts"], keepdims=0)
         last = self.add("Sub", [counts, one], ["last"])
@@ -88,7 +88,7 @@ class Graph:
 
 
 def nodes_of(network: Writer) -> Graph:
-    """The whole network: `input_ids`, `attention_mask` and caches -> `logits` and caches."""
+    """Return the whole network: `input_ids`, `attention_mask` and caches -> `logits` and caches."""
     graph, shape = Graph(network.shape), network.shape
     cos, sin = (part.numpy().astype(np.float32) for part in rotary(shape))
     graph.constant("cos", cos)
@@ -124,7 +124,7 @@ def nodes_of(network: Writer) -> Graph:
 
 
 def to_onnx(network: Writer) -> onnx.ModelProto:
-    """Inputs and outputs as transformers.js names them; caches `[batch, heads, length, head size]`."""
+    """Return the model with transformers.js' input and output names; caches are `[batch, heads, length, size]`."""
     shape, graph = network.shape, nodes_of(network)
 
     def caches(name: str, length: str) -> list[onnx.ValueInfoProto]:
@@ -150,7 +150,7 @@ def to_onnx(network: Writer) -> onnx.ModelProto:
 
 
 def write(network: Writer, tokenizer: Tokenizer, folder: Path) -> int:
-    """The folder as transformers.js and onnxruntime-genai read it; its size in bytes."""
+    """Write the folder for transformers.js and onnxruntime-genai; return its size in bytes."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     sizes = asdict(network.shape)
     del sizes["block_size"]
@@ -178,7 +178,7 @@ def write(network: Writer, tokenizer: Tokenizer, folder: Path) -> int:
 
 
 def genai_config(shape: Shape, generation: dict[str, Any]) -> dict[str, Any]:
-    """What onnxruntime-genai is told of the model."""
+    """Return the contents of genai_config.json."""
     inputs = {"input_ids": "input_ids", "attention_mask": "attention_mask"}
     inputs |= {f"past_{part}_names": f"past_key_values.%d.{part}" for part in ("key", "value")}
     outputs = {"logits": "logits"} | {f"present_{part}_names": f"present.%d.{part}" for part in ("key", "value")}

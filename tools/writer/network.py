@@ -1,4 +1,4 @@
-"""A decoder of Llama's kind in PyTorch, whose weights are of few bits already while it is trained."""
+"""A Llama-style decoder in PyTorch, whose weights are quantized during training."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class Shape:
 
 
 def quantize(weight: Tensor, bits: int, block: int) -> tuple[Tensor, Tensor]:
-    """`[N, K]` -> integers `[N, K]` in 0..2^bits - 1 and scales `[N, K / block]`.
+    """Quantize `[N, K]` to integers `[N, K]` in 0..2^bits - 1 and scales `[N, K / block]`.
 
-    A weight is (integer - 2^(bits - 1)) * scale; the value of a block furthest from 0 is the lowest integer, exactly.
+    A weight is (integer - 2^(bits - 1)) * scale; the value of a block furthest from 0 becomes the lowest integer,
+    exactly.
     """
     blocks = weight.unflatten(1, (-1, block))
     furthest = blocks.gather(2, blocks.abs().argmax(2, keepdim=True))
@@ -40,9 +41,9 @@ def quantize(weight: Tensor, bits: int, block: int) -> tuple[Tensor, Tensor]:
 
 
 class Quantized(nn.Module):  # type: ignore[misc]
-    """The weight of a linear layer or an embedding, `[N, K]`, of `bits` bits once `coarse` is set.
+    """The weight of a linear layer or an embedding, `[N, K]`, quantized to `bits` bits once `coarse` is set.
 
-    Gradients pass the rounding as if it were not there (straight-through estimator, Bengio et al. 2013).
+    Gradients ignore the rounding (straight-through estimator, Bengio et al. 2013).
     """
 
     def __init__(self, rows: int, columns: int, bits: int, block: int) -> None:
@@ -64,14 +65,14 @@ class Quantized(nn.Module):  # type: ignore[misc]
 
 
 def rotary(shape: Shape) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, each `[max_position_embeddings, head_dim / 2]`."""
+    """Return cosines and sines, each `[max_position_embeddings, head_dim / 2]`."""
     frequencies = shape.rope_theta ** (-torch.arange(0, shape.head_dim, 2) / shape.head_dim)
     angles = torch.arange(shape.max_position_embeddings)[:, None] * frequencies
     return angles.cos(), angles.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """`x`, `[B, H, S, D]`: each pair (i, i + D / 2) turned by the angle of its position."""
+    """Rotate each pair (i, i + D / 2) of x `[B, H, S, D]` by the angle of its position."""
     low, high = x.chunk(2, -1)
     return torch.cat((low * cos - high * sin, high * cos + low * sin), -1)
 
@@ -106,7 +107,7 @@ class Layer(nn.Module):  # type: ignore[misc]
 
 
 class Writer(nn.Module):  # type: ignore[misc]
-    """Token ids `[B, S]` -> logits `[B, S, vocab_size]`; one table embeds tokens and scores them."""
+    """Token ids `[B, S]` -> logits `[B, S, vocab_size]`; the embedding table is also the output projection."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class Writer(nn.Module):  # type: ignore[misc]
         self.register_buffer("sin", sin, persistent=False)
 
     def coarsen(self) -> None:
-        """From now on compute with the weights as they will be written."""
+        """Use quantized weights from now on."""
         for module in self.modules():
             if isinstance(module, Quantized):
                 module.coarse = True

@@ -1,9 +1,9 @@
-"""The six novels of Jane Austen, in the public domain, out of Debian's package r-cran-janeaustenr.
+"""The six novels of Jane Austen, in the public domain, from Debian's package r-cran-janeaustenr.
 
     apt-get download r-cran-janeaustenr && dpkg -x r-cran-janeaustenr_*.deb FOLDER
 
-The package holds the texts of Project Gutenberg as an R database: zlib streams, each with its length before it, of
-character vectors, a line of a book an element.
+The package has the texts of Project Gutenberg as an R database: zlib streams, each preceded by its length, of character
+vectors with one element for each line of a book.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ END = re.compile(r"^\s*(FINIS|THE END|End of (the )?Project Gutenberg.*)\s*$", r
 
 
 def vectors(database: bytes) -> Iterator[list[str]]:
-    """The character vectors of an R database of version 3, in its order."""
+    """Yield the character vectors of an R database of version 3, in its order."""
     while database:
         stream = zlib.decompressobj()
         data = stream.decompress(database[4:])
@@ -43,7 +43,7 @@ def vectors(database: bytes) -> Iterator[list[str]]:
 
 
 def chapters(lines: list[str]) -> Iterator[str]:
-    """A book's chapters without headings: a paragraph a line."""
+    """Yield a book's chapters without headings, one paragraph a line."""
     paragraphs: list[str] = []
     words: list[str] = []
     for line in [*lines, "CHAPTER I"]:
@@ -56,12 +56,12 @@ def chapters(lines: list[str]) -> Iterator[str]:
             words = []
         if heading:
             text, paragraphs = "\n".join(paragraphs) + "\n", []
-            if len(text) > 1000:  # not what stands before the first chapter
+            if len(text) > 1000:  # skips the text before the first chapter
                 yield text
 
 
 def read(folder: Path) -> list[str]:
-    """The chapters of all books; `folder` holds the unpacked Debian package."""
+    """Return the chapters of all books; `folder` has the unpacked Debian package."""
     books = list(vectors((folder / DATABASE).read_bytes()))
     if len(books) != BOOKS:
         raise ValueError(f"expected {BOOKS} books, got {len(books)}")

@@ -1,4 +1,4 @@
-"""Training: the tokenizer, and the network on random windows of the chapters."""
+"""Training of the tokenizer, and of the network on random windows of the chapters."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch.nn import functional
 from tools.writer.network import Quantized, Shape, Writer
 
 END_OF_TEXT = "<|endoftext|>"
-HELD_OUT = 12  # each twelfth chapter is not trained on
+HELD_OUT = 12  # every twelfth chapter is held out
 
-# A short rise, a level, and a fall in stretches.
+# Learning-rate schedule: a short rise, a plateau, and a fall in stages.
 RATES = (
     (0, 0.0), (40, 1.0), (696, 1.0), (697, 0.7931), (760, 0.7123), (761, 0.5336), (816, 0.4503),
     (817, 0.325), (905, 0.1783), (906, 0.1138), (960, 0.02),
@@ -25,7 +25,7 @@ RATES = (
 
 @dataclass(frozen=True)
 class Course:
-    """How long, how fast."""
+    """Length and learning rates of a training run."""
 
     steps: int = 960
     batch: int = 16
@@ -38,7 +38,7 @@ class Course:
 
 
 def train_tokenizer(chapters: list[str], vocabulary: int) -> Tokenizer:
-    """Byte-level BPE, as GPT-2's."""
+    """Train a byte-level BPE tokenizer, like GPT-2's."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -49,19 +49,19 @@ def train_tokenizer(chapters: list[str], vocabulary: int) -> Tokenizer:
 
 
 def tokens(tokenizer: Tokenizer, chapters: list[str]) -> Tensor:
-    """The chapters one after the other, END_OF_TEXT before each."""
+    """Return the ids of all chapters, with END_OF_TEXT before each."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     return torch.tensor([id for chapter in tokenizer.encode_batch(chapters) for id in (end, *chapter.ids)])
 
 
 def split(chapters: list[str]) -> tuple[list[str], list[str]]:
-    """Chapters to train on, and those held out."""
+    """Return training chapters and held-out chapters."""
     held_out = chapters[HELD_OUT // 2 :: HELD_OUT]
     return [chapter for chapter in chapters if chapter not in held_out], held_out
 
 
 def held_out_loss(network: Writer, ids: Tensor, course: Course) -> float:
-    """Mean of -ln p over windows that do not overlap."""
+    """Return the mean of -ln p over disjoint windows."""
     network.eval()
     windows = ids[: len(ids) // (course.window + 1) * (course.window + 1)].view(-1, course.window + 1)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
@@ -87,13 +87,13 @@ def optimizers(network: Writer, course: Course) -> list[torch.optim.Optimizer]:
 
 
 def rate(step: int) -> float:
-    """Factor of the learning rates at a step, counted from 1: straight lines between the points of RATES."""
+    """Return the factor of the learning rates at a step, counted from 1: linear between the points of RATES."""
     points = np.array(RATES)
     return float(np.interp(step, points[:, 0], points[:, 1]))
 
 
 def train(network: Writer, ids: Tensor, held_out: Tensor, course: Course) -> None:
-    """Trains for `course.steps`, with nothing chosen by looking at the chapters held out."""
+    """Train for `course.steps`; no choice depends on the held-out chapters."""
     generator = torch.Generator().manual_seed(0)
     both = optimizers(network, course)
     rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in both]

@@ -1,9 +1,9 @@
 """The zoo: architectures with random weights, exported, run, and compared with onnxruntime. `dev.py zoo` runs it.
 
-definitions/ says what is in it, as data; definitions.py reads that. export.py (in an environment with torch) writes
-models and inputs to .cache/zoo; check.py compares them natively and plans them; browser.py runs them in Chromium;
-table.py writes their section of docs/MODELS.md; failures.toml is the strict list of what does not agree; sample.py is
-the part that is committed. treatments.py, treated.py and treated_browser.py: the same for files that went through
-optimisers, quantisers and such; treated.toml is their list. trained/: the same for trained models that packages ship.
-document.py puts the sections of docs/MODELS.md together.
+definitions/ lists the models as data, read by definitions.py. export.py (in an environment with torch) writes models
+and inputs to .cache/zoo; check.py compares them natively and plans them; browser.py runs them in Chromium; table.py
+writes their section of docs/MODELS.md; failures.toml is the strict list of known failures; sample.py is the part that
+is committed. treatments.py, treated.py and treated_browser.py do the same for files modified by optimizers, quantizers
+and similar tools, with the list treated.toml. trained/ does it for trained models in packages. document.py assembles
+the sections of docs/MODELS.md.
 """

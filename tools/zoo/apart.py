@@ -1,4 +1,4 @@
-"""Work in a separate process: a crash or a time-out there ends nothing else."""
+"""Work in a separate process, so that a crash or a time-out does not affect the caller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Told = Mapping[str, Any]
 def in_process(
     work: Callable[[], Told], failed: Callable[[BaseException], Told], ended: Callable[[str], Told], seconds: int
 ) -> dict[str, Any]:
-    """What `work` says; what `failed` makes of its exception; what `ended` makes of a process without a word."""
+    """Return the result of `work`, of `failed` for its exception, or of `ended` if there is no result."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -28,11 +28,11 @@ def in_process(
         os.dup2(null, 2)
         try:
             told = work()
-        except BaseException as error:  # boundary: a process: told to its parent
+        except BaseException as error:  # boundary: a process; reported to its parent
             told = failed(error)
         with os.fdopen(write, "wb") as pipe:
             pipe.write(json.dumps(told).encode())
-        os._exit(0)  # private: ends without cleaning up
+        os._exit(0)  # private: exits without cleanup
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         data = pipe.read()

@@ -1,7 +1,7 @@
 """Run checked models in headless Chromium, one browser for all: python -m tools.zoo.browser [--source S] [NAME ...].
 
-Each run of a model is made twice in one session and compared bit for bit, and with onnxruntime's outputs. What is found
-joins NAME.result.json.
+Each run of a model is done twice in one session; the results are compared bit for bit, and with onnxruntime's outputs.
+They are added to NAME.result.json.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement
 
 @contextmanager
 def browser_python(handler: type[Handler] = Handler) -> Iterator[BrowserPython]:
-    """Python in headless Chromium, with the site as it is built now; `handler` answers its requests."""
+    """Yield Python in headless Chromium, with the current build of the site; `handler` answers its requests."""
     pages = {"/e2e/": ROOT / "e2e" / "pages", "/harness/": ROOT / "e2e" / "harness"}
     with (
         Server(mounts(build_site(python())) | pages | {"/zoo/": CACHE}, handler=handler) as server,
@@ -74,7 +74,7 @@ def compared(
     wanted: Sequence[Sequence[Any]],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """What a model (its bytes or URL) does in the browser: what is wrong, or nothing; host steps, dispatches."""
+    """Run a model (bytes or URL) in the browser; return its error or '', host steps, and dispatches."""
     outputs, same, host, dispatches, plans = in_browser(RUN, model=model, fed=list(runs), gpu=False)
     wrong = "" if all(same) else "a second run gives other bits"
     for feeds, mine, theirs in zip(runs, outputs, wanted, strict=True):
@@ -85,7 +85,7 @@ def compared(
 
 
 def run_in_browser(in_browser: BrowserPython, definition: Definition) -> dict[str, Any]:
-    """`compared` for a model that was checked."""
+    """Run `compared` for a model that was checked natively."""
     runs: list[Feeds] = []
     wanted: list[list[Any]] = []
     with np.load(definition.path.with_suffix(".wanted.npz")) as arrays:
@@ -96,12 +96,12 @@ def run_in_browser(in_browser: BrowserPython, definition: Definition) -> dict[st
     try:
         url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{definition.source}/{definition.path.name}"
         return compared(in_browser, url, runs, wanted, names)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         return {"browser": str(error).strip().splitlines()[-1][:800] if str(error).strip() else repr(error)}
 
 
 def pending(args: argparse.Namespace) -> list[tuple[Definition, Path]]:
-    """Models that onnxruntime runs and that were not run in the browser yet; first those that take the least time."""
+    """Return models that onnxruntime runs and that were not run in the browser yet, the fastest first."""
     found: list[tuple[float, Definition, Path]] = []
     for definition in definitions(args.source, args.names):
         path = result_path(definition)

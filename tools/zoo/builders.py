@@ -1,4 +1,4 @@
-"""Models of each source, built small with random weights. Runs where torch is."""
+"""Builders of small models with random weights, for each source. They need torch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SMALL: Mapping[str, int] = {
 
 
 def prepare_torchvision() -> None:
-    """Import torchvision, also a build without its compiled operators: their schemas are all that is missing."""
+    """Import torchvision, even a build without compiled operators, by declaring their schemas."""
     try:
         import torchvision  # noqa: F401
     except (ImportError, RuntimeError):
@@ -72,7 +72,7 @@ kept: list[Any] = []
 
 
 def build(definition: Definition, eager: bool) -> Any:
-    """The module. `eager`: attention written out, for the old exporter."""
+    """Build the model. `eager`: attention is written out, for the old exporter."""
     torch.manual_seed(0)
     made = globals()[f"_{definition.source}"](definition, eager)
     randomize(made)
@@ -84,9 +84,9 @@ def _transformers(definition: Definition, eager: bool) -> Any:
 
     kind, _, head = definition.make.partition(":")
     config = _small_config(transformers.CONFIG_MAPPING[kind], dict(definition.config))
-    config._attn_implementation = "eager" if eager else "sdpa"  # private: configs take it no other way
-    # The others count tokens by an operator that does not export.
-    config._experts_implementation = "batched_mm"  # private: configs take it no other way
+    config._attn_implementation = "eager" if eager else "sdpa"  # private: configs have no public setting
+    # The other implementations count tokens by an operator that cannot be exported.
+    config._experts_implementation = "batched_mm"  # private: configs have no public setting
     cls = getattr(transformers, head or "AutoModel")
     try:
         return cls.from_config(config) if hasattr(cls, "from_config") else cls(config)
@@ -160,9 +160,9 @@ def _diffusers(definition: Definition, eager: bool) -> Any:
 
 
 def randomize(model: Any) -> None:
-    """Give what is initialised to constants (norms, layer scales, biases, statistics) random values of its size.
+    """Replace constant initial values (norms, layer scales, biases, statistics) by random ones of similar size.
 
-    A layer scale of 1e-6 would hide what it scales.
+    A layer scale of 1e-6 would hide the errors of its operand.
     """
     random = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -184,7 +184,7 @@ def _constant(value: Any) -> bool:
 
 
 def feeds(definition: Definition, run: int, vocabulary: int) -> dict[str, Any]:
-    """Inputs by name."""
+    """Return random inputs by name."""
     random = torch.Generator().manual_seed(10 + run)
     made = {}
     for name, told in definition.inputs.items():
@@ -213,7 +213,7 @@ def feeds(definition: Definition, run: int, vocabulary: int) -> dict[str, Any]:
 
 
 class Flat(torch.nn.Module):
-    """A model whose inputs are its definition's in order, and whose outputs are the first tensors it returns."""
+    """Wraps a model with the definition's inputs in order; its outputs are the first tensors that the model returns."""
 
     MOST = 4
 

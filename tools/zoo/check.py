@@ -1,7 +1,7 @@
 """Check exported models natively: python -m tools.zoo.check [--source S] [NAME ...].
 
-For the inputs of the export and, with dynamic axes, for those of a second size: onnxruntime's CPU provider gives the
-reference; the NumPy interpreter is compared with it; plans are made for a GPU and checked by the verifier. It writes
+For the inputs of the export and, with dynamic axes, for those of a second size, onnxruntime's CPU provider gives the
+reference. The NumPy interpreter is compared with it; plans are made for a GPU and checked by the verifier. Writes
 NAME.result.json and NAME.wanted.npz next to the model.
 """
 
@@ -54,12 +54,12 @@ GPU = replace(read_target("nvidia"), features=frozenset({"subgroups", "shader-f1
 
 
 def result_path(definition: Definition) -> Path:
-    """Where what was found of the model is."""
+    """Return the file of a model's results."""
     return definition.path.with_suffix(".result.json")
 
 
 def inputs_of(npz: Path) -> list[Feeds]:
-    """The feeds of each run."""
+    """Return the feeds of each run."""
     runs: dict[str, Feeds] = {}
     with np.load(npz) as arrays:
         for key in arrays.files:
@@ -69,7 +69,7 @@ def inputs_of(npz: Path) -> list[Feeds]:
 
 
 def session_of(model: Path | bytes, optimise: bool = True) -> Any:
-    """onnxruntime's session over a file or its bytes."""
+    """Create an onnxruntime session for a file or its bytes."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
@@ -80,7 +80,7 @@ def session_of(model: Path | bytes, optimise: bool = True) -> Any:
 
 
 def fits(session: Any, feeds: Feeds) -> bool:
-    """Whether the model's declared inputs take these shapes."""
+    """Return whether the model's declared inputs accept these shapes."""
     for given in session.get_inputs():
         shape = feeds[given.name].shape
         if any(isinstance(d, int) and d != n for d, n in zip(given.shape, shape, strict=True)):
@@ -89,10 +89,10 @@ def fits(session: Any, feeds: Feeds) -> bool:
 
 
 def reference(model: bytes, runs: Sequence[Feeds]) -> tuple[list[Feeds], list[list[Any]], list[str]]:
-    """onnxruntime's outputs: the feeds it takes, the outputs for each, their names.
+    """Run onnxruntime; return the feeds that it accepts, the outputs for each, and their names.
 
     Raises:
-        Exception: it does not run the model for the inputs of the export.
+        Exception: it cannot run the model with the inputs of the export.
     """
     session = session_of(model)
     declared = [i.name for i in session.get_inputs()]
@@ -105,7 +105,7 @@ def reference(model: bytes, runs: Sequence[Feeds]) -> tuple[list[Feeds], list[li
         try:
             outputs = session.run(None, feeds)
         except Exception:  # boundary: onnxruntime refuses it
-            if number:  # exported as open, and not: a Reshape to a constant, say
+            if number:  # dynamic axes may be fixed after all, by a Reshape to a constant for instance
                 continue
             raise
         taken.append(feeds)
@@ -114,18 +114,18 @@ def reference(model: bytes, runs: Sequence[Feeds]) -> tuple[list[Feeds], list[li
 
 
 def host(array: np.ndarray[Any, Any]) -> HostTensor:
-    """The tensor of an array of a type that NumPy has."""
+    """Convert an array of a NumPy type to a tensor."""
     return HostTensor.of(array, DType.from_numpy(array.dtype))
 
 
 def graph_of(model: bytes | Path) -> Graph:
-    """The graph of a model; external data is in its folder."""
+    """Import a model; external data is in its folder."""
     folder = model if isinstance(model, Path) else None
     return import_model(read_model(model), folder=folder).graph
 
 
 def native(model: bytes, runs: Sequence[Feeds], wanted: Sequence[list[Any]], names: Sequence[str]) -> str:
-    """What is wrong with the interpreter's outputs, or nothing."""
+    """Run the interpreter; return its difference to `wanted`, or ''."""
     graph = graph_of(model)
     for feeds, theirs in zip(runs, wanted, strict=True):
         made = interpret(graph, {n: host(x).known(n) for n, x in feeds.items()})
@@ -135,7 +135,7 @@ def native(model: bytes, runs: Sequence[Feeds], wanted: Sequence[list[Any]], nam
 
 
 class Guided(Program):
-    """A program on the null device whose stages begin with what NumPy says: the device's answers are zeros."""
+    """A program on the null device whose stages start with NumPy's values, since the device returns zeros."""
 
     truth: Mapping[str, ValueType]
 
@@ -148,7 +148,7 @@ class Guided(Program):
 
 
 def planned(model: bytes | Path, runs: Sequence[Feeds], target: Target = GPU) -> dict[str, Any]:
-    """What plans for `target` are like: dispatches and host steps of the first, whether later ones are open."""
+    """Plan a model; return dispatches and host steps of the first plan, and whether later plans have dynamic sizes."""
     graph = graph_of(model)
     program = Guided(graph, NullDevice(target))
     every = [n for node in graph.nodes for n in node.outputs if n]
@@ -191,12 +191,12 @@ def _shapes(feeds: Mapping[str, np.ndarray[Any, Any]]) -> str:
 
 
 def check(definition: Definition) -> dict[str, Any]:
-    """All that is found of a model that was exported."""
+    """Return all results for an exported model."""
     model = definition.path.read_bytes()
     result: dict[str, Any] = {"onnxruntime": "", "native": "", "plan": "", "nodes": 0}
     try:
         runs, wanted, names = reference(model, inputs_of(definition.path.with_suffix(".npz")))
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         return {**result, "onnxruntime": f"{type(error).__name__}: {error}"[:500]}
     arrays = {f"{i}/{n}": y for i, outputs in enumerate(wanted) for n, y in zip(names, outputs, strict=True)}
     np.savez(definition.path.with_suffix(".wanted.npz"), **arrays)
@@ -205,13 +205,13 @@ def check(definition: Definition) -> dict[str, Any]:
     began = time.monotonic()
     try:
         result["native"] = native(model, runs, wanted, names)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         result["native"] = f"{type(error).__name__}: {error}"[:800]
     result["native_seconds"] = round(time.monotonic() - began, 1)
     began = time.monotonic()
     try:
         result |= planned(model, runs)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         result["plan"] = f"{type(error).__name__}: {error}"[:800]
     result["plan_seconds"] = round(time.monotonic() - began, 1)
     return result
@@ -237,7 +237,7 @@ def main() -> None:
 
 
 def line(found: Mapping[str, Any]) -> str:
-    """One line about a result."""
+    """Format a result as one line."""
     wrong = [f"{key}: {found[key]}" for key in ("onnxruntime", "native", "plan") if found[key]]
     if wrong:
         return "; ".join(wrong)

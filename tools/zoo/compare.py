@@ -1,4 +1,4 @@
-"""When two results agree."""
+"""Comparison of results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HALF = 2e-2
 
 
 def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str], part: float = RELATIVE) -> str:
-    """How outputs differ from onnxruntime's, or nothing: types and shapes; integers exactly, floats to `part`."""
+    """Describe how outputs differ from onnxruntime's, or return ''; integers exactly, floats to `part`."""
     for name, mine, theirs in zip(names, got, wanted, strict=True):
         x, y = np.asarray(mine), np.asarray(theirs)
         if x.shape != y.shape or x.dtype != y.dtype:
@@ -45,11 +45,11 @@ def complaint(got: Sequence[Any], wanted: Sequence[Any], names: Sequence[str], p
 def apart(
     got: Sequence[Any], wanted: Sequence[Sequence[Any]], plain: Sequence[Any], names: Sequence[str], part: float = 0.0
 ) -> tuple[str, float]:
-    """How outputs of rounded values differ from the nearest of `wanted`, and by what part of what the rounding did.
+    """Compare outputs of quantized models with the nearest of `wanted`; return a difference and its relative size.
 
-    Rounding to steps is discontinuous: sums in another order take other steps here and there, and later layers amplify
-    that. So the distance (root mean square) to onnxruntime may be as large as onnxruntime's to the float32 model
-    `plain`, and the own distance to that at most half as much again; or `part` of the largest value.
+    Rounding to steps is discontinuous: sums in another order take other steps in places, and later layers amplify that.
+    So the distance (root mean square) to onnxruntime may be as large as onnxruntime's to the float32 model `plain`, and
+    the distance to that model at most half as much again; or `part` of the largest value.
     """
     told, far = "", 0.0
     for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""What is in the zoo: the TOML files of definitions/, one for each source."""
+"""Models of the zoo: the TOML files of definitions/, one for each source."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ NEW_OPSETS, OLD_OPSETS = (18, 20, 21, 22, 23), (17, 18, 20)
 
 @dataclass(frozen=True)
 class Attempt:
-    """A way to export.
+    """A way to export a model.
 
     Attributes:
-        exporter: 'new' (torch.export) or 'old' (TorchScript). dynamic: the axes that have a letter are left open.
+        exporter: 'new' (torch.export) or 'old' (TorchScript). dynamic: axes named by letters are dynamic.
     """
 
     exporter: str
@@ -47,11 +47,11 @@ class Definition:
     """A model of the zoo.
 
     Attributes:
-        source: one of SOURCES. name: model type, family or class there; the definition's name.
-        make: what the source's builder makes it by. config: settings that make it small.
+        source: one of SOURCES. name: model type, family or class in the source; also the definition's name.
+        make: argument of the source's builder. config: settings that make the model small.
         inputs: name to 'kind dim dim ...': kinds are tokens, ones, normal, uniform, zeros, mask; dims are numbers or
             letters of SIZES.
-        exporter: the one to try first; else spread over all by name. sizes: other values for letters.
+        exporter: the one to try first; by default spread evenly by name. sizes: other values for letters.
     """
 
     source: str
@@ -64,11 +64,11 @@ class Definition:
 
     @property
     def path(self) -> Path:
-        """The model's file; next to it are its inputs (.npz) and what is known of it (.json)."""
+        """The model's file; next to it are its inputs (.npz) and its export report (.json)."""
         return CACHE / self.source / f"{self.name}.onnx"
 
     def attempts(self) -> list[Attempt]:
-        """Ways to export, first the one that this model stands for; the same on every run."""
+        """Return the ways to export in order of preference, which depends only on the name."""
         chance = zlib.crc32(self.name.encode())
         first = self.exporter or ("old" if chance % 2 == 0 else "new")
         new = Attempt("new", NEW_OPSETS[chance // 2 % len(NEW_OPSETS)], True)
@@ -77,17 +77,17 @@ class Definition:
         return [*order, Attempt(order[0].exporter, order[0].opset, False)]
 
     def shape(self, name: str, run: int) -> list[int]:
-        """Of an input: in the export (0) or the second run (1)."""
+        """Return the shape of an input in the export (0) or in the second run (1)."""
         sizes = {**SIZES, **self.sizes}
         return [int(d) if d.lstrip("-").isdigit() else sizes[d][run] for d in self.inputs[name].split()[1:]]
 
     def axes(self, name: str) -> dict[int, str]:
-        """Axes of an input that may be left open, by their letters."""
+        """Return the axes of an input that may be dynamic, with their letters."""
         return {i: d for i, d in enumerate(self.inputs[name].split()[1:]) if not d.isdigit()}
 
 
 def definitions(source: str = "", names: Collection[str] = ()) -> Iterator[Definition]:
-    """All of them, or those of a source, or of these names."""
+    """Yield all definitions, those of a source, or those of these names."""
     for each in SOURCES:
         if source and each != source:
             continue

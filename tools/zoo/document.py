@@ -1,4 +1,4 @@
-"""docs/MODELS.md: a title, and a section for each sweep that writes one."""
+"""docs/MODELS.md: a title, and a section for each survey that writes one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Written by `python3 dev.py zoo` and `python3 dev.py zoo --trained`; do not edit.
 
 
 def with_section(text: str, section: str) -> str:
-    """A document with `section`, which begins with its '## ' heading, in the place of the one of that heading."""
+    """Replace the section of a document that has the same '## ' heading as `section`."""
     heading = section.splitlines()[0]
     parts = re.split(r"^(?=## )", text or HEAD, flags=re.MULTILINE)
     found = [i for i, part in enumerate(parts) if part.splitlines()[:1] == [heading]]
@@ -28,6 +28,6 @@ def with_section(text: str, section: str) -> str:
 
 
 def write_section(section: str) -> None:
-    """Put a section into the document."""
+    """Write a section into docs/MODELS.md."""
     PATH.write_text(with_section(PATH.read_text() if PATH.is_file() else HEAD, section))
     print(f"wrote {section.splitlines()[0].removeprefix('## ')!r} of docs/{PATH.name}")

@@ -1,7 +1,7 @@
-"""Export the zoo: python -m tools.zoo.export [--source S] [--again] [NAME ...]. Runs where torch is.
+"""Export the zoo: python -m tools.zoo.export [--source S] [--again] [NAME ...]. Needs torch.
 
-Each model is built and exported in a process of its own; what was exported is kept. For each there are then NAME.onnx,
-NAME.npz (inputs '0/name' of the export's sizes, '1/name' of others) and NAME.json: exporter, opset, or why not.
+Each model is built and exported in a separate process; existing exports are kept. The results are NAME.onnx, NAME.npz
+(inputs '0/name' of the export's sizes, '1/name' of others) and NAME.json: exporter and opset, or the error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SECONDS = 120
 
 
 def export(definition: Definition, attempt: Attempt) -> dict[str, Any]:
-    """Write the model and its inputs; returns what is told of it."""
+    """Write the model and its inputs; return the export report."""
     began = time.monotonic()
     model = build(definition, eager=attempt.exporter == "old")
     vocabulary = int(getattr(getattr(model, "config", None), "vocab_size", 0) or 96)
@@ -86,10 +86,10 @@ def export(definition: Definition, attempt: Attempt) -> dict[str, Any]:
 
 
 def accepted(definition: Definition, given: dict[str, Any]) -> None:
-    """Run the file in onnxruntime: the old exporter writes some that are no models.
+    """Run the file in onnxruntime, since the old exporter writes some invalid models.
 
     Raises:
-        ValueError: it does not run.
+        ValueError: onnxruntime cannot run the file.
     """
     try:
         session = session_of(definition.path)
@@ -99,7 +99,7 @@ def accepted(definition: Definition, given: dict[str, Any]) -> None:
 
 
 def apart(definition: Definition, attempt: Attempt) -> dict[str, Any]:
-    """`export` in a process of its own: {'error'} where it fails, ends or takes too long."""
+    """Run `export` in a separate process; return {'error'} if it fails, crashes or takes too long."""
 
     def failed(error: BaseException) -> dict[str, Any]:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -110,7 +110,7 @@ def apart(definition: Definition, attempt: Attempt) -> dict[str, Any]:
 
 
 def one(definition: Definition) -> dict[str, Any]:
-    """Try the ways to export until one works."""
+    """Try the ways to export until one succeeds."""
     failures: dict[str, Any] = {}
     for attempt in definition.attempts():
         told = apart(definition, attempt)
@@ -124,7 +124,7 @@ def one(definition: Definition) -> dict[str, Any]:
 
 
 def warm() -> None:
-    """Import what both exporters import when they first run: the processes of the models then have it."""
+    """Import the exporters' modules before forking, so that the processes of the models share them."""
     prepare_torchvision()
     import transformers.modeling_utils
     import transformers.models.auto.modeling_auto  # noqa: F401

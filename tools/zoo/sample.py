@@ -1,7 +1,7 @@
 """The committed part of the zoo, which needs no torch: python -m tools.zoo.sample writes tests/zoo/sample/.
 
-NAME.stripped is as bench/refill.py says, with a key more in its header: "feeds", for each run the inputs, integers as
-they are, the others by shape and seed. So a graph is what an exporter wrote, and its weights are random numbers.
+NAME.stripped has the format of bench/refill.py, with an additional header key "feeds": for each run the inputs,
+integers by value, others by shape and seed. So a graph is an exporter's output, with random weights.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ SMALLEST = 64
 
 
 def names() -> list[str]:
-    """The models that are there."""
+    """Return the names of the committed models."""
     return sorted(path.stem for path in FOLDER.glob("*.stripped"))
 
 
 def load(name: str) -> tuple[bytes, list[Feeds]]:
-    """A model's bytes and the inputs of its runs."""
+    """Return a model's bytes and the inputs of its runs."""
     path = FOLDER / f"{name}.stripped"
     with gzip.open(path) as source:
         header = json.loads(source.readline())
@@ -76,7 +76,7 @@ def _made(told: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 
 def plain(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Without the notes of exporters: stack traces with paths of the machine, documentation."""
+    """Remove exporters' metadata: stack traces with paths of the machine, documentation."""
     graphs = [model.graph]
     while graphs:
         graph = graphs.pop()
@@ -91,7 +91,7 @@ def plain(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def write(name: str) -> Path:
-    """Strip an exported model."""
+    """Write the stripped form of an exported model."""
     model = CACHE / f"{name}.onnx"
     data = memoryview(plain(onnx.load(model)).SerializeToString())
     feeds = []

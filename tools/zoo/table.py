@@ -1,7 +1,7 @@
 """Write the zoo's section of docs/MODELS.md, and compare the zoo with its known failures: python -m tools.zoo.table.
 
-failures.toml lists, with a reason each, what does not export, what onnxruntime does not run, and what differs here.
-The command fails for a failure that is not listed, and for a listed model that works.
+failures.toml lists, with reasons, models that cannot be exported, that onnxruntime cannot run, or that differ here. The
+command fails for a failure that is not listed, and for a listed model that works.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Plans for a desktop GPU are also generated and checked for memory errors, but no
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a model.
+    """Results for a model.
 
     Attributes:
-        stage: where it failed: 'export', 'onnxruntime' or 'here'; '' where it agrees; 'unknown' where it did not run.
+        stage: where it failed: 'export', 'onnxruntime' or 'here'; '' if it agrees; 'unknown' if it was not run.
     """
 
     definition: Definition
@@ -49,7 +49,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As failures.toml names it."""
+        """Name in failures.toml."""
         return f"{self.definition.source}/{self.definition.name}"
 
     @property
@@ -69,19 +69,19 @@ class Row:
 
     @property
     def wrong(self) -> str:
-        """What differs here."""
+        """The differences in this project."""
         parts = [f"{key}: {self.result[key]}" for key in ("native", "plan", "browser") if self.result.get(key)]
         return "; ".join(parts)
 
     @property
     def error(self) -> str:
-        """What failed, in one line."""
+        """The failure, on one line."""
         text = self.export.get("error") or self.result.get("onnxruntime") or self.wrong
         return " ".join(str(text).split())
 
 
 def rows(source: str = "", names: Collection[str] = ()) -> Iterator[Row]:
-    """What is known of each definition."""
+    """Yield the results for each definition."""
     for definition in definitions(source, names):
         told, found = definition.path.with_suffix(".json"), definition.path.with_suffix(".result.json")
         yield Row(
@@ -92,10 +92,10 @@ def rows(source: str = "", names: Collection[str] = ()) -> Iterator[Row]:
 
 
 def failures() -> dict[str, tuple[str, str]]:
-    """Name of a model to where it fails and why.
+    """Return stage and reason of each known failure, by model name.
 
     Raises:
-        ValueError: one listed twice, or without a reason.
+        ValueError: a model that is listed twice, or without a reason.
     """
     found: dict[str, tuple[str, str]] = {}
     for entry in tomllib.loads((HERE / "failures.toml").read_text()).get("failures", []):
@@ -107,7 +107,7 @@ def failures() -> dict[str, tuple[str, str]]:
 
 
 def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
-    """How the rows differ from the list; nothing where they do not."""
+    """Describe how the results differ from the list of known failures; '' if they do not."""
     lines = []
     for row in table:
         stage = listed.get(row.name, ("", ""))[0]
@@ -120,7 +120,7 @@ def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
 
 
 def counted(table: Sequence[Row]) -> str:
-    """The numbers of a source."""
+    """Return the counts of a source."""
     stages = Counter(row.stage for row in table)
     runs = stages[""] + stages["here"]
     share = f"{100 * stages[''] / runs:.1f} %" if runs else "-"
@@ -132,7 +132,7 @@ def counted(table: Sequence[Row]) -> str:
 
 
 def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
-    """The section's text."""
+    """Return the section's text."""
     parts = [HEADER]
     parts.append("| source | defined | not run yet | exported | onnxruntime runs | agree | | with host steps |")
     parts.append("|---|---|---|---|---|---|---|---|")

@@ -1,9 +1,9 @@
 """Check treated models natively: python -m tools.zoo.treated [--source S] [--treatment T] [--share PERCENT] [NAME ...].
 
-Runs where torch is, on what `tools.zoo.export` wrote. Each treatment of treatments.py that is for a model is made and
-compared in a process of its own, the reference being onnxruntime's CPU provider on the treated file, with its
-optimisations or without (it fuses quantised chains into operators that round elsewhere), and the float32 file where it
-has no kernels for it. treated.toml is the strict list of what differs. Results are kept in .cache/zoo/treated.
+Needs torch, and the models that `tools.zoo.export` wrote. Each matching treatment of treatments.py is applied and
+compared in a separate process. The reference is onnxruntime's CPU provider on the treated file, with or without
+optimizations (it fuses quantized chains into operators that round elsewhere), or the float32 file if it has no kernels.
+treated.toml is the strict list of known failures. Results are cached in .cache/zoo/treated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LISTED = Path(__file__).parent / "treated.toml"
 
 
 def fed(declared: Mapping[str, np.dtype[Any]], feeds: Feeds) -> Feeds:
-    """The feeds as the treated model takes them: other types of the same numbers, and a branch that is taken."""
+    """Return the feeds for the treated model: converted to its types, and with the condition of a branch."""
     made = {n: feeds[n].astype(kind) for n, kind in declared.items() if n in feeds}
     if "use_cache_branch" in declared:
         made["use_cache_branch"] = np.array([feeds[min(feeds)].shape[0] % 2 == 0])
@@ -48,21 +48,21 @@ def fed(declared: Mapping[str, np.dtype[Any]], feeds: Feeds) -> Feeds:
 
 
 def outputs_of(path: Path, runs: Sequence[Feeds], optimise: bool) -> tuple[list[list[Any]] | None, str]:
-    """What onnxruntime gives for each run, or why it gives nothing."""
+    """Run onnxruntime; return its outputs for each run, or None and the error."""
     try:
         session = session_of(path, optimise)
         return [session.run(None, feeds) for feeds in runs], ""
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         return None, f"{type(error).__name__}: {error}"[:300]
 
 
 def check(definition: Definition, treatment: Treatment, folder: Path, keep: bool = False) -> dict[str, Any]:
-    """All that is found of a model under a treatment. `keep`: write inputs and outputs for `treated_browser`."""
+    """Return all results for a model under a treatment. `keep`: write inputs and outputs for `treated_browser`."""
     runs = inputs_of(definition.path.with_suffix(".npz"))
     target = folder / f"{treatment.name}.onnx"
     try:
         treatment.run(Exported(definition.path, runs), target)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         return {"tool": f"{type(error).__name__}: {error}"[:300]}
     kinds = {v.name: np.dtype(onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type))
              for v in onnx.load(target, load_external_data=False).graph.input}  # fmt: skip
@@ -84,7 +84,7 @@ def check(definition: Definition, treatment: Treatment, folder: Path, keep: bool
         runs = runs[: max(len(w) for w in witnesses)]
     try:
         graph = graph_of(target)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         return {**result, "import" if witnesses else "refused": f"{type(error).__name__}: {error}"[:800]}
     names = [v.name for v in graph.outputs]
     began = time.monotonic()
@@ -93,14 +93,14 @@ def check(definition: Definition, treatment: Treatment, folder: Path, keep: bool
         result |= compared(treatment.kind, mine, witnesses, plain, names)
         if keep and not result["native"]:
             _write(target.with_suffix(".npz"), runs, mine, plain)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         result["native"] = f"{type(error).__name__}: {error}"[:800]
     result["native_seconds"] = round(time.monotonic() - began, 1)
     try:
         result |= planned(target, runs)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # boundary: reported in the table
         result["plan"] = f"{type(error).__name__}: {error}"[:800]
-    if result["native"] and not witnesses and "far" not in result:  # the file is wrong, not this project
+    if result["native"] and not witnesses and "far" not in result:  # the file is invalid, this project is correct
         return {"onnxruntime": why, "refused": result["native"]}
     return result
 
@@ -126,7 +126,7 @@ def compared(
     plain: Sequence[list[Any]],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """What is wrong of `mine` by the nearest witness, and how far it is as a part of what the treatment changes."""
+    """Return the difference of `mine` to the nearest witness or '', and its size relative to the treatment's effect."""
     told, far = "", 0.0
     for number, outputs in enumerate(mine):
         complaints = [complaint(outputs, w[number], names) for w in witnesses if number < len(w)]
@@ -135,7 +135,7 @@ def compared(
         if kind == "same" and complaints:
             return {"native": complaints[0], "far": 1e9}
         others = [w[number] for w in witnesses if number < len(w)]
-        # Where onnxruntime has no kernels, all that is known of steps is that they are near to the float32 model.
+        # Without onnxruntime's kernels, rounded results can only be compared with the float32 model.
         part = HALF if kind == "half" else 0.0 if others else 0.2
         wrong, distance = apart(outputs, others or [plain[number]], plain[number], names, part)
         told, far = told or wrong, max(far, distance)
@@ -143,7 +143,7 @@ def compared(
 
 
 def separately(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """`work` in a process of its own: {'import'} where it fails, {'ended'} where the process ends or takes too long."""
+    """Run `work` in a separate process; return {'import'} if it fails, {'ended'} if it crashes or takes too long."""
 
     def failed(error: BaseException) -> dict[str, Any]:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -153,18 +153,18 @@ def separately(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def wrong_of(found: Mapping[str, Any]) -> str:
-    """What differs here."""
+    """Describe the differences in this project."""
     return "; ".join(f"{key}: {found[key]}" for key in ("import", "native", "plan", "ended") if found.get(key))
 
 
 def listed() -> dict[str, str]:
-    """'source/model treatment' to the reason why it differs."""
+    """Return the reason of each known failure, by 'source/model treatment'."""
     entries = tomllib.loads(LISTED.read_text()).get("failures", [])
     return {f"{model} {t}": e["reason"] for e in entries for model in e["models"] for t in e["treatments"]}
 
 
 def shared(definition: Definition, treatment: Treatment, percent: int) -> bool:
-    """Whether the pair is in the part that is run; the same on every run."""
+    """Return whether the pair is in the sample that is run; deterministic."""
     return zlib.crc32(f"{definition.name} {treatment.name}".encode()) % 100 < percent
 
 
@@ -207,7 +207,7 @@ def main() -> int:
 
 
 def line(found: Mapping[str, Any]) -> str:
-    """One line about a result."""
+    """Format a result as one line."""
     if found.get("tool"):
         return f"not made: {found['tool']}"[:200].replace("\n", " ")
     if found.get("refused"):

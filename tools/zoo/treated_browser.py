@@ -1,8 +1,8 @@
 """Run treated models in Chromium: python -m tools.zoo.treated_browser [NAME ...].
 
-What `tools.zoo.treated --keep` left of the models of these names (or of all) runs on the GPU and is compared with what
-NumPy gave here, which was compared with onnxruntime: floats to a part of the largest value, and where activations are
-rounded to steps or to float16 as `compare.apart` says. The site must have been built (`dev.py build`).
+The files that `tools.zoo.treated --keep` wrote for these models (default: all) run on the GPU and are compared with
+NumPy's outputs, which were compared with onnxruntime: floats relative to the largest value, and models with rounded or
+float16 activations by `compare.apart`. The site must have been built (`dev.py build`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = CACHE / "treated"
 
 
 def kept(names: Sequence[str]) -> Iterator[Path]:
-    """The files that were kept, but for those with external data: a model goes there as bytes."""
+    """Yield the kept files without external data, since models are sent as bytes."""
     for path in sorted(FOLDER.glob("*/*/*.onnx")):
         if path.stem.startswith("external"):
             continue
@@ -35,7 +35,7 @@ def kept(names: Sequence[str]) -> Iterator[Path]:
 
 
 def values(npz: Path) -> Iterator[tuple[dict[str, Any], list[Any], list[Any]]]:
-    """Feeds, outputs, and those of the float32 model, of each run."""
+    """Yield feeds, outputs, and outputs of the float32 model for each run."""
     with np.load(npz) as arrays:
         for run in range(1 + max(int(key.split("/")[0]) for key in arrays.files)):
             keys = [key for key in arrays.files if key.startswith(f"{run}/")]
@@ -45,7 +45,7 @@ def values(npz: Path) -> Iterator[tuple[dict[str, Any], list[Any], list[Any]]]:
 
 
 def differs(got: list[Any], wanted: list[Any], plain: list[Any]) -> str:
-    """How outputs differ, or nothing."""
+    """Describe how outputs differ, or return ''."""
     names = [str(i) for i in range(len(wanted))]
     told = complaint(got, wanted, names)
     if not told or all(np.array_equal(x, y) for x, y in zip(wanted, plain, strict=True)):
@@ -67,7 +67,7 @@ def main() -> int:
                 told = "" if all(same) else "a second run gives other bits"
                 for mine, (_, wanted, plain) in zip(outputs, runs, strict=True):
                     told = told or differs(mine, wanted, plain)
-            except Exception as error:  # boundary: told in the table
+            except Exception as error:  # boundary: reported in the table
                 told, host, dispatches = str(error).strip().splitlines()[-1][:600], {}, 0
             wrong += bool(told)
             path.with_suffix(".browser.json").write_text(json.dumps({"browser": told}))

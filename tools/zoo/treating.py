@@ -1,7 +1,7 @@
-"""What tools do to a model's file: optimisers, quantisers, float16, simplifiers, other containers.
+"""Tools that modify a model's file: optimizers, quantizers, float16, simplifiers, other containers.
 
-`treatments` lists them. Each is a function of `Exported` that writes `target`, with the tool's options. It needs an
-environment with the tools and torch (some import it).
+`treatments` lists them. Each is a function of `Exported` and the tool's options that writes `target`. They need an
+environment with the tools and torch, which some import.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Feeds: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Exported:
-    """A model that was exported: its file, and the feeds of its runs."""
+    """An exported model: its file, and the feeds of its runs."""
 
     path: Path
     runs: Sequence[Feeds]
@@ -54,7 +54,7 @@ Function: TypeAlias = Callable[[Exported, Path], None]
 
 
 def optimized(model: Exported, target: Path, level: str) -> None:
-    """onnxruntime's own optimisation of a session, written to a file; without the layout of one processor (NCHWc)."""
+    """Save onnxruntime's optimized graph of a session, without processor-specific layouts (NCHWc)."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
     options.optimized_model_filepath = str(target)
@@ -67,7 +67,7 @@ def optimized(model: Exported, target: Path, level: str) -> None:
 
 
 def fused(model: Exported, target: Path, kind: str, level: int = 1, gpu: bool = False, **more: Any) -> None:
-    """onnxruntime.transformers.optimizer for models of `kind`; heads and width as it finds them."""
+    """Apply onnxruntime.transformers.optimizer for models of `kind`; it detects heads and width."""
     tool = importlib.import_module("onnxruntime.transformers.optimizer")
     fusion = importlib.import_module("onnxruntime.transformers.fusion_options").FusionOptions(kind)
     for name, value in more.items():
@@ -79,7 +79,7 @@ def fused(model: Exported, target: Path, kind: str, level: int = 1, gpu: bool = 
 
 
 def fused_half(model: Exported, target: Path, kind: str, **options: Any) -> None:
-    """`fused`, then its conversion to float16, inputs and outputs too."""
+    """Apply `fused`, then its conversion to float16, including inputs and outputs."""
     tool = importlib.import_module("onnxruntime.transformers.optimizer")
     made = tool.optimize_model(str(model.path), kind, opt_level=0, use_gpu=True)
     made.convert_float_to_float16(**options)
@@ -87,22 +87,22 @@ def fused_half(model: Exported, target: Path, kind: str, **options: Any) -> None
 
 
 class Batches:
-    """What onnxruntime's calibration reads: the feeds of the export."""
+    """Calibration data for onnxruntime: the feeds of the export."""
 
     def __init__(self, model: Exported) -> None:
         names = {i.name for i in onnx.load(model.path, load_external_data=False).graph.input}
         self.left = [{n: x for n, x in model.runs[0].items() if n in names}]
 
     def get_next(self) -> Any:
-        """The next feeds, or None."""
+        """Return the next feeds, or None."""
         return self.left.pop() if self.left else None
 
     def set_range(self, start_index: int, end_index: int) -> None:
-        """As its base class has it."""
+        """Required by the base class."""
 
 
 def prepared(model: Exported, target: Path) -> Exported:
-    """What onnxruntime asks to be run before a quantiser."""
+    """Apply the preprocessing that onnxruntime recommends before quantization."""
     ready = target.with_suffix(".ready.onnx")
     quantization = importlib.import_module("onnxruntime.quantization.shape_inference")
     quantization.quant_pre_process(str(model.path), str(ready), skip_symbolic_shape=True)
@@ -110,7 +110,7 @@ def prepared(model: Exported, target: Path) -> Exported:
 
 
 def static(model: Exported, target: Path, form: str, kinds: str, **options: Any) -> None:
-    """quantize_static; `kinds`: activation and weight, as 'U8S8'."""
+    """Apply quantize_static; `kinds`: types of activation and weight, such as 'U8S8'."""
     quantization = importlib.import_module("onnxruntime.quantization")
     activation, weight = re.findall(r"[US]\d+", kinds)
     types = {letter + bits: getattr(quantization.QuantType, f"Q{name}Int{bits}")
@@ -130,7 +130,7 @@ def static(model: Exported, target: Path, form: str, kinds: str, **options: Any)
 
 
 def dynamic(model: Exported, target: Path, weight: str, **options: Any) -> None:
-    """quantize_dynamic."""
+    """Apply quantize_dynamic."""
     quantization = importlib.import_module("onnxruntime.quantization")
     ready = prepared(model, target)
     quantization.quantize_dynamic(str(ready.path), str(target), weight_type=quantization.QuantType[weight], **options)
@@ -138,7 +138,7 @@ def dynamic(model: Exported, target: Path, weight: str, **options: Any) -> None:
 
 
 def packed(model: Exported, target: Path, gather: bool = False, form: str = "QOperator", **options: Any) -> None:
-    """MatMulNBitsQuantizer: weights of products (and tables of embeddings) in blocks."""
+    """Apply MatMulNBitsQuantizer: block-quantized weights of MatMul, and of embedding tables."""
     tool = importlib.import_module("onnxruntime.quantization.matmul_nbits_quantizer")
     formats = importlib.import_module("onnxruntime.quantization").QuantFormat
     if gather:
@@ -150,7 +150,7 @@ def packed(model: Exported, target: Path, gather: bool = False, form: str = "QOp
 
 
 def bnb4(model: Exported, target: Path, kind: int, block: int) -> None:
-    """MatMulBnb4Quantizer: 0 is FP4, 1 is NF4."""
+    """Apply MatMulBnb4Quantizer: 0 is FP4, 1 is NF4."""
     tool = importlib.import_module("onnxruntime.quantization.matmul_bnb4_quantizer")
     made = tool.MatMulBnb4Quantizer(onnx.load(model.path), kind, block)
     made.process()
@@ -158,13 +158,13 @@ def bnb4(model: Exported, target: Path, kind: int, block: int) -> None:
 
 
 def half(model: Exported, target: Path, module: str = "onnxruntime.transformers.float16", **options: Any) -> None:
-    """float16 by onnxruntime's converter, or that of onnxconverter_common."""
+    """Convert to float16 by onnxruntime's converter, or by onnxconverter_common's."""
     tool = importlib.import_module(module)
     onnx.save(tool.convert_float_to_float16(onnx.load(model.path), **options), target)
 
 
 def brain(model: Exported, target: Path) -> None:
-    """float16's converter, with bfloat16 for what it leaves in float32 otherwise."""
+    """Apply the float16 converter, then use bfloat16 where it leaves float32."""
     tool = importlib.import_module("onnxruntime.transformers.float16")
     blocked = ["Softmax", "LayerNormalization", "Add"]
     proto = tool.convert_float_to_float16(
@@ -174,17 +174,17 @@ def brain(model: Exported, target: Path) -> None:
 
 
 def slimmed(model: Exported, target: Path) -> None:
-    """onnxslim."""
+    """Apply onnxslim."""
     onnx.save(importlib.import_module("onnxslim").slim(onnx.load(model.path)), target)
 
 
 def simplified(model: Exported, target: Path) -> None:
-    """onnxsim."""
+    """Apply onnxsim."""
     onnx.save(importlib.import_module("onnxsim").simplify(onnx.load(model.path))[0], target)
 
 
 def converted(model: Exported, target: Path, by: int) -> None:
-    """onnx's version converter, `by` opsets up or down."""
+    """Apply onnx's version converter, `by` opsets up or down."""
     proto = onnx.load(model.path)
     now = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
     converter = importlib.import_module("onnx.version_converter")
@@ -192,19 +192,19 @@ def converted(model: Exported, target: Path, by: int) -> None:
 
 
 def external(model: Exported, target: Path, one_file: bool) -> None:
-    """Weights as external data: in one file, or in a file for each."""
+    """Store weights as external data, in one file or in a file for each."""
     onnx.save(
         onnx.load(model.path),
         target,
         save_as_external_data=True,
         all_tensors_to_one_file=one_file,
         location=f"{target.stem}.data" if one_file else None,
-        size_threshold=100,  # onnxruntime reads shapes from the file itself
+        size_threshold=100,  # small tensors stay, as onnxruntime reads shapes from the model file
     )
 
 
 def stripped(model: Exported, target: Path) -> None:
-    """Without what exporters say of values: no value_info, no names or numbers of dimensions."""
+    """Remove exporters' information on values: value_info, names and sizes of dimensions."""
     proto = onnx.load(model.path)
     del proto.graph.value_info[:]
     for value in [*proto.graph.input, *proto.graph.output]:
@@ -216,7 +216,7 @@ def stripped(model: Exported, target: Path) -> None:
 
 
 def prefixed(model: Exported, target: Path) -> None:
-    """onnx.compose: every name gets a prefix but those of inputs and outputs; what ends in them is merged on."""
+    """Apply onnx.compose: prefix all names except those of inputs, and merge a model that restores output names."""
     proto = onnx.compose.add_prefix(onnx.load(model.path), "body/", rename_inputs=False, rename_outputs=True)
     helper = onnx.helper
     outputs = list(proto.graph.output)
@@ -236,7 +236,7 @@ def prefixed(model: Exported, target: Path) -> None:
 
 
 def branches(model: Exported, target: Path) -> None:
-    """The model in both branches of an If on an input, as decoders are merged: weights outside, shared by both."""
+    """Put the model into both branches of an If on an input, as in merged decoders, with shared weights outside."""
     proto = onnx.load(model.path)
     graph, helper = proto.graph, onnx.helper
     kept = {o.name for o in graph.output}
@@ -256,7 +256,7 @@ def branches(model: Exported, target: Path) -> None:
         return copy
 
     if any(a.type == onnx.AttributeProto.GRAPH for node in graph.node for a in node.attribute):
-        raise ValueError("graphs within graphs are not renamed")
+        raise ValueError("models with subgraphs are not supported")
     chosen_ = helper.make_tensor_value_info("use_cache_branch", onnx.TensorProto.BOOL, [1])
     node = helper.make_node("If", ["use_cache_branch"], [o.name for o in graph.output], "optimum::if",
                             then_branch=branch("/then"), else_branch=branch("/else"))  # fmt: skip
@@ -267,7 +267,7 @@ def branches(model: Exported, target: Path) -> None:
 
 
 def then(*functions: Function) -> Function:
-    """One treatment after the other."""
+    """Return the composition of treatments."""
 
     def run(model: Exported, target: Path) -> None:
         for number, function in enumerate(functions):

@@ -1,7 +1,7 @@
-"""Treatments by name, and the models that they are for.
+"""Treatments by name, and the models that they apply to.
 
-Each runs the tool's code (`treating`). A file that the tool refuses to make does not count; one that onnxruntime runs
-has to run here.
+Each runs the tool's code (`treating`). A file that the tool refuses to write does not count; a file that onnxruntime
+runs has to run here.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Treatment:
     """A treatment.
 
     Attributes:
-        kind: how near results have to be: 'same' (float32, other order), 'half' (float16 or bfloat16), 'steps'
-            (activations are rounded to steps of a quantisation; who sums in another order takes another step).
-        models: a pattern of the definitions' names; everyone where it is empty.
+        kind: required accuracy: 'same' (float32, other order of operations), 'half' (float16 or bfloat16), 'steps'
+            (quantized activations, which round differently if sums have another order).
+        models: pattern of the definitions' names; empty: all.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Treatment:
     models: str = ""
 
     def applies(self, name: str) -> bool:
-        """Whether it is for the model of this name."""
+        """Return whether it applies to the model of this name."""
         return re.fullmatch(self.models, name) is not None if self.models else True
 
 
@@ -81,7 +81,7 @@ _FUSED: Mapping[str, str] = {
 
 def _fusions() -> list[Treatment]:
     made = []
-    typed = {"DefaultTensorType": 1}  # what the shape inference of the quantiser does not know is float
+    typed = {"DefaultTensorType": 1}  # types unknown to the quantizer's shape inference are float
     for kind, models in _FUSED.items():
         for level in (0, 1, 2, 99):
             made.append(Treatment(f"fused_{kind}_{level}", p(fused, kind=kind, level=level), models=models))
@@ -192,7 +192,7 @@ TREATMENTS: Mapping[str, Treatment] = _all()
 
 
 def chosen(model: str, names: Sequence[str] = ()) -> list[Treatment]:
-    """The treatments for a model, of these names (or patterns) where there are any."""
+    """Return the treatments for a model, restricted to these names (or patterns) if there are any."""
     patterns = [re.compile(name) for name in names]
     return [
         t

@@ -6,8 +6,8 @@
  * @template T
  * @param {Promise<T>} work
  * @param {AbortSignal | undefined} signal
- * @param {(late: T) => void} [undo] gets the result of `work` where it comes after the abort
- * @param {() => void} [abort] is called when the signal is aborted
+ * @param {(late: T) => void} [undo] called with the result of `work` if that arrives after the abort
+ * @param {() => void} [abort] called when the signal is aborted
  * @returns {Promise<T>}
  */
 export function unlessAborted(work, signal, undo = () => {}, abort = () => {}) {

@@ -1,7 +1,7 @@
 // @ts-check
 /** Validate arguments: an error names the argument, what it must be and what it is. */
 
-/** What a value is, for messages. @param {unknown} value */
+/** Describe a value for an error message. @param {unknown} value */
 export function described(value) {
   if (value === null || value === undefined) return String(value);
   if (typeof value === 'string') return `'${value.slice(0, 40)}'`;
@@ -15,7 +15,7 @@ export function wrong(name, expected, value) {
 }
 
 /**
- * Options, which need not be given.
+ * Validate an options object, which may be undefined or null.
  * @template {object} T
  * @param {string} name
  * @param {T | null | undefined} given

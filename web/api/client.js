@@ -15,12 +15,12 @@ import { withResolvers } from './resolvers.js';
 /** @typedef {{resolve: (value: any) => void, reject: (error: Error) => void, onProgress?: ProgressListener}} Pending */
 /**
  * @typedef {object} Listening
- * @property {ProgressListener} [onProgress] also gets the progress of Python's start, while that takes
- * @property {AbortSignal} [signal] ends the call, which then rejects with the signal's reason
- * @property {(value: any) => void} [undo] gets an answer that arrives after the abort
+ * @property {ProgressListener} [onProgress] also receives the progress of Python's start-up
+ * @property {AbortSignal} [signal] aborts the call, which then rejects with the signal's reason
+ * @property {(value: any) => void} [undo] called with a result that arrives after the abort
  */
 
-/** An error that happened in the worker. `name` is the Python exception's: InvalidArgument, NotImplemented, ... */
+/** An error of the worker. `name` is that of the Python exception: InvalidArgument, NotImplemented, ... */
 class WorkerError extends Error {
   /** @param {import('./protocol.js').WireError} error */
   constructor({ name, message, traceback }) {
@@ -34,13 +34,13 @@ class Client {
   /** @type {Map<number, Pending>} */
   #pending = new Map();
   #lastId = 0;
-  /** Tensors whose memory is to be given back with the next message. @type {number[]} */
+  /** Tensors whose memory is to be released with the next message. @type {number[]} */
   #disposed = [];
   /** @type {Set<ProgressListener>} */
   #startListeners = new Set();
   /** Whether Python has started. */
   isRunning = false;
-  /** Why the worker takes no further requests. @type {Error | undefined} */
+  /** The error that later requests reject with; undefined while the worker runs. @type {Error | undefined} */
   #ended;
 
   constructor() {
@@ -52,17 +52,17 @@ class Client {
     this.#request('start', places(), [], { onProgress }).then(() => { this.isRunning = true; }, (error) => this.#close(error));
     if (env.logLevel) this.#tell('set_log_level', env.logLevel).catch(({ message }) => console.warn(message));
     const device = chosenDevice();
-    /** Fulfilled when sessions can be made. @type {Promise<void>} */
+    /** Fulfilled when sessions can be created. @type {Promise<void>} */
     this.ready = device ? this.useDevice(device) : Promise.resolve();
     this.ready.catch(() => {}); // `create` awaits it and reports the error
   }
 
-  /** The owner of the tensors that stay on the GPU. */
+  /** Identity of the host of tensors that stay on the GPU. */
   get holder() {
     return this;
   }
 
-  /** Whether GPUBuffers can go to Python. */
+  /** Whether GPUBuffers can be passed to Python, in the same thread. */
   get sharesBuffers() {
     return this.port.sharesBuffers;
   }
@@ -77,7 +77,7 @@ class Client {
     return this.call('call', { function: name, arguments: args });
   }
 
-  /** Let sessions compute on this device. @param {GPUDevice} device */
+  /** Use this device for sessions. @param {GPUDevice} device */
   async useDevice(device) {
     if (!this.sharesBuffers) {
       throw new Error('a GPUDevice cannot leave its thread, and Python is in a worker: have it in this thread (import '
@@ -86,7 +86,7 @@ class Client {
     await this.#tell('use_device', device);
   }
 
-  /** The device that sessions compute on. @returns {Promise<GPUDevice>} */
+  /** The device of sessions. @returns {Promise<GPUDevice>} */
   async device() {
     if (!this.sharesBuffers) {
       throw new Error('env.webgpu.device is in the worker: have Python in this thread (import web/page.js instead of '
@@ -95,21 +95,21 @@ class Client {
     return this.#tell('gpu_device');
   }
 
-  /** A tensor's data. @param {number} number by which the host knows it */
+  /** Download a tensor's data. @param {number} number the host's number of the tensor */
   download(number) {
     return this.call('download', { tensor: number });
   }
 
-  /** Move a tensor to a buffer that holds it alone, for a page in the host's thread. @param {number} number by which the host knows it */
+  /** Move a tensor to a buffer that holds it alone, for a page in the host's thread. @param {number} number the host's number of the tensor */
   materialize(number) {
     if (this.#ended) throw this.#ended;
     return this.port.materialize?.(number);
   }
 
   /**
-   * Give a tensor's memory back. A decoding step gives back one for each cache: all of them go in one message, before the
-   * next request.
-   * @param {number} number by which the host knows it
+   * Release a tensor's memory. Tensors are collected for one message before the next request, since a decoding step releases one for each
+   * cache.
+   * @param {number} number the host's number of the tensor
    */
   dispose(number) {
     if (!this.#disposed.length) queueMicrotask(() => this.#sendDisposed());
@@ -136,7 +136,7 @@ class Client {
       if (!hasMovable(args)) return await this.#request(method, args, transfer, listening);
       return await unlessAborted(this.#move(method, args, transfer, listening), signal);
     } catch (error) {
-      if (method === 'release' && this.#ended) return undefined; // nothing is left to be released
+      if (method === 'release' && this.#ended) return undefined; // there is nothing to release
       throw error;
     } finally {
       if (onProgress) this.#startListeners.delete(onProgress);
@@ -144,7 +144,7 @@ class Client {
   }
 
   /**
-   * Send a request after its tensors of sessions over plans were moved to Python.
+   * Send a request after tensors of sessions over plans were moved to Python.
    * @param {string} method
    * @param {unknown} args
    * @param {Transferable[]} transfer
@@ -163,7 +163,7 @@ class Client {
   }
 
   /**
-   * Send a large tensor after the request that names its stream.
+   * Send the bytes of a large tensor, after the request that names its stream.
    * @param {number} stream
    * @param {ArrayBufferView} view
    */
@@ -211,7 +211,7 @@ class Client {
   }
 
   /**
-   * Close the worker: its pending and further requests fail, and the next session gets a new worker.
+   * Close the worker: pending and further requests fail, and the next session gets a new worker.
    * @param {Error} error
    */
   #close(error) {
@@ -226,18 +226,18 @@ class Client {
 /** @type {Client | undefined} */
 let shared;
 
-/** The one client, where it exists already. */
+/** Return the shared client if it exists. */
 export function started() {
   return shared;
 }
 
-/** The one client; its worker is made at the first call, and again when it could not start. */
+/** Return the shared client. The first call creates it with its worker, and later ones do again if the worker failed to start. */
 export function client() {
   shared ??= new Client();
   return shared;
 }
 
-/** Whether this is the one client. @param {unknown} owner */
+/** Return whether `owner` is the shared client. @param {unknown} owner */
 export function isShared(owner) {
   return owner === shared;
 }

@@ -1,18 +1,18 @@
 // @ts-check
-/** Diagnose why Python does not start: which of its files is missing, or differs from what the build has made. */
+/** Diagnose why Python does not start: a file is missing, or differs from that of the build. */
 
 import { located, scriptName } from '../snapshot/memory.js';
 
-/** Milliseconds that a worker may say nothing after its files were found to be right. */
+/** Milliseconds without an answer after which a worker with valid files counts as stopped. */
 const STOPPED_MS = 20_000;
 
-/** Static imports, what a module does not start without; and those of a thread's own script that begin a line or a value. */
+/** Matches static imports of a module, and imports in a thread's own script at the start of a line or value. */
 const IMPORTS = /(?:^|[;}\s])(?:import|export)\b[^;'"()]*?["']([./][^"']+)["']/gm;
 const ON_DEMAND = /(?:^|= ?)import\(["']([./][^"']+)["']\)/gm;
 const JAVASCRIPT = /^(text|application)\/(x-)?(java|ecma)script\b/i;
 const COPY = 'copy it there from pyruntime\'s package or build, or set env.baseUrl to the address of a whole copy';
 
-/** @typedef {{url: string, bytes: ArrayBuffer, fault: string}} File `fault`: what is wrong with it, and what to do; '' where nothing is */
+/** @typedef {{url: string, bytes: ArrayBuffer, fault: string}} File `fault`: the error and advice; '' for a valid file */
 
 /** @param {string} path @returns {Promise<File>} */
 async function read(path) {
@@ -36,7 +36,7 @@ async function read(path) {
 }
 
 /**
- * A thread's script, and all that it imports.
+ * Read a thread's script and all modules that it imports.
  * @param {string} script
  * @returns {Promise<File[]>}
  */
@@ -58,7 +58,7 @@ async function modules(script) {
 }
 
 /**
- * What Pyodide loads.
+ * Read the files that Pyodide loads.
  * @param {string} folder
  * @returns {Promise<File[]>}
  */
@@ -70,9 +70,9 @@ async function pyodide(folder) {
 }
 
 /**
- * Mark the files that are others than the build's list has.
+ * Mark files that differ from the build's list.
  * @param {File[]} files
- * @param {string} site its folder
+ * @param {string} site the site's folder
  */
 async function compare(files, site) {
   const list = await fetch(`${site}integrity.json`).then((response) => response.json()).catch(() => ({}));
@@ -87,7 +87,7 @@ async function compare(files, site) {
 }
 
 /**
- * The first of `files` that has a fault: its address, what is wrong with it and what to do; '' where all are right.
+ * Return address, error and advice of the first faulty file; '' if all are valid.
  * @param {File[]} files
  */
 function firstFault(files) {
@@ -96,7 +96,7 @@ function firstFault(files) {
 }
 
 /**
- * The first of the files that keeps Python from starting; '' where all are right.
+ * Return the first faulty file that Python needs to start; '' if all are valid.
  * @param {import('./protocol.js').StartArguments} places
  */
 export async function faultOfPython({ pyodideUrl, wheelUrl, siteUrl, moved }) {
@@ -106,9 +106,9 @@ export async function faultOfPython({ pyodideUrl, wheelUrl, siteUrl, moved }) {
 }
 
 /**
- * Why a thread has not started: what is wrong with one of its files, else `message`.
- * @param {string} script that the thread begins with
- * @param {string | null} site the site's folder; null where another bundler has moved its files, which are unknown then
+ * Return why a thread did not start: the fault of one of its files, else `message`.
+ * @param {string} script the thread's script
+ * @param {string | null} site the site's folder; null if another bundler has moved its files, whose addresses are then unknown
  * @param {string} message
  */
 export async function reasonOf(script, site, message) {
@@ -120,10 +120,9 @@ export async function reasonOf(script, site, message) {
 }
 
 /**
- * Why a worker does not answer: what is wrong with one of its files, else that it was stopped, which is reported after a while; '' where
- * neither is known.
- * @param {string} script as for `reasonOf`
- * @param {string | null} site as for `reasonOf`
+ * Return why a worker does not answer: the fault of one of its files, else, after a while, that it was stopped; '' if unknown.
+ * @param {string} script see `reasonOf`
+ * @param {string | null} site see `reasonOf`
  */
 export async function faultOfSilent(script, site) {
   const fault = await reasonOf(script, site, '');

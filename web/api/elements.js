@@ -8,10 +8,10 @@ import { wrong } from './arguments.js';
 /** @typedef {import('../pyruntime.js').TypedArray} TypedArray */
 /** @typedef {new (source: any, byteOffset?: number, length?: number) => TypedArray} TypedArrayConstructor */
 
-/** Float16Array where the browser has it. @type {TypedArrayConstructor | undefined} */
+/** Float16Array, if the browser supports it. @type {TypedArrayConstructor | undefined} */
 const Float16 = /** @type {any} */ (globalThis).Float16Array;
 
-/** Array type of each tensor type but `string`. @type {Record<string, TypedArrayConstructor>} */
+/** Typed array of each tensor type except `string`. @type {Record<string, TypedArrayConstructor>} */
 export const ARRAYS = {
   float32: Float32Array,
   float16: Float16 ?? Uint16Array,
@@ -39,12 +39,12 @@ export const ARRAYS = {
   uint2: Uint8Array,
 };
 
-/** Elements in a byte, of the types that have more than one. @type {Record<string, number>} */
+/** Elements in a byte, for types with fewer than 8 bits. @type {Record<string, number>} */
 const PACKED = { float4e2m1: 2, int4: 2, uint4: 2, int2: 4, uint2: 4 };
 
 const RAW = /^bfloat16$|^float[48]e|int[24]$/;
 
-/** Tensor type of each typed array that names one by itself. */
+/** Tensor type of each typed array that determines one. */
 const TYPES = /** @type {Map<Function, TensorType>} */ (new Map(/** @type {[Function, TensorType][]} */ ([
   [Float32Array, 'float32'], [Float64Array, 'float64'],
   [Int8Array, 'int8'], [Uint8Array, 'uint8'], [Uint8ClampedArray, 'uint8'],
@@ -54,7 +54,7 @@ const TYPES = /** @type {Map<Function, TensorType>} */ (new Map(/** @type {[Func
 if (Float16) TYPES.set(Float16, 'float16');
 
 /**
- * Number of elements.
+ * Return the number of elements.
  * @param {readonly number[]} dims
  */
 export function sizeOf(dims) {
@@ -68,7 +68,7 @@ export function sizeOf(dims) {
 }
 
 /**
- * Length of the array that holds so many elements.
+ * Return the length of the array for this many elements.
  * @param {TensorType} type
  * @param {number} size
  */
@@ -76,13 +76,13 @@ export function lengthOf(type, size) {
   return Math.ceil(size / (PACKED[type] ?? 1));
 }
 
-/** Bits of an element, which the names of all types but `bool` have in them. @param {string} type */
+/** Return the bits of an element, which are part of all type names but `bool`. @param {string} type */
 export function bitsOf(type) {
   return type === 'bool' ? 8 : Number(/\d+/.exec(type)?.[0]);
 }
 
 /**
- * The type of a tensor made of `data` alone.
+ * Return the type of a tensor constructed from `data` alone.
  * @param {unknown} data
  * @returns {TensorType}
  */
@@ -98,7 +98,7 @@ export function inferType(data) {
 }
 
 /**
- * `data` as the array type of `type`; typed arrays are taken as they are, never copied.
+ * Convert `data` to the array of `type`; typed arrays are returned as they are, never copied.
  * @param {TensorType} type
  * @param {any} data
  * @returns {TensorData}

@@ -5,25 +5,25 @@ import { SITE } from '../addresses.js';
 import { FILES } from '../files.js';
 
 export const version = '0.1.0';
-/** Of the site's Pyodide; the build writes it anew where tools/devkit/pins.py chooses another one. */
+/** Version of the site's Pyodide; the build updates it from tools/devkit/pins.py. */
 const pyodideVersion = '0.29.5';
 const WHEEL = `pyruntime_webgpu-${version}-py3-none-any.whl`;
 
-/** Stands for the site's folder where another bundler has moved its files. */
+/** Placeholder for the site's folder if another bundler has moved its files. */
 const NOWHERE = 'https://pyruntime.invalid/';
 
-/** The GPUDevice that the page wants sessions to compute on. @type {GPUDevice | undefined} */
+/** The GPUDevice that the page chose for sessions. @type {GPUDevice | undefined} */
 let chosen;
 
 /** @type {() => Promise<GPUDevice>} */
 let askForDevice;
 
-/** What answers `env.webgpu.device`. @param {() => Promise<GPUDevice>} ask */
+/** Set the function that answers `env.webgpu.device`. @param {() => Promise<GPUDevice>} ask */
 export function answerDevice(ask) {
   askForDevice = ask;
 }
 
-/** The device that was set before the first session, if any. */
+/** Return the device that was set before the first session, if any. */
 export function chosenDevice() {
   return chosen;
 }
@@ -62,7 +62,7 @@ function folder(url) {
 }
 
 /**
- * The site's folder: the one that `env.baseUrl` names, else the one that all of FILES are in; null where another bundler has moved them.
+ * Return the site's folder: `env.baseUrl`, else the folder of all FILES; null if another bundler has moved them.
  * @returns {string | null}
  */
 export function siteUrl() {
@@ -73,7 +73,8 @@ export function siteUrl() {
 }
 
 /**
- * Where a thread finds what it starts Python from. The memory snapshot is of the site's own Pyodide and wheel: it is not used with others.
+ * Return the addresses that a thread starts Python from. The memory snapshot belongs to the site's Pyodide and wheel and is not used with
+ * others.
  * @returns {import('./protocol.js').StartArguments}
  */
 export function places() {

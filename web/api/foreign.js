@@ -1,18 +1,19 @@
 // @ts-check
-/** Convert tensors of another copy of onnxruntime's JavaScript API, as bundles carry one. */
+/** Convert tensors of another copy of onnxruntime's JavaScript API, such as one in a bundle. */
 
 import { Tensor } from './tensor.js';
 
 /**
+ * Return whether an object has the fields of a tensor.
  * @param {any} value
- * @returns {boolean} whether it says of itself what a tensor says
+ * @returns {boolean}
  */
 function looksLikeTensor(value) {
   return typeof value?.type === 'string' && Array.isArray(value.dims);
 }
 
 /**
- * A Tensor for anything with `type`, `dims` and `data` (or `gpuBuffer`), also within an array; other values as they are.
+ * Return a Tensor for an object with `type`, `dims` and `data` (or `gpuBuffer`), also inside an array; other values unchanged.
  * @param {any} value
  * @returns {any}
  */
@@ -25,7 +26,7 @@ export function asTensor(value) {
   return value.data ? new Tensor(type, value.data, dims) : value;
 }
 
-/** Whether `value` is a tensor, of whosever class. @param {unknown} value */
+/** Return whether `value` is a tensor, of this class or another one. @param {unknown} value */
 export function isTensor(value) {
   return value instanceof Tensor || looksLikeTensor(value);
 }

@@ -6,7 +6,7 @@ import { optionsOf } from './arguments.js';
 /** @typedef {import('../pyruntime.js').ToImageOptions} ToImageOptions */
 /** @typedef {import('../pyruntime.js').Tensor} Tensor */
 
-/** Places of red, green, blue and alpha among a tensor's channels. @type {Record<string, number[]>} */
+/** Channel indices of red, green, blue and alpha, by image format. @type {Record<string, number[]>} */
 const ORDERS = { RGB: [0, 1, 2], BGR: [2, 1, 0], RBG: [0, 2, 1], RGBA: [0, 1, 2, 3] };
 
 /**
@@ -20,7 +20,7 @@ export function order(format) {
 }
 
 /**
- * A number for each channel.
+ * Return a number for each channel.
  * @param {number | readonly number[] | undefined} given
  * @param {number} fallback
  */
@@ -42,7 +42,7 @@ export function makeContext(width, height) {
 }
 
 /**
- * (value - bias) * mean of every channel, rounded and clamped to a byte; one channel is grey.
+ * Compute (value - bias) * mean of every channel, rounded and clamped to a byte; a single channel is grey.
  * @param {Pick<Tensor, 'data' | 'dims'>} tensor
  * @param {ToImageOptions} [options]
  * @returns {ImageData}

@@ -1,13 +1,13 @@
 // @ts-check
-/** Run batch after batch: the next one is uploaded while the GPU computes the one before it. */
+/** Run batches in a pipeline: the next one is uploaded while the GPU computes the current one. */
 
 import { optionsOf } from './arguments.js';
 
-/** Runs in progress: one is computed, the next one is uploaded. */
+/** Runs in flight: one is computed, the next is uploaded. */
 const RUNS = 2;
 
 /**
- * The results of a session for each batch, in order.
+ * Yield a session's results for each batch, in order.
  * @param {import('./session.js').InferenceSession} session
  * @param {Iterable<import('../pyruntime.js').Feeds> | AsyncIterable<import('../pyruntime.js').Feeds>} batches
  * @param {import('../pyruntime.js').MapOptions} [given]
@@ -29,7 +29,7 @@ export async function* mapBatches(session, batches, given) {
   try {
     for await (const feeds of batches) {
       const run = session.run(feeds, fetches, options);
-      run.catch(() => {}); // the loop reports it when it is this run's turn
+      run.catch(() => {}); // the loop reports the error when it awaits this run
       running.push(run);
       if (running.length === RUNS) yield await next();
     }
@@ -39,7 +39,7 @@ export async function* mapBatches(session, batches, given) {
   }
 }
 
-/** Free outputs on the GPU that no caller gets. @param {Record<string, any>} outputs */
+/** Free outputs on the GPU that are not passed to a caller. @param {Record<string, any>} outputs */
 function dispose(outputs) {
   for (const tensor of Object.values(outputs)) if (tensor?.location === 'gpu-buffer') tensor.dispose();
 }

@@ -1,7 +1,5 @@
 // @ts-check
-/**
- * Convert values between the API and messages to Python: `pyruntime/bridge/marshalling.py` is the other side, protocol.d.ts has the types.
- */
+/** Convert values between the API and messages to Python. `pyruntime/bridge/marshalling.py` is the counterpart, protocol.d.ts has the types. */
 
 import { wrong } from './arguments.js';
 import { ARRAYS, sizeOf } from './elements.js';
@@ -14,12 +12,12 @@ import { Tensor, remotes } from './tensor.js';
 let streams = 0;
 
 /**
- * Convert a value for Python: a tensor, an array of tensors (a sequence), a Map, null (an empty optional). Data are copied, so
- * that the caller's array stays usable.
+ * Convert a value for Python: a tensor, an array of tensors (a sequence), a Map, or null (an empty optional). Data is copied, so that the
+ * caller's array stays usable.
  * @param {string} name
  * @param {unknown} value
- * @param {object} port of the host that runs Python
- * @param {boolean} sharesBuffers whether GPUBuffers can go there
+ * @param {object} port the host that runs Python
+ * @param {boolean} sharesBuffers whether GPUBuffers can be passed to the host
  * @returns {import('./protocol.js').WireValue}
  */
 export function toWire(name, value, port, sharesBuffers) {
@@ -35,7 +33,7 @@ export function toWire(name, value, port, sharesBuffers) {
 }
 
 /**
- * A tensor's dimensions, checked: the page may have assigned others.
+ * Return a tensor's dimensions, validated, since the page may have assigned others.
  * @param {string} name
  * @param {Tensor} tensor
  */
@@ -45,7 +43,7 @@ function dimsOf(name, { type, dims, size }) {
 }
 
 /**
- * A large tensor as a stream, whose bytes follow the request; null where it is small.
+ * Return a large tensor as a stream, whose bytes follow the request; null for a small one.
  * @param {string} name
  * @param {unknown} value
  * @returns {import('./protocol.js').WireStreamed | null}
@@ -57,13 +55,13 @@ export function toStream(name, value) {
   return { type, dims: dimsOf(name, value), data: { stream: ++streams, nbytes: data.byteLength } };
 }
 
-/** A tensor's array, which must not be one of strings. @param {Tensor} tensor */
+/** Return a tensor's array, which must not hold strings. @param {Tensor} tensor */
 export function viewOf({ data }) {
   return /** @type {TypedArray} */ (data);
 }
 
 /**
- * A tensor on the GPU, by its number in the host, or its GPUBuffer.
+ * Convert a tensor on the GPU, by its number in the host or its GPUBuffer.
  * @param {string} name
  * @param {Tensor} tensor
  * @param {object} port
@@ -119,7 +117,7 @@ export function fromWire(wire, memory) {
   return new Tensor(type, Array.isArray(data) ? data : new ARRAYS[type](data), dims);
 }
 
-/** Gives back the memory of tensors that were garbage collected. @type {FinalizationRegistry<() => void>} */
+/** Releases the memory of garbage-collected tensors. @type {FinalizationRegistry<() => void>} */
 const forgotten = new FinalizationRegistry((dispose) => dispose());
 
 /** @param {import('./protocol.js').WireRemote & {gpu: number}} wire @param {Memory} memory */
@@ -145,7 +143,7 @@ function remoteTensor({ type, dims, gpu, buffer, home }, memory) {
 }
 
 /**
- * The first rows of a tensor along an axis; null where its memory is Python's.
+ * Return the first rows of a tensor along an axis; null if Python owns its memory.
  * @param {Tensor} tensor
  * @param {number} axis
  * @param {number} rows
@@ -157,7 +155,7 @@ export function firstRows(tensor, axis, rows) {
   return fromWire(remote.port.cut(remote.number, axis, rows), remote.memory);
 }
 
-/** Whether sessions in Python need the tensor moved there first. @param {unknown} tensor */
+/** Return whether a tensor has to be moved to Python before sessions there can use it. @param {unknown} tensor */
 export function isMovable(tensor) {
   const remote = tensor instanceof Tensor ? remotes.get(tensor) : undefined;
   return Boolean(remote && 'number' in remote && remote.port.movable);

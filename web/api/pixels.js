@@ -8,7 +8,7 @@ import { makeContext, order, perChannel } from './image.js';
 /** @typedef {import('../pyruntime.js').FromImageOptions} FromImageOptions */
 
 /**
- * What can be drawn of `image`, and its size.
+ * Return a drawable form of `image`, and its size.
  * @param {ImageSource} image
  * @returns {Promise<{picture: CanvasImageSource, width: number, height: number}>}
  */
@@ -36,7 +36,7 @@ async function drawable(image) {
 }
 
 /**
- * RGBA pixels of `image`, scaled to `resizedWidth` by `resizedHeight` where these are given.
+ * Return RGBA pixels of `image`, scaled to `resizedWidth` by `resizedHeight` if given.
  * @param {ImageSource} image
  * @param {FromImageOptions} options
  * @returns {Promise<ImageData>}
@@ -54,7 +54,7 @@ async function pixels(image, { resizedWidth, resizedHeight }) {
 }
 
 /**
- * (pixel + bias) / mean of every channel, as the data of a tensor.
+ * Compute (pixel + bias) / mean of every channel, as a tensor's data.
  * @param {ImageSource} image
  * @param {FromImageOptions} [options]
  * @returns {Promise<{type: 'float32' | 'uint8', data: Float32Array | Uint8Array, dims: number[]}>}

@@ -4,12 +4,12 @@
 import { downloadWorker, pythonHere, pythonWorker } from '../threads.js';
 import { env, siteUrl } from './env.js';
 
-/** Milliseconds after which the files of a worker that has said nothing are looked at: one that is cut off may be silent. */
+/** Milliseconds of silence after which a worker's files are checked: a worker that cannot load them may report no error. */
 const SILENT_MS = 5000;
 
 /**
  * @typedef {object} Port
- * @property {boolean} sharesBuffers whether GPUBuffers can go there
+ * @property {boolean} sharesBuffers whether GPUBuffers can be passed to it
  * @property {(message: import('./protocol.js').Request | import('./protocol.js').Piece, transfer: Transferable[]) => void} send
  * @property {() => void} close
  * @property {(tensor: number) => GPUBuffer | undefined} [materialize] moves a tensor to a buffer that holds it alone, where buffers can be shared
@@ -26,14 +26,14 @@ export function openPort(receive, fail) {
 }
 
 /**
- * Whether Python gets a worker. A sandboxed page can make none, and a worker that pages share makes none: there Python runs in the caller's
- * thread.
+ * Return whether Python runs in a worker. Sandboxed pages cannot create workers, and shared workers do not: there Python runs in the
+ * caller's thread.
  */
 export function inWorker() {
   return env.worker ?? ('Worker' in globalThis && globalThis.origin !== 'null');
 }
 
-/** Throw where nothing of this can run: outside of browsers, and in a service worker. */
+/** Throw outside of browsers and in a service worker, where nothing can run. */
 export function requireBrowser() {
   if (!('location' in globalThis)) {
     throw new Error('pyruntime runs models in browsers, and this is none: in Node.js use onnxruntime-node, in Python the package '
@@ -47,10 +47,10 @@ export function requireBrowser() {
 }
 
 /**
- * A thread of this build: made by another bundler's address, or by the site's. That must be of the page's origin; a script of another
- * origin is imported by one that has the page's.
- * @param {string} name of its script
- * @param {() => Worker} bundled makes it where the script is next to this module, or where another bundler has put it
+ * Create a thread of this build from another bundler's address or the site's. Workers need a script of the page's origin, so a script of
+ * another origin is imported by one of the page's.
+ * @param {string} name name of its script
+ * @param {() => Worker} bundled creates it if the script is next to this module, or where another bundler has put it
  * @returns {Worker}
  */
 function makeThread(name, bundled) {
@@ -74,13 +74,13 @@ function makeWorker() {
 }
 
 /**
- * Why a thread of Python's has not begun: what is wrong with a file of it, else what the browser says.
- * @param {string} script that the thread begins with
+ * Return why Python's thread did not start: the fault of one of its files, else the browser's message.
+ * @param {string} script the thread's script
  * @param {string} message
  */
 function reasonOf(script, message) {
   return import('./diagnosis.js').then(
-    ({ reasonOf: diagnosed }) => diagnosed(script, siteUrl(), message), () => message); // that is missing, too
+    ({ reasonOf: diagnosed }) => diagnosed(script, siteUrl(), message), () => message); // the module of diagnosis is missing too
 }
 
 /** @type {typeof openPort} */
@@ -120,22 +120,22 @@ function workerPort(receive, fail) {
 }
 
 /**
- * The thread that downloads for Python's worker, which speaks with it through `port`. The page makes it: Firefox (153) stops a worker
- * that makes a worker, about once in a hundred times for ever.
+ * Create the thread that downloads for Python's worker and communicates with it through `port`. The page creates it, because in Firefox
+ * (153) about one worker in a hundred that creates a worker hangs.
  * @param {MessagePort} port
- * @param {(message: string) => void} failed is called with the reason where none can be created, or it has ended
+ * @param {(message: string) => void} failed called with the reason if the thread cannot be created, or has ended
  */
 export function makeDownloader(port, failed) {
   try {
-    // env.workerUrl is for policies without blob: addresses.
+    // env.workerUrl is for policies that forbid blob: URLs.
     const worker = env.workerUrl ? downloadWorker() : makeThread('downloader.js', downloadWorker);
     worker.addEventListener('error', (event) => {
-      event.preventDefault(); // else it is an error of the page, too
+      event.preventDefault(); // else it would also be an error of the page
       failed(event.message || 'its worker failed');
     });
     worker.postMessage(port, [port]);
     return worker;
-  } catch (error) { // another origin's, or forbidden by a policy
+  } catch (error) { // of another origin, or forbidden by a policy
     failed(/** @type {Error} */ (error).message);
   }
   return undefined;

@@ -1,6 +1,5 @@
 /**
- * Messages between a page and its worker. Each request has an id and gets one reply, a value or an error; progress may
- * come before it.
+ * Messages between a page and its worker. Each request has an id and gets one reply, a value or an error; progress events may precede it.
  */
 import type { DecoderFacts } from '../text/local.js';
 import type { AdapterInfo, ProgressEvent, TensorType, ValueMetadata } from '../pyruntime.js';
@@ -12,35 +11,35 @@ export interface WireTensor {
   data: ArrayBuffer | string[];
 }
 
-/** A large tensor, whose bytes follow the request in `Piece`s. */
+/** A large tensor, whose bytes follow the request as `Piece`s. */
 export interface WireStreamed {
   type: TensorType;
   dims: number[];
   data: { stream: number; nbytes: number };
 }
 
-/** A message to the worker that gets no reply: the next bytes of a stream, `pieceSize(nbytes)` of them. */
+/** A message to the worker without a reply: the next `pieceSize(nbytes)` bytes of a stream. */
 export interface Piece {
   stream: number;
   piece?: ArrayBuffer;
-  /** Nothing more will come. */
+  /** The stream broke off; the error message. */
   failure?: string;
 }
 
-/** A tensor on the GPU: one the host knows by its number, or a GPUBuffer of the page's. */
+/** A tensor on the GPU: one that the host knows by number, or the page's GPUBuffer. */
 export interface WireRemote {
   kind: 'gpu' | 'buffer';
   type: TensorType;
   dims: number[];
   gpu?: number;
   buffer?: GPUBuffer;
-  /** In this thread alone: where a tensor is that can go to Python. */
+  /** Only within this thread: location of a tensor that can be moved to Python. */
   place?: import('../plans/locations.js').Place;
-  /** In this thread alone: its location, where its host is not the session's. */
+  /** Only within this thread: the tensor's host, if it is not the session's. */
   home?: import('./marshalling.js').Memory;
 }
 
-/** What is fed: a tensor, a sequence, a map, an empty optional. */
+/** An input: a tensor, a sequence, a map, or an empty optional. */
 export type WireValue =
   | WireTensor
   | WireStreamed
@@ -50,13 +49,13 @@ export type WireValue =
   | null;
 
 export interface StartArguments {
-  /** The site's folder, which the following are in by default. */
+  /** The site's folder, the default location of the following. */
   siteUrl: string;
   pyodideUrl: string;
   wheelUrl: string;
-  /** Folder of a memory snapshot taken from that Pyodide with that wheel; without it Python starts from nothing. */
+  /** Folder of a memory snapshot of that Pyodide with that wheel; without it Python starts without a snapshot. */
   snapshotUrl?: string;
-  /** Where another bundler has put files of the site, by their addresses in it. */
+  /** Addresses of files that another bundler has moved, by their addresses in the site. */
   moved: Record<string, string>;
 }
 
@@ -66,11 +65,11 @@ export interface CreateArguments {
   model: WireSource;
   externalData: { path: string; data: WireSource }[];
   options: object;
-  /** Whether runs may begin before they are requested. */
+  /** Whether runs may start speculatively. */
   speculate?: boolean;
 }
 
-/** A session. `decoder`: where the session config entry `pyruntime.expects` asks for it. */
+/** A session. `decoder`: present if requested by the session config entry `pyruntime.expects`. */
 export interface Created {
   handle: number;
   inputs: ValueMetadata[];
@@ -83,79 +82,79 @@ export interface RunArguments {
   feeds: Record<string, WireValue>;
   /** null: all outputs. */
   fetches: string[] | null;
-  /** Outputs that stay on the GPU: null, or what they are written to. */
+  /** Outputs that stay on the GPU: null, or the tensor to write to. */
   kept: Record<string, WireRemote | null>;
   options: object;
 }
 
-/** An input that is made for each token: integers. */
+/** An integer input that is computed for each token. */
 export interface DecodeInput {
   name: string;
   type: 'int64' | 'int32';
 }
 
-/** A text whose tokens are chosen on the GPU: see `web/worker/decoding.js`. */
+/** A generation whose tokens are selected on the GPU: see `web/worker/decoding.js`. */
 export interface DecodeArguments {
-  /** Sessions. */
+  /** Handles of the sessions. */
   decoder: number;
   sampler: number;
   ids: DecodeInput & {
-    /** The token before the first one that is chosen; it is not in the caches. */
+    /** The token before the first selected one; it is not in the caches. */
     first: number;
   };
   mask: DecodeInput | null;
   positions: DecodeInput | null;
-  /** Name of the input that says whether there are caches. */
+  /** Name of the input that says whether the caches have tokens. */
   branch: string | null;
-  /** Other inputs of the decoder, the same for every token. */
+  /** Other inputs of the decoder, equal for every token. */
   fixed: Record<string, WireTensor>;
-  /** Name of the output. */
+  /** Name of the output with logits. */
   logits: string;
-  /** Each cache: the initial tensor of `input`, and the output that the next step feeds to it. Tensors on the GPU stay the caller's. */
+  /** Each cache: the initial tensor of `input`, and the output that becomes its next value. The caller still owns tensors on the GPU. */
   caches: { input: string; output: string; given: WireTensor | WireRemote }[];
   /** Tokens in the caches. */
   length: number;
-  /** Outputs of the sampler, of those that `sampler_model` names. */
+  /** Output names of the sampler, as in `sampler_model`. */
   chosen: string[];
-  /** Inputs of the sampler, the same for every token. */
+  /** Inputs of the sampler, equal for every token. */
   settings: Record<string, WireTensor>;
   /** Initial value of the sampler's input `counts` (how often each token has occurred); null if it has none. */
   counts: WireTensor | null;
 }
 
 export interface DecodeStepsArguments {
-  /** The number that `decode` has answered. */
+  /** The result of `decode`. */
   decoding: number;
-  /** How many tokens, at most 16. */
+  /** Number of tokens, at most 16. */
   count: number;
-  /** The sampler's input `uniform` for each of them; none: it has no such input. */
+  /** The sampler's input `uniform` for each token; empty if it has no such input. */
   draws: number[];
-  /** Tokens in the caches that will not be taken back. */
+  /** Number of tokens in the caches that will not be rolled back. */
   confirmed: number;
 }
 
 export interface DecodedTokens {
   ids: number[];
   logProbabilities: number[];
-  /** Of each token, where the sampler says them. */
+  /** For each token, if the sampler returns them. */
   top: { ids: number[]; logProbabilities: number[] }[];
-  /** Whether taking tokens back needs no memory: all caches grow where they are. */
+  /** Whether rolling back tokens needs no memory: all caches grow in place. */
   grows: boolean;
 }
 
 export interface DecodeEndArguments {
   decoding: number;
-  /** Tokens to which the caches are cut; null: they are given up. */
+  /** Number of tokens to truncate the caches to; null: the caches are freed. */
   kept: number | null;
 }
 
 export interface CachePlanArguments {
   session: number;
-  /** What earlier sessions over the model have left. */
+  /** Plans that earlier sessions of the model cached. */
   before: CachedPlan[];
 }
 
-/** A file of plans (`pyruntime/compiler/saved.py`), and the adapter that they are for. */
+/** A plan file (`pyruntime/compiler/saved.py`), and the adapter that its plans are for. */
 export interface CachedPlan {
   plan: ArrayBuffer;
   adapter: AdapterInfo;
@@ -168,16 +167,16 @@ export interface ReleaseArguments {
 }
 
 export interface CancelArguments {
-  /** Id of a 'create' or 'run'; one that has been answered is not touched. */
+  /** Id of a 'create' or 'run'; ignored if that was answered already. */
   request: number;
 }
 
-/** A tensor that stays on the GPU, by its number. */
+/** A tensor on the GPU, by its number. */
 export interface TensorArguments {
   tensor: number;
 }
 
-/** A tensor that is to stay on the GPU. */
+/** A tensor to upload to the GPU. */
 export interface UploadArguments {
   tensor: WireTensor;
 }
@@ -189,7 +188,7 @@ export interface CallArguments {
 }
 
 export interface WireError {
-  /** The Python exception's class. */
+  /** Class of the Python exception. */
   name: string;
   message: string;
   traceback?: string;
@@ -201,7 +200,7 @@ export interface Request {
   arguments: unknown;
 }
 
-/** `spare`: the pieces of the request's streams, to be used again. */
+/** `spare`: the buffers of the request's streams, for reuse. */
 export type Answer =
   | { id: number; value: unknown; spare?: ArrayBuffer[]; error?: undefined; progress?: undefined }
   | { id: number; error: WireError; spare?: ArrayBuffer[]; progress?: undefined }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Promises with external resolve and reject functions. */
 
-/** What `Promise.withResolvers` gives, which not every browser has. */
+/** Same as `Promise.withResolvers`, which not every browser has. */
 export function withResolvers() {
   /** @type {(value: any) => void} */
   let resolve = () => {};

@@ -1,12 +1,12 @@
 // @ts-check
-/** Read sources that have to be read first: responses, streams and file handles. */
+/** Read sources that have to be read in advance: responses, streams and file handles. */
 
 import { described } from './arguments.js';
 
 /** @typedef {import('./sources.js').Reading} Reading */
 
 /**
- * @param {string} name of the argument
+ * @param {string} name name of the argument
  * @param {Response | ReadableStream | FileSystemFileHandle} source
  * @param {Reading} reading
  * @returns {Promise<Blob>}
@@ -26,7 +26,7 @@ async function fromResponse(name, response, reading) {
 }
 
 /**
- * What a stream brings; the browser keeps it, on disk where it is large.
+ * Read a stream into a Blob, which the browser keeps, on disk if it is large.
  * @param {string} name
  * @param {ReadableStream<Uint8Array>} stream
  * @param {number | undefined} total
@@ -44,7 +44,7 @@ async function fromStream(name, stream, total, { signal, onProgress = () => {} }
       controller.enqueue(chunk);
     },
   });
-  /** What Response does not tell. @type {any} */
+  /** The error of the stream, which Response does not expose. @type {any} */
   let why;
   const piped = stream.pipeTo(counted.writable, { signal }).catch((error) => { why = error; });
   try {

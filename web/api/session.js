@@ -17,7 +17,7 @@ import { fromWire, isMovable, remoteToWire, toStream, toWire, viewOf } from './m
 /** @typedef {import('../pyruntime.js').ValueMetadata} ValueMetadata */
 
 /**
- * The execution providers without the GPUDevice that one of them may name, and that device.
+ * Split execution providers into providers without a GPUDevice, and the GPUDevice that one of them names.
  * @param {readonly any[] | undefined} providers
  */
 function splitDevice(providers) {
@@ -27,7 +27,7 @@ function splitDevice(providers) {
 }
 
 /**
- * Which outputs stay on the GPU. Other names are ignored: callers name the outputs of a family of models.
+ * Return the names of outputs that stay on the GPU. Unknown names are ignored, since callers list the outputs of a family of models.
  * @param {string | Record<string, string> | undefined} preferred
  * @param {readonly string[]} outputs
  * @returns {Set<string>}
@@ -45,7 +45,7 @@ function outputsOnGpu(preferred, outputs) {
 }
 
 /**
- * The session config entry that says which outputs stay on the GPU, so that a decoder's runs are planned while it loads.
+ * Return the session config entry for outputs that stay on the GPU, so that a decoder's runs are planned during loading.
  * @param {string | Record<string, string> | undefined} preferred
  */
 function expected(preferred) {
@@ -55,7 +55,7 @@ function expected(preferred) {
 }
 
 /**
- * Configuration entries of the session options `precision` and `float32Nodes`.
+ * Return the session config entries for the session options `precision` and `float32Nodes`.
  * @param {unknown} precision
  * @param {unknown} nodes
  */
@@ -72,7 +72,7 @@ export class InferenceSession {
   #client;
   #handle;
   #released = false;
-  /** Outputs that stay on the GPU. @type {Set<string>} */
+  /** Names of outputs that stay on the GPU. @type {Set<string>} */
   #onGpu;
   /** @type {import('../plans/caching.js').Keeper | null} */
   #keeper;
@@ -80,7 +80,7 @@ export class InferenceSession {
   #decoder;
 
   /**
-   * Use `InferenceSession.create`.
+   * Internal: use `InferenceSession.create`.
    * @param {ReturnType<typeof client>} owner
    * @param {import('./protocol.js').Created} info
    * @param {Set<string>} onGpu
@@ -125,7 +125,7 @@ export class InferenceSession {
     const sources = Promise.all([
       toSource('the model', source, reading), plan && toSource('plan', plan, { signal }),
       ...requireArray('externalData', externalData ?? []).map((/** @type {any} */ file) => toFile(file, reading))]);
-    if (!plan && !cachePlan) client(); // Python starts while a stream is read
+    if (!plan && !cachePlan) client(); // start Python while a stream is read
     const [model, planFile, ...files] = await sources;
     const transfer = [model, ...files.map(({ data }) => data)].flatMap(transferable);
     /** @type {(owner: any, handle: number) => import('../plans/caching.js').Keeper | null} */
@@ -146,7 +146,7 @@ export class InferenceSession {
     if (device) await unlessAborted(owner.useDevice(device), signal);
     await unlessAborted(owner.ready, signal);
     const undo = (/** @type {{handle: number}} */ { handle }) => {
-      owner.call('release', { session: handle }).catch(() => {}); // without a worker there is nothing to release
+      owner.call('release', { session: handle }).catch(() => {}); // fails only without a worker, which has nothing to release
     };
     const info = await owner.call(
       'create', { model, externalData: files, options: plain, speculate: env.runAhead }, transfer, { onProgress, signal, undo });
@@ -154,10 +154,10 @@ export class InferenceSession {
   }
 
   /**
-   * Wrap a session of a host; release it where the options are wrong.
+   * Wrap a session of a host; release it if the options are invalid.
    * @param {any} owner
    * @param {import('./protocol.js').Created} info
-   * @param {any} preferred `preferredOutputLocation`
+   * @param {any} preferred value of `preferredOutputLocation`
    * @param {(owner: any, handle: number) => import('../plans/caching.js').Keeper | null} keeping
    */
   static #over(owner, info, preferred, keeping) {
@@ -171,7 +171,7 @@ export class InferenceSession {
   }
 
   /**
-   * The host of a session, for modules that send it further requests; null where the host is neither the one worker nor a plan.
+   * Return the host of a session, for modules that send it further requests; null if it is neither the shared client nor a plan.
    * @param {InferenceSession} session
    */
   static hostOf(session) {
@@ -182,7 +182,7 @@ export class InferenceSession {
       owner, handle: session.#handle, memory: owner,
       /** `cachePlan` for auxiliary sessions: cached plans are used only where this session came from one. @type {any} */
       cachePlan: keeper && (isShared(owner) ? 'write' : true),
-      /** Report runs that did not come through `run`. */
+      /** Record runs that did not come through `run`. */
       ran: () => keeper?.ranUnrequested(),
     };
   }
@@ -201,9 +201,9 @@ export class InferenceSession {
   }
 
   /**
-   * `run(feeds)`, `run(feeds, options)`, `run(feeds, fetches, options?)`.
+   * Run the model: `run(feeds)`, `run(feeds, options)`, `run(feeds, fetches, options?)`.
    * @param {Record<string, import('../pyruntime.js').FeedValue>} feeds
-   * @param {any} [fetches] names, or names with tensors to be filled (null: a new one)
+   * @param {any} [fetches] output names, or names with tensors to fill (null: a new tensor)
    * @param {import('../pyruntime.js').RunOptions} [options]
    * @returns {Promise<Record<string, any>>}
    */
@@ -247,7 +247,7 @@ export class InferenceSession {
   }
 
   /**
-   * Run batch after batch; results come in the order of the batches.
+   * Run batches in a pipeline; yield results in the order of the batches.
    * @param {Iterable<import('../pyruntime.js').Feeds> | AsyncIterable<import('../pyruntime.js').Feeds>} batches
    * @param {import('../pyruntime.js').MapOptions} [options]
    * @returns {AsyncGenerator<Record<string, any>, void, void>}
@@ -262,7 +262,7 @@ export class InferenceSession {
   }
 
   /**
-   * What the second and third argument of `run` are.
+   * Parse the second and third argument of `run`.
    * @param {any} fetches
    * @param {any} options
    */
@@ -285,7 +285,7 @@ export class InferenceSession {
   }
 
   /**
-   * The outputs that stay on the GPU, each with the memory it is written to where there is one.
+   * Return the outputs that stay on the GPU, each with the tensor it is written to, if any.
    * @param {readonly string[]} names
    * @param {Record<string, Tensor | null>} targets
    * @param {boolean} sharesBuffers
@@ -301,7 +301,7 @@ export class InferenceSession {
     return kept;
   }
 
-  /** Record the times of every run from now on, as the option `enableProfiling` does from the beginning. */
+  /** Start to record the times of runs, as the option `enableProfiling` does from creation. */
   async startProfiling() {
     this.#refuseReleased();
     await this.#client.call('profile', { session: this.#handle });
@@ -309,26 +309,26 @@ export class InferenceSession {
 
   /**
    * Stop recording.
-   * @returns {Promise<import('../pyruntime.js').TraceEvent[]>} what a file of Chrome's tracing holds
+   * @returns {Promise<import('../pyruntime.js').TraceEvent[]>} events in Chrome's trace format
    */
   async endProfiling() {
     this.#refuseReleased();
     return this.#client.call('call', { function: 'end_profiling', arguments: [this.#handle] });
   }
 
-  /** What the model is, where each operator runs and why, and what memory it takes. */
+  /** Return the model's metadata, placement of operators with reasons, and memory. */
   async summary() {
     this.#refuseReleased();
     return this.#client.call('call', { function: 'summary', arguments: [this.#handle] });
   }
 
-  /** Nodes, kernels with their WGSL, fusions, memory over time. */
+  /** Return nodes, kernels with their WGSL, fusions, and memory over time. */
   async explain() {
     this.#refuseReleased();
     return this.#client.call('call', { function: 'explain', arguments: [this.#handle] });
   }
 
-  /** Measure the kernels that could run this model; the fastest run in sessions created from now on. */
+  /** Measure the candidate kernels of this model; sessions created later use the fastest. */
   async tune() {
     this.#refuseReleased();
     return this.#client.call('call', { function: 'tune', arguments: [this.#handle] });
@@ -347,7 +347,7 @@ export class InferenceSession {
 }
 
 /**
- * Free an output on the GPU that no caller gets.
+ * Free an output on the GPU that is not passed to a caller.
  * @param {any} wire
  * @param {import('./marshalling.js').Memory} memory
  */
@@ -356,7 +356,7 @@ function giveBack(wire, memory) {
 }
 
 /**
- * A result, or the caller's own tensor filled with it.
+ * Return a result, or the caller's tensor filled with it.
  * @param {string} name
  * @param {any} wire
  * @param {Tensor | null | undefined} target

@@ -1,5 +1,5 @@
 // @ts-check
-/** Convert the sources of a model or another file (URL, Blob, bytes) for the way to Python. */
+/** Convert sources of a model or another file (URL, Blob, bytes) for Python. */
 
 import { unlessAborted } from './aborting.js';
 import { wrong } from './arguments.js';
@@ -10,8 +10,8 @@ import { bytesOf } from './marshalling.js';
 /** @typedef {{signal?: AbortSignal, onProgress?: (event: import('../pyruntime.js').ProgressEvent) => void}} Reading */
 
 /**
- * Convert to an absolute URL, a Blob, or a copy of the bytes, made before the first await.
- * @param {string} name of the argument
+ * Convert to an absolute URL, a Blob, or a copy of the bytes, before the first await.
+ * @param {string} name name of the argument
  * @param {ModelSource} source
  * @param {Reading} reading
  * @returns {WireSource | Promise<WireSource>}
@@ -35,7 +35,7 @@ export function toSource(name, source, reading) {
 }
 
 /**
- * A file that the model names: by its place in the model and where its bytes are, or by an address that is both.
+ * Convert an external data file: an object with the model's path and the bytes, or a URL that is both.
  * @param {string | {path: string, data: ModelSource}} file
  * @param {Reading} reading
  * @returns {Promise<{path: string, data: WireSource}>}

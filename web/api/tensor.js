@@ -11,14 +11,14 @@ import { tensorToCanvas, tensorToImageData } from './image.js';
 /** @typedef {import('../pyruntime.js').TypedArray} TypedArray */
 /** @typedef {import('../plans/locations.js').Place} Place */
 
-/** Where each GPU tensor's memory is: in a host, or a GPUBuffer of the page's. @type {WeakMap<Tensor, Place | {buffer: GPUBuffer}>} */
+/** Location of each tensor on the GPU: in a host, or a GPUBuffer of the page. @type {WeakMap<Tensor, Place | {buffer: GPUBuffer}>} */
 export const remotes = new WeakMap();
 
 const IN_WORKER = 'the tensor is on the GPU of the worker, whose buffers no other thread can have: use getData(), feed it '
   + "to a session, or have Python in this thread (import web/page.js instead of web/pyruntime.js, or set env.worker = false "
   + 'before the first session)';
 
-/** Sessions may move a tensor to another buffer. @type {(tensor: Tensor, buffer: GPUBuffer | undefined) => void} */
+/** Moves a tensor to another buffer, for sessions. @type {(tensor: Tensor, buffer: GPUBuffer | undefined) => void} */
 export let moveTo;
 
 /** @implements {PublicTensor} */
@@ -33,7 +33,7 @@ export class Tensor {
   #download;
   /** @type {(() => void) | undefined} */
   #dispose;
-  /** Moves the tensor to a buffer that holds it alone, on demand. @type {(() => GPUBuffer | undefined) | undefined} */
+  /** Moves the tensor to a buffer that holds it alone; called on demand. @type {(() => GPUBuffer | undefined) | undefined} */
   #materialize;
   #busy = false;
 
@@ -44,8 +44,8 @@ export class Tensor {
   }
 
   /**
-   * `new Tensor(type, data, dims)` or `new Tensor(data, dims)`; without `dims` the tensor has one dimension. Or one object
-   * with `location`, `type`, `dims` and what holds the elements, as onnxruntime-web's factories pass it.
+   * Create a tensor: `new Tensor(type, data, dims)` or `new Tensor(data, dims)`; without `dims` it has one dimension. Also accepts one
+   * object with `location`, `type`, `dims` and the elements, as onnxruntime-web's factories pass it.
    * @param {any} first
    * @param {any} [second]
    * @param {readonly number[]} [third]
@@ -121,7 +121,7 @@ export class Tensor {
     throw new Error('the data is not in an MLTensor: pyruntime computes with WebGPU');
   }
 
-  /** @param {boolean} [releaseData] give the memory on the GPU back */
+  /** @param {boolean} [releaseData] release the GPU memory */
   async getData(releaseData = false) {
     this.#refuseDisposed();
     if (this.#location !== 'gpu-buffer') return this.data;
@@ -159,7 +159,7 @@ export class Tensor {
   }
 
   /**
-   * The same data with other dimensions.
+   * Return a tensor of the same data with other dimensions.
    * @param {readonly number[]} dims
    */
   reshape(dims) {
@@ -183,7 +183,7 @@ export class Tensor {
    * @param {import('../pyruntime.js').FromImageOptions} [options]
    */
   static async fromImage(image, options) {
-    const { imageToTensor } = await import('./pixels.js'); // few pages use it
+    const { imageToTensor } = await import('./pixels.js'); // rarely used
     const { type, data, dims } = await imageToTensor(image, options);
     return new Tensor(type, data, dims);
   }

@@ -1,26 +1,26 @@
 // @ts-check
-/** Track the arrival of a file's bytes, and wake readers that wait for them. */
+/** Track which bytes of a file have arrived, and wake readers that wait for them. */
 
 export class Arrival {
-  /** Bytes that have come. */
+  /** Bytes that have arrived. */
   arrived = 0;
-  /** Whether all are there, so that the size is final. */
+  /** Whether all bytes have arrived, so that the size is final. */
   isComplete = false;
-  /** What ended it early. @type {{error: unknown} | null} */
+  /** The error that ended the download early. @type {{error: unknown} | null} */
   failure = null;
-  /** Whether it was given out with a size, or bytes ahead of the stream, that were of another file. */
+  /** Whether a reader was given a size, or prefetched bytes, that turned out to be of another file. */
   wasMisread = false;
-  /** Whether it came from the browser's cache. */
+  /** Whether the file came from the browser's cache. */
   isCached = true;
-  /** Hears how many bytes have come, and of how many. @type {(loaded: number, total: number | undefined) => void} */
+  /** Called with the bytes that have arrived, and the total. @type {(loaded: number, total: number | undefined) => void} */
   progress = () => {};
   /** @type {{end: number, resolve: () => void, reject: (error: unknown) => void}[]} */
   #waiting = [];
 
   /**
-   * @param {string} url where it comes from
-   * @param {number | undefined} size in bytes, as far as that is known before the end
-   * @param {boolean} isExact whether that counts the bytes that arrive
+   * @param {string} url address of the file
+   * @param {number | undefined} size size in bytes, if known before the end
+   * @param {boolean} isExact whether the size counts the bytes that arrive
    */
   constructor(url, size, isExact) {
     this.url = url;
@@ -28,7 +28,7 @@ export class Arrival {
     this.isExact = isExact;
   }
 
-  /** All has come. @param {boolean} wasMisread @param {boolean} isCached */
+  /** The file has arrived completely. @param {boolean} wasMisread @param {boolean} isCached */
   finish(wasMisread, isCached) {
     this.wasMisread = wasMisread;
     this.isCached = isCached;
@@ -37,7 +37,7 @@ export class Arrival {
     this.wake();
   }
 
-  /** No more comes. @param {unknown} error */
+  /** The download has failed. @param {unknown} error */
   failed(error) {
     this.failure ??= { error };
     this.wake();
@@ -54,7 +54,7 @@ export class Arrival {
     }
   }
 
-  /** Fulfilled when the bytes before `end` have come, or the file is at its end. @param {number} end @returns {Promise<void>} */
+  /** Fulfilled when the bytes before `end` have arrived, or the file has ended. @param {number} end @returns {Promise<void>} */
   there(end) {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ end, resolve, reject });
@@ -62,7 +62,7 @@ export class Arrival {
     });
   }
 
-  /** Fulfilled when everything has come. */
+  /** Fulfilled when the whole file has arrived. */
   complete() {
     return this.there(Infinity);
   }

@@ -4,16 +4,16 @@
 import { Arrival } from './arrival.js';
 import { around, partOf } from '../onnx/scanner.js';
 
-/** Bytes between two notifications of a waiting reader; the end notifies, too. Each wake-up of Python costs about 1 ms. */
+/** Bytes between two notifications of a waiting reader, which is also notified at the end. Waking Python takes about 1 ms. */
 const STEP = 1 << 20;
 
 export class ArrivingBuffer extends Arrival {
-  /** Nothing is read ahead of the stream. */
+  /** Nothing is prefetched. */
   isReadAhead = false;
-  /** What has come. @type {import('../onnx/scanner.js').Segment[]} */
+  /** The chunks that have arrived. @type {import('../onnx/scanner.js').Segment[]} */
   #pieces = [];
 
-  /** All bytes in one buffer, once they are there. @returns {ArrayBuffer} */
+  /** All bytes in one buffer, when they have arrived. @returns {ArrayBuffer} */
   get buffer() {
     const [first] = this.#pieces;
     if (this.#pieces.length !== 1 || first.bytes.length !== first.bytes.buffer.byteLength) {
@@ -24,14 +24,14 @@ export class ArrivingBuffer extends Arrival {
     return this.#pieces[0].bytes.buffer;
   }
 
-  /** The next bytes, which stay where they are. @param {Uint8Array<ArrayBuffer>} chunk */
+  /** Add the next bytes, without a copy. @param {Uint8Array<ArrayBuffer>} chunk */
   came(chunk) {
     this.#pieces.push({ at: this.arrived, bytes: chunk });
     this.arrived += chunk.length;
     this.wake();
   }
 
-  /** All has come. @param {import('../onnx/scanner.js').Segment[]} _segments @param {boolean} _agrees @param {boolean} isCached */
+  /** The file has arrived completely. @param {import('../onnx/scanner.js').Segment[]} _segments @param {boolean} _agrees @param {boolean} isCached */
   ended(_segments, _agrees, isCached) {
     this.finish((this.size ?? this.arrived) !== this.arrived, isCached);
   }
@@ -43,7 +43,7 @@ export class ArrivingBuffer extends Arrival {
   }
 
   /**
-   * `length` bytes at `at` without waiting, where they lie; null where they have not come.
+   * Return `length` bytes at `at` synchronously, without a copy; null if they have not arrived.
    * @param {number} at
    * @param {number} length
    * @returns {Uint8Array | null}
@@ -57,7 +57,7 @@ export class ArrivingBuffer extends Arrival {
   }
 
   /**
-   * Copy the bytes at `at` into `target`, once they are there.
+   * Copy the bytes at `at` into `target`, when they have arrived.
    * @param {number} at
    * @param {Uint8Array} target
    */
@@ -66,7 +66,7 @@ export class ArrivingBuffer extends Arrival {
     this.copyNow(at, target);
   }
 
-  /** Copy the bytes at `at`, which are there, into `target`. @param {number} at @param {Uint8Array} target */
+  /** Copy the bytes at `at`, which have arrived, into `target`. @param {number} at @param {Uint8Array} target */
   copyNow(at, target) {
     for (let to = 0; to < target.length;) {
       const piece = /** @type {import('../onnx/scanner.js').Segment} */ (around(this.#pieces, at + to));
@@ -82,7 +82,7 @@ export class ArrivingBuffer extends Arrival {
     return false;
   }
 
-  /** Fulfilled when it is certain that its size is right. */
+  /** Fulfilled when the size is certain. */
   async certain() {
     if (!this.isExact) await this.complete();
   }

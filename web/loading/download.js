@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Download a file into memory, or pass it on to the browser's Blob storage, outside this process. Runs in the reader's thread or in
- * the download worker (downloader.js).
+ * Download a file into memory, or pass it to the browser's Blob storage, outside this process. Runs in the reader's thread or in the
+ * download worker (downloader.js).
  */
 
 import { ReadAhead } from './prefetch.js';
@@ -12,45 +12,44 @@ import { openStream } from '../net/stream.js';
 import { Buffers } from '../net/reading.js';
 import { strongTag } from '../net/tags.js';
 
-/** Bytes that go to the browser together. */
+/** Bytes that are passed to Blob storage at a time. */
 const BLOCK = 8 << 20;
 
-/** Bytes of a file in memory that are handed on together. */
+/** Bytes of a file in memory that are reported at a time. */
 const PIECE = 1 << 18;
 
 /** @typedef {import('../onnx/scanner.js').Segment} Segment */
 
 /**
- * Parts of a file that were read ahead of the stream, where that has come to `from`; and whether the server says that they are of
- * this very file.
+ * Prefetched parts of a file whose stream has arrived up to `from`; and whether the server confirms that they are of the same file.
  * @typedef {{from: number, segments: Segment[], isVouchedFor: boolean}} Ahead
  */
 
 /**
  * Listener of a download. Calls come in file order; `ended` or `failed` is the last.
  * @typedef {object} Receiver
- * @property {(loaded: number, total: number | undefined) => void} [progress] bytes that have come, and all as far as that is known
- * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] the next bytes of a file in memory
- * @property {(part: Blob) => void} [handed] the browser has the next bytes
- * @property {(segments: Segment[], isAhead: boolean, isVouchedFor: boolean) => void} [graph] all that a reader of the graph looks at,
- * or that it is no model; read ahead of the stream, or as it came
- * @property {(segments: Segment[], agrees: boolean, isCached: boolean) => void} ended the file is complete; what was reported before of the file
- * agrees with it; it came from the browser's cache
+ * @property {(loaded: number, total: number | undefined) => void} [progress] bytes that have arrived, and the total if known
+ * @property {(chunk: Uint8Array<ArrayBuffer>) => void} [came] called with the next bytes of a file in memory
+ * @property {(part: Blob) => void} [handed] called with the next bytes, in Blob storage
+ * @property {(segments: Segment[], isAhead: boolean, isVouchedFor: boolean) => void} [graph] called with all parts that a
+ *   reader of the graph needs, or bytes that are not a model; prefetched, or from the stream
+ * @property {(segments: Segment[], agrees: boolean, isCached: boolean) => void} ended the file is complete;
+ *   `agrees`: earlier reports were correct; `isCached`: it came from the browser's cache
  * @property {(error: unknown) => void} failed
  */
 
 /**
- * A file of which the server has answered.
+ * A file for which the server has responded.
  * @typedef {object} Opened
- * @property {number | undefined} size in bytes where the server gives it
+ * @property {number | undefined} size in bytes, if the server sends it
  * @property {boolean} isExact whether that counts the bytes that arrive
- * @property {string} tag its strong ETag; '' where it has none
- * @property {string} validator what changes with the file; '' where the server gives nothing
- * @property {(receiver: Receiver) => void} pieces brings it piece by piece, which are the receiver's
- * @property {(receiver: Receiver) => void} into brings it to the browser
- * @property {(wanted: readonly import('./prefetch.js').Range[]) => Promise<Ahead | null>} ahead reads these parts of a file of weights ahead,
- * once; null where that cannot be
- * @property {boolean} isElsewhere whether another thread carries it
+ * @property {string} tag its strong ETag; '' if there is none
+ * @property {string} validator changes with the file; '' if the server sends none
+ * @property {(receiver: Receiver) => void} pieces passes the file on in chunks, which the receiver then owns
+ * @property {(receiver: Receiver) => void} into passes the file on to Blob storage
+ * @property {(wanted: readonly import('./prefetch.js').Range[]) => Promise<Ahead | null>} ahead prefetches these parts of a weight file,
+ *   once; null if that is not possible
+ * @property {boolean} isElsewhere whether another thread downloads it
  */
 
 /**
@@ -95,14 +94,14 @@ export async function openFile(url, isModel, signal, cache) {
 }
 
 export class Download {
-  /** Which chunks may be in; they are given back. */
+  /** Buffers of the chunks, for reuse. */
   buffers = new Buffers();
-  /** What the browser has not been given yet. @type {Uint8Array<ArrayBuffer>[]} */
+  /** Chunks that were not passed to Blob storage yet. @type {Uint8Array<ArrayBuffer>[]} */
   #pending = [];
   #pendingBytes = 0;
-  /** Fulfilled when the browser has what it was given. @type {Promise<void>} */
+  /** Fulfilled when the bytes passed on are in Blob storage. @type {Promise<void>} */
   #handedOver = Promise.resolve();
-  /** End of the bytes that a reader waits for; it gets them when the browser has them. */
+  /** End of the bytes that a reader waits for, until they are in Blob storage. */
   #due = Infinity;
   #ahead;
 
@@ -110,8 +109,8 @@ export class Download {
    * @param {string} url
    * @param {number | undefined} size
    * @param {Receiver} receiver
-   * @param {Requests | null} [requests] for parts that are wanted before they come
-   * @param {Scanner | null} [scanner] of a model
+   * @param {Requests | null} [requests] requests for parts that are prefetched
+   * @param {Scanner | null} [scanner] scanner of a model
    */
   constructor(url, size, receiver, requests = null, scanner = null) {
     this.url = url;
@@ -122,7 +121,7 @@ export class Download {
   }
 
   /**
-   * Take what arrives, to the end.
+   * Receive the stream to its end.
    * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} chunks
    * @param {() => Promise<boolean>} [isCached]
    */
@@ -161,7 +160,7 @@ export class Download {
     return found;
   }
 
-  /** Give the browser what has come, when it has taken what it was given before. */
+  /** Pass pending chunks to Blob storage, after those before. */
   #flush() {
     const chunks = this.#pending;
     this.#pending = [];
@@ -173,6 +172,6 @@ export class Download {
       this.receiver.handed?.(part);
       for (const { buffer } of chunks) this.buffers.give(buffer);
     });
-    this.#handedOver.catch(() => {}); // awaited before the next, and at the end
+    this.#handedOver.catch(() => {}); // awaited before the next flush, and at the end
   }
 }

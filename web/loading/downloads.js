@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * Download files in a separate worker: Python does not delay what streams in, and starts and plans in the meantime. Where no such
- * worker exists, or none is ready when Python is, files are downloaded in this thread. Between downloads the worker allocates memory
- * for results (gpu/result_memory.js).
+ * Download files in a separate worker, so that Python neither delays streams nor waits for them to start and plan. Without such a worker,
+ * or if it is not ready when Python is, files are downloaded in this thread. Between downloads the worker allocates memory for results
+ * (gpu/result_memory.js).
  */
 
 import { WEB } from '../addresses.js';
@@ -13,18 +13,17 @@ import { withResolvers } from '../api/resolvers.js';
 /** @typedef {import('./download.js').Receiver} Receiver */
 
 /**
- * Firefox (153) sends what goes through a MessagePort to its main process and back: 90 MB take 0.3 to 0.4 s, more than a thread that
- * downloads gains.
+ * Firefox (153) routes MessagePort messages through its main process: 90 MB take 0.3 to 0.4 s, more than a download thread gains.
  */
 const portsCopy = /Firefox\//.test(globalThis.navigator?.userAgent ?? '');
 
-/** What downloader.js is to do with a file. @typedef {(method: string, ...args: unknown[]) => void} Send */
+/** Sends a command for a file to downloader.js. @typedef {(method: string, ...args: unknown[]) => void} Send */
 
 /**
  * A file that the worker downloads.
  * @param {Send} send
  * @param {AbortSignal} signal
- * @param {() => void} over is called after the last message
+ * @param {() => void} over called after the last message
  */
 function fileElsewhere(send, signal, over) {
   const [answer, ahead] = [withResolvers(), withResolvers()];
@@ -87,7 +86,7 @@ class Downloads {
   /** @type {MessagePort | null} */
   #port = null;
   #isReady = false;
-  /** Fulfilled when the worker is ready, or when files shall no longer wait for it. */
+  /** Fulfilled when the worker is ready, or files no longer wait for it. */
   #awaited = withResolvers();
   #last = 0;
   /** @type {Map<number, ReturnType<typeof fileElsewhere>>} */
@@ -97,15 +96,15 @@ class Downloads {
   /** Pending requests for memory, in order. @type {ReturnType<typeof withResolvers>[]} */
   #memory = [];
 
-  /** The URLs of the worker's scripts, without those that this thread imports as well, and of its downloads. */
+  /** The URLs of the worker's scripts, without those that this thread imports too, and of its downloads. */
   get resources() {
     return [...(this.#isReady ? [`${WEB}downloader.js`] : []), ...this.#asked];
   }
 
   /**
-   * Bring the thread up, where there can be one.
-   * @param {Promise<unknown>} python files wait for the thread no longer than for this
-   * @param {(port: MessagePort) => void} make requests the worker from the page (port.js), which calls `failed` where it cannot create one
+   * Start the download thread, if possible.
+   * @param {Promise<unknown>} python files wait for the thread until this is fulfilled
+   * @param {(port: MessagePort) => void} make requests the worker from the page (port.js), which calls `failed` if it cannot create one
    */
   start(python, make) {
     if (this.#port || portsCopy) return;
@@ -123,7 +122,7 @@ class Downloads {
     make(port2);
   }
 
-  /** There is no such thread, or no longer. @param {string} message */
+  /** There is no download thread, or it has ended. @param {string} message */
   failed(message) {
     this.#isReady = false;
     this.#awaited.resolve(undefined);
@@ -133,7 +132,7 @@ class Downloads {
   }
 
   /**
-   * Zeroed memory whose pages are in place, made by the thread; rejected where there is none.
+   * Return zeroed memory with faulted-in pages, allocated by the thread; rejected without one.
    * @param {number} nbytes
    * @returns {Promise<ArrayBuffer>}
    */
@@ -146,9 +145,9 @@ class Downloads {
   }
 
   /**
-   * Ask for the file at `url`.
+   * Request the file at `url`.
    * @param {string} url
-   * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
+   * @param {boolean} isModel whether to keep the parts of the file that the graph is read from
    * @param {AbortSignal} signal
    * @param {RequestCache} [cache]
    * @returns {Promise<Opened>}

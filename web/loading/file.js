@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * A model's file, during its download and afterwards. Its bytes go to the browser's Blob storage, outside this process (on disk where
- * they are many); only the parts that a reader of the graph needs stay in memory. Used where Blobs can be read synchronously, as
- * Python does: in workers.
+ * A model file, during its download and afterwards. Its bytes are in the browser's Blob storage, outside this process (large ones on disk);
+ * only the parts that a reader of the graph needs stay in memory. Used where Blobs can be read synchronously, as Python requires: in
+ * workers.
  */
 
 import { BlobReader, Unreadable, partWith } from '../net/blobs.js';
@@ -14,33 +14,33 @@ import { withResolvers } from '../api/resolvers.js';
 /** @typedef {import('../onnx/scanner.js').Segment} Segment */
 
 export class ModelFile extends Arrival {
-  /** What the browser has. @type {Blob[]} */
+  /** Parts of the file in Blob storage. @type {Blob[]} */
   #parts = [];
   #download;
-  /** What a reader of the graph looks at, once it is known. @type {Segment[]} */
+  /** The parts that a reader of the graph needs, once they are known. @type {Segment[]} */
   #kept = [];
-  /** Whether that was read ahead of the stream, and the server says that it is of this file. */
+  /** Whether they were prefetched, and the server confirms that they are of this file. */
   #isAhead = false;
   #isVouchedFor = false;
-  /** Whether it was given out before all had come. */
+  /** Whether a reader was given the file before it was complete. */
   #isGiven = false;
-  /** Fulfilled when a reader of the graph finds what it looks at, or something that is no model. */
+  /** Fulfilled when a reader finds the parts of the graph, or bytes that are not a model. */
   #readable = withResolvers();
   #reader = new BlobReader(this.#parts);
   #syncReader = /** @type {any} */ (globalThis).FileReaderSync ? new /** @type {any} */ (globalThis).FileReaderSync() : null;
 
   /**
-   * @param {string} url where it comes from
-   * @param {{size: number | undefined, isExact: boolean}} known its size as far as that is known before the end, and whether that
-   * counts the bytes that arrive
-   * @param {Pick<import('./download.js').Opened, 'ahead'>} [download] what brings it
+   * @param {string} url address of the file
+   * @param {{size: number | undefined, isExact: boolean}} known its size, if known before the end, and whether that counts the bytes that
+   *   arrive
+   * @param {Pick<import('./download.js').Opened, 'ahead'>} [download] its download
    */
   constructor(url, { size, isExact }, download = { ahead: async () => null }) {
     super(url, size, isExact);
     this.#download = download;
   }
 
-  /** The browser has the next bytes. @param {Blob} part */
+  /** Add the next bytes, in Blob storage. @param {Blob} part */
   handed(part) {
     this.#parts.push(part);
     this.arrived += part.size;
@@ -48,7 +48,7 @@ export class ModelFile extends Arrival {
   }
 
   /**
-   * All that a reader of the graph looks at, read ahead of the stream or as it came, or what shows that this is no model.
+   * Set the parts that a reader of the graph needs, prefetched or from the stream, or bytes that show that this is not a model.
    * @param {Segment[]} segments
    * @param {boolean} isAhead
    * @param {boolean} isVouchedFor
@@ -61,9 +61,9 @@ export class ModelFile extends Arrival {
   }
 
   /**
-   * All has come.
+   * The file has arrived completely.
    * @param {Segment[]} segments
-   * @param {boolean} agrees whether what was known of it before was right
+   * @param {boolean} agrees whether the size and the prefetched bytes were right
    * @param {boolean} isCached
    */
   ended(segments, agrees, isCached) {
@@ -71,29 +71,29 @@ export class ModelFile extends Arrival {
     this.finish(this.#isGiven && !agrees, isCached);
   }
 
-  /** Whether a prefetch reads parts that the stream has not brought. */
+  /** Whether prefetched parts are ahead of the stream. */
   get isReadAhead() {
     return !this.isComplete && this.#isAhead;
   }
 
-  /** Fulfilled when everything has come that a reader of the graph looks at, or what it may refuse; or everything has come. */
+  /** Fulfilled when the parts of the graph, bytes that are not a model, or the whole file have arrived. */
   async readable() {
     await Promise.race([this.complete(), this.#readable.promise]);
     this.#isGiven = !this.isComplete;
   }
 
   /**
-   * Fulfilled when it is certain that all that was read of it is of this file, and so is its size: the stream has brought it, or
-   * the server says so. At the latest when everything has come.
+   * Fulfilled when it is certain that everything read so far, and the size, are of this file: by the stream, or by the server's validators.
+   * At the latest when the file is complete.
    */
   async certain() {
     if (this.#isGiven && !this.#isVouchedFor && (this.#isAhead || !this.isExact)) await this.complete();
   }
 
   /**
-   * Have these parts of it read ahead of the stream.
+   * Prefetch these parts.
    * @param {readonly import('./prefetch.js').Range[]} wanted
-   * @returns {Promise<boolean>} whether they are there
+   * @returns {Promise<boolean>} whether they have arrived
    */
   async ahead(wanted) {
     const found = await Promise.race([this.complete().then(() => null), this.#download.ahead(wanted)]);
@@ -106,7 +106,7 @@ export class ModelFile extends Arrival {
   }
 
   /**
-   * Copy the bytes at `at` into `target`, once they are there.
+   * Copy the bytes at `at` into `target`, when they have arrived.
    * @param {number} at
    * @param {Uint8Array} target
    */
@@ -117,7 +117,7 @@ export class ModelFile extends Arrival {
       return;
     }
     await this.there(at + target.length);
-    const place = target.subarray(); // fails where its memory has gone away meanwhile
+    const place = target.subarray(); // throws if its memory was detached meanwhile
     for (let attempt = 0; ; attempt++) {
       try {
         await this.#reader.copyInto(at, place);
@@ -130,7 +130,7 @@ export class ModelFile extends Arrival {
   }
 
   /**
-   * `length` bytes at `at` without waiting; null where they have not come.
+   * Return `length` bytes at `at` synchronously; null if they have not arrived.
    * @param {number} at
    * @param {number} length
    * @returns {Uint8Array | null}
@@ -151,12 +151,12 @@ export class ModelFile extends Arrival {
     return bytes;
   }
 
-  /** The kept bytes around `at`, as far as they go; null where it is not among them. @param {number} at @returns {Segment | null} */
+  /** Return the kept segment around `at`; null if there is none. @param {number} at @returns {Segment | null} */
   kept(at) {
     return around(this.#kept, at);
   }
 
-  /** The whole file in one buffer, once it has arrived. */
+  /** Return the whole file in one buffer, when it has arrived. */
   async whole() {
     await this.complete();
     const bytes = new Uint8Array(this.arrived);
@@ -164,12 +164,12 @@ export class ModelFile extends Arrival {
     return bytes.buffer;
   }
 
-  /** Read no more of a part than is requested. @param {Blob} part @param {number} from @param {number} to */
+  /** Read a range of a part, and no more. @param {Blob} part @param {number} from @param {number} to */
   #syncRead(part, from, to) {
     if (to - from < part.size) {
       try {
         return new Uint8Array(this.#syncReader.readAsArrayBuffer(part.slice(from, to)));
-      } catch {} // no slice can be made any more, see `blobs.js`
+      } catch {} // slicing fails, see `blobs.js`
     }
     return new Uint8Array(this.#syncReader.readAsArrayBuffer(part)).subarray(from, to);
   }

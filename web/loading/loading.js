@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Load the files of one model in parallel. A worker keeps large files outside its memory, as `ModelFile`s or Blobs; elsewhere, where
- * Blobs cannot be read synchronously, all files are in memory.
+ * Load the files of a model in parallel. A worker keeps large files outside its memory, as `ModelFile`s or Blobs. Elsewhere, where Blobs
+ * cannot be read synchronously, all files are in memory.
  */
 
 import { ArrivingBuffer } from './buffer.js';
@@ -10,12 +10,12 @@ import { ModelFile } from './file.js';
 import { timed } from '../worker/runtime.js';
 import { changed, validatorOf } from '../net/stream.js';
 
-/** Bytes from which on a file stays outside this thread's memory where it can, and is read ahead. */
+/** Bytes above which a file is kept outside this thread's memory, if possible, and is prefetched. */
 const BIG = 32 << 20;
 
 const readsBlobs = 'FileReaderSync' in globalThis;
 
-/** Bytes from which on a file in memory is worth to be read while it comes. */
+/** Bytes above which a file in memory is read while it arrives. */
 const LONG = 1 << 20;
 
 /** @typedef {ArrayBuffer | Blob | ArrivingBuffer | ModelFile} Held */
@@ -24,21 +24,21 @@ export class Loading {
   #report;
   #cache;
   #ended = new AbortController();
-  /** What each address has brought and will bring. @type {Map<string, {loaded: number, total: number | undefined}>} */
+  /** Bytes loaded and total of each address. @type {Map<string, {loaded: number, total: number | undefined}>} */
   #counts = new Map();
-  /** The strong ETag of each address, '' where there is none. @type {Record<string, string>} */
+  /** The strong ETag of each address, or ''. @type {Record<string, string>} */
   tags = {};
   /** @type {(ArrivingBuffer | ModelFile)[]} */
   #files = [];
-  /** The model's, and what changes with it. @type {{file: ArrivingBuffer | ModelFile, validator: string} | null} */
+  /** The model's file, and its validator. @type {{file: ArrivingBuffer | ModelFile, validator: string} | null} */
   #model = null;
-  /** Fulfilled when the model is confirmed to be the server's; null where that was not checked. @type {Promise<void> | null} */
+  /** Fulfilled when the model is confirmed to be the server's; null if that was not checked. @type {Promise<void> | null} */
   #confirmed = null;
 
   /**
-   * @param {import('../worker/runtime.js').Report} report gets the progress of all files together, as the phase 'model'
+   * @param {import('../worker/runtime.js').Report} report receives the progress of all files together, as the phase 'model'
    * @param {AbortSignal} signal
-   * @param {RequestCache} [cache] the cache mode of requests
+   * @param {RequestCache} [cache] cache mode of requests
    */
   constructor(report, signal, cache) {
     this.#report = report;
@@ -48,7 +48,7 @@ export class Loading {
   }
 
   /**
-   * Open a model and its external files; they can be read when this resolves. The phase 'model' ends when those in memory are complete.
+   * Open a model and its external files; they are readable when this resolves. The phase 'model' ends when those in memory are complete.
    * @param {string | Blob | ArrayBuffer} model
    * @param {(string | Blob | ArrayBuffer)[]} others
    * @returns {Promise<Held[]>}
@@ -64,7 +64,7 @@ export class Loading {
   }
 
   /**
-   * Open a file that may still be arriving: a model once the parts of its graph are here, external data once the size is known.
+   * Open a file that may still be loading: a model once the parts of its graph have arrived, external data once the size is known.
    * @param {string | Blob | ArrayBuffer} source
    * @param {boolean} isModel
    * @returns {Promise<Held>}
@@ -79,13 +79,13 @@ export class Loading {
   }
 
   /**
-   * A function that fetches files by their addresses relative to the model's; null where the model has no address.
+   * Return a function that fetches files by addresses relative to the model's; null if the model has no address.
    * @param {string | Blob | ArrayBuffer} model
    */
   relativeTo(model) {
     if (typeof model !== 'string' || !/^https?:/.test(model)) return null;
     const folder = new URL('.', model).href;
-    /** Files that the session has requested, for when it is created again. @type {Map<string, Promise<Held>>} */
+    /** Files that the session has requested, in case it is created again. @type {Map<string, Promise<Held>>} */
     const asked = new Map();
     return async (/** @type {string} */ path) => {
       const { href } = new URL(path, folder);
@@ -98,8 +98,9 @@ export class Loading {
   }
 
   /**
-   * Call `make` with the files; once more where prefetched bytes turn out to differ from the stream's.
-   * An error by bytes that are certainly the file's ends the download.
+   * Call `make` with the files, and once more if prefetched bytes turn out to differ from the stream's.
+   *
+   * An error caused by bytes that are certain ends the download.
    * @template T
    * @param {() => Promise<T>} make
    * @param {(made: T) => Promise<unknown>} undo
@@ -125,8 +126,8 @@ export class Loading {
   }
 
   /**
-   * Fulfilled when the model is the one that the server has. The browser may have kept it, and the files of its weights not, and
-   * does not ask for what it takes for fresh: an old graph would compute with new weights.
+   * Fulfilled when the model is the one that the server has. The browser may have cached it but not its weight files, and does not
+   * revalidate what it considers fresh: an old graph would compute with new weights.
    */
   #confirm() {
     return (this.#confirmed ??= this.#ask());
@@ -135,7 +136,7 @@ export class Loading {
   async #ask() {
     if (!this.#model || this.#cache === 'reload') return;
     const { file, validator } = this.#model;
-    if (file.arrived === file.size) await file.complete(); // which says where it came from
+    if (file.arrived === file.size) await file.complete(); // then its origin is known
     if (!validator || (file.isComplete && !file.isCached)) return;
     const response = await fetch(file.url, { cache: 'no-cache', signal: this.#ended.signal }).catch(() => null);
     response?.body?.cancel().catch(() => {});
@@ -143,21 +144,21 @@ export class Loading {
     if (now && now !== validator) throw changed(file.url, `it was ${validator}, it is ${now}`);
   }
 
-  /** Rejected with what ended one of the files early, or shows that they do not belong together; fulfilled where nothing has. */
+  /** Reject with the error of a file, or if files do not match; fulfilled otherwise. */
   async failed() {
     await this.#confirmed;
     for (const { failure } of this.#files) if (failure) throw failure.error;
   }
 
-  /** End the downloads. */
+  /** Abort the downloads. */
   stop() {
     this.#ended.abort();
   }
 
   /**
-   * The file at `url`, once its size is known; a tiny file once it has arrived.
+   * Open the file at `url` once its size is known; a tiny file once it has arrived.
    * @param {string} url
-   * @param {boolean} isModel whether what a reader of the graph looks at is to be kept
+   * @param {boolean} isModel whether to keep the parts of the file that the graph is read from
    * @returns {Promise<ArrayBuffer | ArrivingBuffer | ModelFile>}
    */
   async #open(url, isModel) {

@@ -1,29 +1,29 @@
 // @ts-check
 /**
- * Prefetch parts of a large file by range requests before the stream brings them: what a reader of the graph needs of a model file,
- * whose inputs and small tensors lie after large tensors, and what planning may read of an external data file. The stream's bytes are
- * compared with them. A scanner sees each region once: from the stream, or from a request that is further.
+ * Prefetch parts of a large file by range requests: the parts of a model file that a reader of the graph needs, whose inputs and small
+ * tensors follow large tensors, and the parts of an external data file that planning may read. Prefetched bytes are compared with the
+ * stream's. A scanner reads each region once, from the stream or from a request that is ahead of it.
  */
 
 import { placesOf } from './tensor_layout.js';
 import { MOST, NEAR, SHARE } from './requests.js';
 import { around } from '../onnx/scanner.js';
 
-/** Bytes that are jumped over at least: fewer come by themselves before a request is answered. */
+/** Shortest range in bytes to skip by a request: fewer arrive from the stream sooner. */
 const FAR = 1 << 20;
 
-/** Bytes that are requested after a jump; and at most, where the bytes after them are read, too. */
+/** Bytes to request after a skip, and maximum if the bytes after them are read too. */
 const WINDOW = 1 << 16;
 const WIDEST = 1 << 20;
 
-/** Bytes of a file's end that tell where its tensors are: of each file, and at most. */
+/** Bytes at the end of a file that describe its tensors: requested for every file, and maximum. */
 const TAIL = 1 << 17;
 const LONGEST_TAIL = 1 << 20;
 
-/** Requests at a time. */
+/** Concurrent requests. */
 const AT_ONCE = 8;
 
-/** Most bytes of a file of weights that are kept. */
+/** Limit in bytes for the parts of a weight file that are kept. */
 const MOST_KEPT = 64 << 20;
 
 /** @typedef {import('../onnx/scanner.js').Scanner} Scanner */
@@ -33,25 +33,25 @@ const MOST_KEPT = 64 << 20;
 export class ReadAhead {
   #requests;
   #scanner;
-  /** What was read ahead, ascending, apart; the stream has brought the first `#passed` of them. @type {Segment[]} */
+  /** Prefetched parts, ascending and disjoint; the stream has passed the first `#passed` of them. @type {Segment[]} */
   #parts = [];
   #passed = 0;
   #isUnderWay = false;
   #isOver = false;
   #isFound = false;
   #receiver;
-  #known = /** @type {Segment[] | null} */ (null); // parts that the file's end describes, once that was requested
-  /** Whether bytes were computed from the file's end that have not arrived yet. */
+  #known = /** @type {Segment[] | null} */ (null); // parts that the end of the file describes, once requested
+  /** Whether parts were derived from the end of the file that have not arrived yet. */
   #isComputed = false;
-  /** Where the stream is. */
+  /** Position of the stream. */
   at = 0;
-  /** Whether it has brought nothing else than what was read ahead. */
+  /** Whether the stream agrees with all prefetched bytes so far. */
   agrees = true;
 
   /**
    * @param {import('./requests.js').Requests | null} requests null: none are made
-   * @param {Scanner | null} scanner of a model
-   * @param {import('./download.js').Receiver} receiver is notified when the scanner has all parts of the graph, or finds no model
+   * @param {Scanner | null} scanner scanner of a model
+   * @param {import('./download.js').Receiver} receiver notified when the scanner has all parts of the graph, or finds no model
    */
   constructor(requests, scanner, receiver) {
     this.#requests = requests;
@@ -59,7 +59,7 @@ export class ReadAhead {
     this.#receiver = receiver;
   }
 
-  /** Whether the server says of all that was read ahead that it is of the file that the stream brings. */
+  /** Whether the server confirms that all prefetched parts are of the stream's file. */
   get #isVouchedFor() {
     return (this.#requests?.areOfOneFile ?? false) && !this.#isComputed;
   }
@@ -70,7 +70,7 @@ export class ReadAhead {
     this.#receiver.graph?.(scanner.segments, isAhead, this.#isVouchedFor);
   }
 
-  /** The stream brings these. @param {Uint8Array<ArrayBuffer>} chunk */
+  /** Add the stream's next bytes. @param {Uint8Array<ArrayBuffer>} chunk */
   push(chunk) {
     this.#compare(chunk);
     const scanner = this.#scanner;
@@ -84,16 +84,16 @@ export class ReadAhead {
     this.#jump(scanner, this.#requests).catch(() => { this.#isOver = true; }).finally(() => { this.#isUnderWay = false; });
   }
 
-  /** The file is at its end: nothing more is wanted. */
+  /** The file has ended: nothing more is needed. */
   end() {
     this.#isOver = true;
     if (!this.#isFound) this.#scanner?.end();
   }
 
   /**
-   * Prefetch parts that the stream has not brought; only the first request counts. Null where it cannot be
-   * had; else also where the stream has brought the others.
-   * @param {readonly Range[]} wanted ascending, apart
+   * Prefetch parts that the stream has not passed; only the first call counts. Null if prefetching is not possible; otherwise resolves when
+   * the stream has brought the remaining parts too.
+   * @param {readonly Range[]} wanted ascending and disjoint
    * @returns {Promise<import('./download.js').Ahead | null>}
    */
   async read(wanted) {
@@ -112,12 +112,12 @@ export class ReadAhead {
   }
 
   /**
-   * Ask for parts that the stream has not brought, several at a time, from the end of the file on, as the stream begins at the other
-   * one. First for one part: there are servers that answer with the whole file.
+   * Request parts that the stream has not passed, several at a time, from the end of the file backwards. The first request is for one part,
+   * as some servers respond with the whole file.
    * @param {import('./requests.js').Requests} requests
    * @param {Range[]} left
-   * @param {(part: Segment) => void} came gets the parts that arrived before the stream
-   * @returns {Promise<number>} where the last of the others ends
+   * @param {(part: Segment) => void} came called with parts that arrive before the stream
+   * @returns {Promise<number>} end of the last remaining part
    */
   async #ask(requests, left, came) {
     let late = 0;
@@ -135,7 +135,7 @@ export class ReadAhead {
       await Promise.all(Array.from({ length: AT_ONCE }, several));
       return late;
     } finally {
-      left.length = 0; // where one failed the others end
+      left.length = 0; // after an error no others are requested
     }
   }
 
@@ -156,7 +156,7 @@ export class ReadAhead {
   }
 
   /**
-   * Follow what the scanner looks at from request to request.
+   * Follow the scanner from request to request.
    * @param {Scanner} scanner
    * @param {import('./requests.js').Requests} requests
    */
@@ -172,7 +172,7 @@ export class ReadAhead {
       if (at >= size || scanner.isBroken) break;
       const near = around(known, at);
       const bytes = near ? near.bytes.subarray(at - near.at) : await requests.bytes(at, Math.min(at + window, size));
-      if (this.#isOver || scanner.at !== at) return; // the stream is further: perhaps later
+      if (this.#isOver || scanner.at !== at) return; // the stream is ahead; a later request may follow
       this.#add({ at, bytes });
       scanner.push(bytes);
       window = Math.min(2 * window, WIDEST);
@@ -186,7 +186,7 @@ export class ReadAhead {
   }
 
   /**
-   * The ranges between the elements of large tensors, as far as the file's end describes them, ascending and disjoint.
+   * Return the ranges between the elements of large tensors, as far as the end of the file describes them, ascending and disjoint.
    * @param {import('./requests.js').Requests} requests
    * @param {{end: number, tensors: number}} graph
    */
@@ -211,7 +211,7 @@ export class ReadAhead {
 }
 
 /**
- * The parts to ask for, with what is between those that are near; null where that is too much of a file of `size` bytes.
+ * Return the ranges to request, merged where they are close; null if they are too much of a file of `size` bytes.
  * @param {Range[]} wanted
  * @param {number} size
  * @returns {Range[] | null}

@@ -1,21 +1,22 @@
 // @ts-check
 /**
- * Request parts of a file while a stream brings all of it. The parts are a hint, which the owner of the whole file verifies, unless
- * the server says by a strong ETag that all responses are of one file.
+ * Request parts of a file while a stream downloads all of it. The parts are hints, which the owner of the whole file verifies, unless the
+ * server confirms by a strong ETag that all responses are of one file.
+ *
  * Source: RFC 9110, sections 8.8.3 (ETag) and 14 (range requests); Fetch, "CORS-safelisted request-header".
  */
 
 import { strongTag } from '../net/tags.js';
 
-/** Bytes that are read rather than jumped over. */
+/** Gaps up to this size are downloaded rather than skipped. */
 export const NEAR = 1 << 18;
 
-/** Requests for one file, and which part of it they may bring once more. */
+/** Limit of requests for one file, and of the fraction of its bytes that they may download again. */
 export const MOST = 512;
 export const SHARE = 1 / 8;
 
 /**
- * What the answer said: the size of the file, whether that counts the bytes that arrive, and a strong ETag, '' where there was none.
+ * Properties of the first response: the file's size, whether that counts the bytes that arrive, and a strong ETag or ''.
  * @typedef {{size: number, isExact: boolean, tag: string}} Known
  */
 
@@ -24,12 +25,12 @@ export class Requests {
   #known;
   #signal;
   #count = 0;
-  /** How many of them were answered with parts of the stream's very file. */
+  /** Number of responses that are certain to be of the stream's file. */
   #alike = 0;
   #nbytes = 0;
 
   /**
-   * @param {string} url that has answered, with no further redirection
+   * @param {string} url an address that has responded without further redirection
    * @param {Known} known
    * @param {AbortSignal} signal
    */
@@ -40,19 +41,19 @@ export class Requests {
     this.#signal = signal;
   }
 
-  /** Whether the server says of all that was read that it is of the file that the stream brings, and how long that is. */
+  /** Whether the server confirms that all parts are of the stream's file, and its size. */
   get areOfOneFile() {
     return this.#count > 0 && this.#alike === this.#count;
   }
 
-  /** Those from `begin` to `end`. @param {number} begin @param {number} end */
+  /** Request bytes [begin, end). @param {number} begin @param {number} end */
   async bytes(begin, end) {
     this.#count += 1;
     this.#nbytes += end - begin;
     if (this.#count > MOST || this.#nbytes > SHARE * this.size) throw new RangeError('too much of it is to be read');
-    // A cache would let it wait for the stream, which writes there.
+    // With a cache the request would wait for the stream, which writes to it.
     const response = await fetch(this.#url, { headers: { Range: `bytes=${begin}-${end - 1}` }, cache: 'no-store', signal: this.#signal });
-    const range = response.headers.get('Content-Range'); // other origins need not show it
+    const range = response.headers.get('Content-Range'); // may be hidden for other origins
     if (response.status !== 206 || (range !== null && range !== `bytes ${begin}-${end - 1}/${this.size}`)) {
       response.body?.cancel().catch(() => {});
       throw new RangeError('this server gives no such ranges');

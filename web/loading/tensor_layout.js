@@ -1,9 +1,10 @@
 // @ts-check
 /**
- * Compute where a model file has its tensors, from the end of the file. A graph lists inputs, outputs and value types after its
- * tensors, and torch.onnx lists the tensors' types there, too, in file order. The bytes of a tensor before its elements follow from its
- * name and type, and so do all offsets: everything between large tensors can be requested in parallel, where reading one header after
- * another waits for each. Where the sizes do not add up exactly, there is no result.
+ * Derive the locations of a model file's tensors from the end of the file. A graph lists inputs, outputs and value types after its tensors,
+ * and torch.onnx also lists the tensors' types there, in file order. The bytes of a tensor before its elements follow from its name and
+ * type, and so do all offsets: everything between large tensors can be requested in parallel, while reading headers one by one waits for
+ * each. If the sizes do not add up exactly, there is no result.
+ *
  * Source: protobuf.dev, "Encoding"; onnx.proto.
  */
 
@@ -12,18 +13,18 @@ import { varint } from '../onnx/scanner.js';
 /** @typedef {import('../onnx/scanner.js').Segment} Segment */
 /** @typedef {{at: number, head: Uint8Array<ArrayBuffer>, end: number}} Place of a tensor: `head` is before the elements, `end` after them. */
 
-/** A graph's fields: the first that comes after its tensors, and the types of values. */
+/** Field numbers of a graph: the first after its tensors, and the types of values. */
 const AFTER = 10;
 const TYPES = 13;
 
-/** Tags of a graph's tensors, and of its outputs. */
+/** Tags of a graph's tensors and of its outputs. */
 const TENSOR = 0x2a;
 const OUTPUT = 0x62;
 
-/** How often a byte is taken for the first output's tag, where fields of a graph's end follow. */
+/** Bytes to try as the first output's tag, until fields of a graph's end follow. */
 const TRIES = 8;
 
-/** Bits of an element by TensorProto.DataType; those of strings are not known. @type {Record<number, number>} */
+/** Bits of an element by TensorProto.DataType; strings have no fixed size. @type {Record<number, number>} */
 const BITS = {
   1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16, 17: 8, 18: 8, 19: 8,
   20: 8, 21: 4, 22: 4, 23: 4, 24: 8,
@@ -32,7 +33,7 @@ const BITS = {
 /** @typedef {{field: number, value: number, begin: number}} Field of texts and messages `value` is the end of the content */
 
 /**
- * The fields of a message of numbers, texts and messages, in order; null where it is no such message.
+ * Return the fields of a message of numbers, strings and messages, in order; null if it is not such a message.
  * @param {Uint8Array} data
  * @param {number} at
  * @param {number} end
@@ -53,7 +54,7 @@ function fieldsOf(data, at, end) {
 }
 
 /**
- * The fields of the message that is field `number` of another.
+ * Return the fields of the submessage in field `number`.
  * @param {Uint8Array} data
  * @param {Field[] | null} fields
  * @param {number} number
@@ -64,8 +65,8 @@ function within(data, fields, number) {
 }
 
 /**
- * The bytes of a tensor before its elements, as protobuf's own writers have them, and how many the elements take; null where the
- * ValueInfoProto `value` is not of a tensor of known sizes.
+ * Return the bytes of a tensor before its elements, as protobuf's writers encode them, and the size of the elements; null if the
+ * ValueInfoProto `value` is not a tensor of known size.
  * @param {Uint8Array} data
  * @param {Field} value
  */
@@ -84,7 +85,7 @@ function headOf(data, value) {
   return { head: new Uint8Array([TENSOR, ...number(before.length + raw.length + nbytes), ...before, ...raw]), nbytes };
 }
 
-/** The bytes of a number. @param {number} value */
+/** Encode a varint. @param {number} value */
 function number(value) {
   const bytes = [];
   for (; value >= 0x80; value = Math.floor(value / 128)) bytes.push((value % 128) | 0x80);
@@ -92,14 +93,14 @@ function number(value) {
 }
 
 /**
- * The tensors of a graph, in the order of the file; null where its end does not tell.
- * @param {Segment} tail the file's last bytes
- * @param {{end: number, tensors: number}} graph where it ends, and where its first tensor is
+ * Return the locations of a graph's tensors in file order; null if the end of the file does not determine them.
+ * @param {Segment} tail last bytes of the file
+ * @param {{end: number, tensors: number}} graph its end, and the location of its first tensor
  * @returns {Place[] | null}
  */
 export function placesOf({ at: base, bytes: data }, { end, tensors }) {
   for (let tries = 0, at = end - base; tries < TRIES && at > 0;) {
-    at = data.lastIndexOf(OUTPUT, at - 1); // or the same letter in a name
+    at = data.lastIndexOf(OUTPUT, at - 1); // may be the same byte in a name
     const fields = at < 0 ? null : fieldsOf(data, at, end - base);
     if (!fields?.every(({ field }) => field > AFTER)) continue;
     tries += 1;
@@ -109,10 +110,10 @@ export function placesOf({ at: base, bytes: data }, { end, tensors }) {
   return null;
 
   /**
-   * Tensors of these types, one after the other, up to where the fields of a graph's end begin.
+   * Return consecutive tensors of these types, up to the fields of the graph's end.
    * @param {Field[]} types
    * @param {number} at
-   * @param {number} output the place of the first output
+   * @param {number} output location of the first output
    */
   function followed(types, at, output) {
     /** @type {Place[]} */

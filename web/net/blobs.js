@@ -1,18 +1,18 @@
 // @ts-check
 /**
- * Read Blobs from front to back.
+ * Read Blobs sequentially.
  *
- * Chromium copies the rest of the item that a slice of an in-memory Blob begins in, up to a whole part, and counts the copy until
- * the garbage collector takes the slice. When Blobs and copies come to 500 MiB, slices cannot be read, while the Blobs can. So bytes
- * that were given to the browser in parts are read part by part, each from its beginning. A slice of a file takes no memory.
+ * For a slice of an in-memory Blob, Chromium copies the rest of the item that the slice starts in, up to a whole part, and counts the copy
+ * until the slice is garbage collected. When Blobs and copies exceed 500 MiB, slices cannot be read, while Blobs still can. So bytes passed
+ * to the browser in parts are read part by part, each from its start. Slices of files take no memory.
  */
 
 import { Buffers, filled, readerInto } from './reading.js';
 
-/** Bytes that are read and dropped rather than skipped: starting a new read costs a message to another process. */
+/** Bytes up to which data is read and dropped rather than skipped: a new read takes a message to another process. */
 const PASSED = 4 << 20;
 
-/** Milliseconds without a read after which nothing is kept open. */
+/** Milliseconds without a read after which the stream is closed. */
 const IDLE_MS = 1000;
 
 /** The browser has lost a Blob's bytes, or the file of a Blob has changed on disk. */
@@ -26,7 +26,7 @@ export class Unreadable extends Error {
 }
 
 /**
- * The index of the part that has the byte `at`, and the part's offset; the number of parts where none has it.
+ * Return the index of the part with the byte `at`, and the part's offset; the number of parts if none has it.
  * @param {readonly Blob[]} parts
  * @param {number} at
  */
@@ -37,7 +37,7 @@ export function partWith(parts, at) {
 }
 
 /**
- * Read parts sequentially, from one of them on; also parts that are added meanwhile.
+ * Read parts sequentially from part `index` on, including parts that are added meanwhile.
  * @param {readonly Blob[]} parts
  * @param {number} index
  * @returns {ReturnType<typeof readerInto>}
@@ -59,7 +59,7 @@ function readerThrough(parts, index) {
       left -= got.length;
       if (!got.length && left) throw new Error(`it ends ${left} bytes too soon`);
       if (!left) {
-        open.cancel().catch(() => {}); // that it is at its end it would say only when it is asked, and late
+        open.cancel().catch(() => {}); // the stream would report its end only when read again
         open = null;
         index += 1;
       }
@@ -74,13 +74,13 @@ function readerThrough(parts, index) {
 
 /** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Block */
 
-/** Copies out of Blobs, a block ahead, through buffers that are used again. */
+/** Copies from Blobs with one block of read-ahead, through reused buffers. */
 export class BlobReader {
   /** @type {ReturnType<typeof readerInto> | null} */
   #open = null;
   /** The block in memory. @type {Block} */
   #block = { at: 0, bytes: new Uint8Array() };
-  /** The next block, while it is read. @type {Promise<Block> | null} */
+  /** The next block, while it is being read. @type {Promise<Block> | null} */
   #next = null;
   #buffers = new Buffers();
   /** @type {Promise<unknown>} */
@@ -88,7 +88,7 @@ export class BlobReader {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #idle;
   #parts;
-  /** Whether it is a Blob that is begun in the middle by slicing: it may be a file of many GB. */
+  /** Whether reading in the middle slices the Blob, which may be a file of many GB. */
   #isSliced;
 
   /** @param {Blob | readonly Blob[]} source a Blob, or a list of parts that may grow, read as one file */
@@ -97,13 +97,13 @@ export class BlobReader {
     this.#parts = source instanceof Blob ? [source] : source;
   }
 
-  /** Bytes there are now. */
+  /** Current size in bytes. */
   get size() {
     return this.#parts.reduce((sum, { size }) => sum + size, 0);
   }
 
   /**
-   * Copy the bytes at `at` into `target`, as many as it holds, after earlier requests.
+   * Copy bytes from `at` on into `target` until it is full, after earlier requests.
    * @param {number} at
    * @param {Uint8Array} target
    */
@@ -113,7 +113,7 @@ export class BlobReader {
     return turn;
   }
 
-  /** Where a slice is what cannot be read, from the Blob's front, now and later. @param {number} at @param {Uint8Array} target @param {unknown} error */
+  /** Retry without slices, from the Blob's start, for this and later reads. @param {number} at @param {Uint8Array} target @param {unknown} error */
   async #copyUncut(at, target, error) {
     if (!this.#isSliced || !(error instanceof Unreadable)) throw error;
     this.#isSliced = false;
@@ -124,7 +124,7 @@ export class BlobReader {
   /** @param {number} at @param {Uint8Array} target */
   async #copy(at, target) {
     clearTimeout(this.#idle);
-    const { length } = target; // of memory that goes away meanwhile it would be 0
+    const { length } = target; // 0 if the memory is detached meanwhile
     for (let done = 0; done < length;) {
       const { at: start, bytes } = await this.#having(at + done);
       const part = bytes.subarray(at + done - start, at - start + length);
@@ -134,12 +134,12 @@ export class BlobReader {
     this.#idle = setTimeout(() => this.close(), IDLE_MS);
   }
 
-  /** Close the reader after pending requests; a later request opens another. */
+  /** Close the stream after pending requests; a later request opens another. */
   close() {
     this.#turn = this.#turn.then(() => this.#close());
   }
 
-  /** The block that has this byte. @param {number} at @returns {Promise<Block>} */
+  /** Return the block with this byte. @param {number} at @returns {Promise<Block>} */
   async #having(at) {
     const end = () => this.#block.at + this.#block.bytes.length;
     if (this.#open && at >= this.#block.at && at < end()) return this.#block;
@@ -156,7 +156,7 @@ export class BlobReader {
     return this.#block;
   }
 
-  /** Where a stream begins that comes to the byte `at`, and in which part. @param {number} at */
+  /** Return the part, and the position in it, from which a stream reaches the byte `at`. @param {number} at */
   #place(at) {
     return this.#isSliced ? { index: 0, start: at < PASSED ? 0 : at } : partWith(this.#parts, at);
   }
@@ -169,7 +169,7 @@ export class BlobReader {
     this.#next = this.#read(start);
   }
 
-  /** The block at `at`, which is next. @param {number} at @returns {Promise<Block>} */
+  /** Read the block at `at`, the next one of the stream. @param {number} at @returns {Promise<Block>} */
   #read(at) {
     const { read } = /** @type {ReturnType<typeof readerInto>} */ (this.#open);
     const block = filled(read, this.#buffers.take()).then((bytes) => ({ at, bytes }), (error) => {

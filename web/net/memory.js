@@ -1,21 +1,21 @@
 // @ts-check
-/** What memory the device has, as far as the browser says: Chromium gives GiB, rounded to a power of two. */
+/** The device's memory, as far as the browser reports it: Chromium gives GiB, rounded to a power of two. */
 
-/** Of this many GiB and more, browsers give no more than this. */
+/** Largest value in GiB that browsers report. */
 const MOST_GIB = 8;
 
-/** A file is larger than the memory of the device. Python's class of that name means the same. */
+/** A file is larger than the device's memory. Same name and meaning as Python's class. */
 export class OutOfMemory extends Error {
   name = 'OutOfMemory';
 }
 
-/** Bytes of memory; Infinity where that is not known. */
+/** Return the device's memory in bytes; Infinity if unknown. */
 export function memoryBytes() {
   const { deviceMemory = MOST_GIB } = /** @type {Navigator & {deviceMemory?: number}} */ (navigator);
   return deviceMemory < MOST_GIB ? deviceMemory * 2 ** 30 : Infinity;
 }
 
-/** Refuse a file that the device has no memory for, before it is downloaded. @param {string} url @param {number | undefined} size */
+/** Throw OutOfMemory before downloading a file that exceeds the device's memory. @param {string} url @param {number | undefined} size */
 export function checkFits(url, size = 0) {
   const most = memoryBytes();
   if (size <= most) return;

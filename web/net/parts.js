@@ -1,10 +1,10 @@
 // @ts-check
-/** Pass bytes on to the browser as they arrive: it keeps Blobs outside this process, on disk where they are large. */
+/** Pass bytes to the browser's Blob storage as they arrive: outside this process, on disk for large Blobs. */
 
-/** Milliseconds before each further attempt to hand bytes over or to read them. */
+/** Milliseconds before each retry of storing or reading bytes. */
 const PAUSES = [10, 100, 500, 1000, 2000, 4000];
 
-/** After a failed attempt: whether to try once more, now. @param {number} attempt */
+/** After a failed attempt, wait; return whether to retry. @param {number} attempt */
 export async function again(attempt) {
   if (attempt >= PAUSES.length) return false;
   await new Promise((resolve) => { setTimeout(resolve, PAUSES[attempt]); });
@@ -12,8 +12,8 @@ export async function again(attempt) {
 }
 
 /**
- * Make a Blob of chunks, and verify that it can be read: browsers silently drop Blobs beyond their storage, and Chromium loses Blobs
- * that are made while it begins to move others to disk.
+ * Create a Blob of chunks, and verify that it can be read: browsers silently drop Blobs beyond their storage, and Chromium loses Blobs that
+ * are created while it starts to move others to disk.
  * @param {Uint8Array<ArrayBuffer>[]} chunks
  */
 export async function blobOf(chunks) {

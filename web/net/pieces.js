@@ -1,28 +1,28 @@
 // @ts-check
-/** Cut large tensors into pieces, so that copying one piece overlaps with the transfer and upload of earlier ones. */
+/** Split large tensors into pieces, so that copying one piece overlaps with the transfer and upload of earlier ones. */
 
-/** Bytes from which on a tensor goes in pieces. */
+/** Bytes above which a tensor is split. */
 export const LARGE = 2 << 20;
 
 /**
- * Bytes of a piece of `nbytes`: large enough that a piece costs little by itself, small enough that many overlap.
+ * Return the piece size for `nbytes`: large enough for little overhead, small enough for many to overlap.
  * @param {number} nbytes
  */
 export function pieceSize(nbytes) {
   return nbytes > 16 << 20 ? 4 << 20 : 1 << 20;
 }
 
-/** Bytes from which on a copy's memory is used again: for fewer, new memory costs nothing. */
+/** Bytes above which the memory of a copy is reused; allocating less is cheap. */
 export const KEPT = 64 << 10;
 
-/** Buffers that the worker has sent back, warm for the next run. @type {ArrayBuffer[]} */
+/** Buffers that the worker has returned, with pages in place for the next run. @type {ArrayBuffer[]} */
 let spare = [];
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let idle;
 const KEPT_BYTES = 64 << 20;
 const IDLE_MS = 5_000;
 
-/** A buffer of so many bytes, one that came back where there is one. @param {number} nbytes */
+/** Return a buffer of this size, reused if possible. @param {number} nbytes */
 function taken(nbytes) {
   const found = spare.findLastIndex(({ byteLength }) => byteLength === nbytes);
   return found < 0 ? new ArrayBuffer(nbytes) : spare.splice(found, 1)[0];
@@ -37,7 +37,7 @@ export function copied({ buffer, byteOffset, byteLength }) {
 }
 
 /**
- * Copies of `view`, piece by piece, in buffers of `pieceSize` bytes.
+ * Yield copies of `view` in buffers of `pieceSize` bytes.
  * @param {ArrayBufferView} view
  * @returns {Generator<ArrayBuffer>}
  */
@@ -82,14 +82,14 @@ export class Incoming {
     this.#arrived();
   }
 
-  /** @param {string} why nothing more will come */
+  /** @param {string} why why no more pieces will arrive */
   fail(why) {
     this.#failure = new Error(`an input did not arrive: ${why}`);
     this.#arrived();
   }
 
   /**
-   * Copy the bytes at `at`, a multiple of the piece's size, into `target`, once they are there; no more than a piece.
+   * Copy the bytes at `at`, a multiple of the piece size, into `target`, at most one piece, when they have arrived.
    * @param {number} at
    * @param {Uint8Array} target
    */
@@ -102,7 +102,7 @@ export class Incoming {
     target.set(new Uint8Array(this.pieces[index], 0, target.length));
   }
 
-  /** All of it, in one buffer. */
+  /** Return the whole tensor in one buffer. */
   async whole() {
     const size = pieceSize(this.nbytes);
     const bytes = new Uint8Array(this.nbytes);

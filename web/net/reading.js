@@ -1,11 +1,14 @@
 // @ts-check
 /** Read streams into reused buffers. */
 
-/** Streams with pending reads: Chromium collects the stream of a Blob that only its pending reads hold, and these never end. @type {Set<object>} */
+/**
+ * Streams with pending reads: Chromium garbage collects the stream of a Blob that only pending reads reference, and the reads never end.
+ * @type {Set<object>}
+ */
 const held = new Set();
 
 /**
- * The reader, which stays until its stream is at its end, cancelled or broken.
+ * Keep a reader alive until its stream has ended, was cancelled or has failed.
  * @template {ReadableStreamDefaultReader<any> | ReadableStreamBYOBReader} R
  * @param {R} reader
  * @returns {R}
@@ -18,12 +21,12 @@ export function reading(reader) {
 }
 
 /**
- * What reads into as much of `block` as it likes: the bytes read, none at the end, in memory that has taken the block's place.
+ * Reads into a block; returns the bytes read, none at the end, in the transferred memory of the block.
  * @typedef {(block: Uint8Array<ArrayBuffer>) => Promise<Uint8Array<ArrayBuffer>>} Read
  */
 
 /**
- * Reads a stream into memory of the caller's. Where the browser can, bytes come right into it.
+ * Return a function that reads a stream into the caller's memory; directly, if the browser supports it.
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} stream
  * @returns {{read: Read, cancel: () => Promise<void>}}
  */
@@ -48,7 +51,7 @@ export function readerInto(stream) {
 }
 
 /**
- * As many bytes as the buffer has, or those before the end, in memory that has taken its place.
+ * Fill the buffer, or read up to the end of the stream; the result is in its transferred memory.
  * @param {Read} read
  * @param {ArrayBuffer} buffer
  */
@@ -64,12 +67,12 @@ export async function filled(read, buffer) {
   return new Uint8Array(buffer, 0, count);
 }
 
-/** Buffers of one size that are used again: what is read through them leaves nothing for the garbage collector. */
+/** Pool of buffers of one size, so that reading leaves no garbage. */
 export class Buffers {
   /** @type {ArrayBuffer[]} */
   #free = [];
 
-  /** @param {number} [size] bytes of each, and of a step of progress */
+  /** @param {number} [size] bytes of each buffer, and between progress events */
   constructor(size = 1 << 20) {
     this.size = size;
   }
@@ -78,7 +81,7 @@ export class Buffers {
     return this.#free.pop() ?? new ArrayBuffer(this.size);
   }
 
-  /** @param {ArrayBuffer} buffer that is no longer read; buffers of other sizes are dropped */
+  /** @param {ArrayBuffer} buffer a buffer that is no longer used; other sizes are dropped */
   give(buffer) {
     if (buffer.byteLength === this.size) this.#free.push(buffer);
   }

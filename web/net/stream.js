@@ -1,8 +1,9 @@
 // @ts-check
 /**
- * Fetch a file as a stream of chunks. After a broken connection the download resumes by a range request, or, where the server has
- * none, by the whole file again without the bytes that have arrived. All responses are verified to be of one file; otherwise the
- * error is `isChanged`, and the file has to be read again, past the browser's cache (`anew`).
+ * Fetch a file as a stream of chunks. After a broken connection the download resumes by a range request or, if the server does not support
+ * them, by the whole file again without the bytes that have arrived. All responses are verified to be of one file; otherwise the error is
+ * `isChanged`, and the file has to be fetched again, bypassing the browser's cache (`anew`).
+ *
  * Source: RFC 9110, sections 8.8 (validators) and 14 (range requests).
  */
 
@@ -12,35 +13,35 @@ import { filled, readerInto, reading } from './reading.js';
 
 /** @typedef {import('./reading.js').Buffers} Buffers */
 
-/** Milliseconds before each attempt to go on, as long as none brings `ENOUGH` bytes. */
+/** Milliseconds before each attempt to resume, as long as none brings `ENOUGH` bytes. */
 const PAUSES = [0, 250, 500, 1000, 2000];
 const ENOUGH = 1 << 16;
 
-/** Bytes that become a Blob together. */
+/** Bytes that are put into one Blob. */
 const BLOCK = 8 << 20;
 
-/** Milliseconds within which the browser has noted what a response took that has ended, or does not note it. */
+/** Milliseconds after the end of a response within which the browser records its timing, if at all. */
 const NOTED_MS = 500;
 
-/** The server does not have what a URL names. Python's class of that name means the same. */
+/** The server has no such file. Same name and meaning as Python's class. */
 class NoSuchFile extends Error {
   name = 'NoSuchFile';
-  /** The HTTP status; 0 where there was no answer. */
+  /** The HTTP status; 0 without a response. */
   status = 0;
 }
 
-/** What came is not what was to come. Python's class of that name means the same. */
+/** The received data is incomplete or wrong. Same name and meaning as Python's class. */
 class Fail extends Error {
   name = 'Fail';
 }
 
 /**
  * @typedef {object} Opened
- * @property {number | undefined} size in bytes where the server gives it. That of another origin may be the size of a
- * compressed form: `Content-Encoding` cannot be seen there.
+ * @property {number | undefined} size in bytes, if the server sends it. For another origin it may be the size of a
+ * compressed form: `Content-Encoding` is hidden there.
  * @property {boolean} isExact whether `size` counts the bytes that arrive
- * @property {Response} response the server's first answer; its body is not to be read
- * @property {string} validator changes with the file; '' where the server gives none
+ * @property {Response} response the first response; its body must not be read
+ * @property {string} validator changes with the file; '' if the server sends none
  * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks to be read once; with `buffers` they are in
  * these, as long as the connection holds, and the reader of a chunk returns its buffer
  * @property {() => Promise<boolean>} isCached whether it came from the browser's cache and the server was not asked, as far as
@@ -54,7 +55,7 @@ class Fail extends Error {
  */
 
 /**
- * Ask for the file at `url`.
+ * Request the file at `url`.
  * @param {string} url
  * @param {AbortSignal} [signal]
  * @param {RequestCache} [cache]
@@ -96,7 +97,7 @@ export async function openStream(url, signal, cache = 'default') {
   };
 }
 
-/** What a server says that changes with the file. Weak tags do not tell bytes apart. @param {Response} response */
+/** Return the response header that changes with the file. Weak ETags do not distinguish bytes. @param {Response} response */
 export function validatorOf(response) {
   return strongTag(response) || (response.headers.get('Last-Modified') ?? '');
 }
@@ -107,7 +108,7 @@ export function changed(url, why) {
 }
 
 /**
- * Await `work`; call it again, past the browser's cache, if a file changed while it was read.
+ * Await `work`; call it again, bypassing the browser's cache, if a file changed while it was read.
  * @template T
  * @param {(cache?: RequestCache) => Promise<T>} work
  * @returns {Promise<T>}
@@ -122,7 +123,7 @@ export async function anew(work) {
 }
 
 /**
- * Fetch a whole file as a Blob; again, past the browser's cache, if it changed meanwhile.
+ * Fetch a whole file as a Blob; again, bypassing the browser's cache, if it changed meanwhile.
  * @param {string} url
  * @param {object} [options]
  * @param {AbortSignal} [options.signal]
@@ -139,17 +140,17 @@ export function fetchAll(url, { signal, onProgress, cache } = {}) {
       parts.push(chunk);
       loaded += chunk.length;
       held += chunk.length;
-      if (held >= BLOCK) [parts, held] = [[new Blob(parts)], 0]; // which the browser keeps outside this process
+      if (held >= BLOCK) [parts, held] = [[new Blob(parts)], 0]; // which is stored outside this process
       onProgress?.(loaded, size);
     }
     return new Blob(parts);
   });
 }
 
-/** What the browser notes of the request for `url` that follows: null where it notes nothing. @param {string} url */
+/** Return the timing entry of the request for `url` that follows; null if the browser records none. @param {string} url */
 function noteOf(url) {
   const { href } = new URL(url, globalThis.location.href);
-  const from = performance.now() - 2; // clocks may be coarse
+  const from = performance.now() - 2; // clocks may have a low resolution
   let until = Infinity;
   /** @type {PerformanceResourceTiming[]} */
   const seen = [];
@@ -160,7 +161,7 @@ function noteOf(url) {
     tell();
   }) : null;
   observer?.observe({ type: 'resource' });
-  // Other requests for parts of the file begin when this one has been answered.
+  // Other requests for parts of the file start after this one's response.
   const find = () => seen.find(({ startTime }) => startTime >= from && startTime <= until) ?? null;
   /** @type {Promise<PerformanceResourceTiming | null> | undefined} */
   let found;
@@ -169,7 +170,7 @@ function noteOf(url) {
       until = performance.now();
     },
     stop: () => observer?.disconnect(),
-    /** When the response has ended. */
+    /** Called when the response has ended. */
     note() {
       found ??= new Promise((resolve) => {
         const timer = setTimeout(resolve, observer ? NOTED_MS : 0, null);
@@ -187,7 +188,7 @@ function noteOf(url) {
 }
 
 /**
- * The chunks; the browser's note of them is awaited where they come to their end.
+ * Yield the chunks; at their end, await the timing entry.
  * @param {ReturnType<typeof noteOf>} noted
  * @param {AsyncGenerator<Uint8Array<ArrayBuffer>>} all
  */
@@ -257,8 +258,8 @@ async function* chunks(url, first, known, note, signal, buffers) {
 }
 
 /**
- * What reads a response: into `buffers`, each filled; else what comes as it comes. A broken connection loses the bytes in
- * a buffer, so responses that continue one are read without.
+ * Return a function that reads a response into `buffers`, filling each; else chunk by chunk. A broken connection loses the bytes in a
+ * buffer, so responses that resume one are read without buffers.
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
  * @param {Buffers} [buffers]
  */
@@ -273,14 +274,14 @@ function readerOf(body, buffers) {
   return { next: () => reader.read().catch(failed), cancel: () => reader.cancel() };
 }
 
-/** Whether a response that has ended was all. @param {number} loaded @param {Known} known */
+/** Return whether a response that has ended was complete. @param {number} loaded @param {Known} known */
 function isWhole(loaded, { size, isExact }) {
   return size === undefined || loaded === size || (!isExact && loaded > size);
 }
 
 /**
- * Whether the browser may have put parts of two files together: it had kept the beginning of this one, asked for the rest by Range
- * and If-Range, and takes a 206 of servers that ignore the latter. Where the file is still the one it was, they are of one.
+ * Return whether the browser may have combined parts of two files: it had cached the start of this one, requested the rest by Range and
+ * If-Range, and accepts a 206 of servers that ignore the latter. If the file is unchanged, both parts are of the same file.
  * @param {string} url
  * @param {number} loaded
  * @param {Known} known
@@ -297,8 +298,8 @@ async function isJoined(url, loaded, known, note, signal) {
 }
 
 /**
- * Request the rest of a file after `loaded` bytes: the response, and how many of its bytes are `repeated`; null where the server
- * does not answer now, 'whole' where the file ends there.
+ * Request the rest of a file after `loaded` bytes. Returns the response and how many of its bytes are `repeated`; null if the server does
+ * not respond now, 'whole' if the file ends there.
  * @param {string} url
  * @param {number} loaded
  * @param {Known} known

@@ -1,34 +1,35 @@
 // @ts-check
 /**
- * Find the parts of a model file that a reader of its graph and planning need, while the file streams past: everything but the
- * elements of large tensors. Nothing is validated: of a malformed file no further parts are kept, and its reader reports the error.
+ * Find the parts of a model file that a reader of its graph and planning need, while the file streams past: everything except the elements
+ * of large tensors. Nothing is validated: no further parts of a malformed file are kept, and its reader reports the error.
+ *
  * Source: protobuf.dev, "Encoding"; onnx.proto.
  */
 
-/** Bytes from which on a tensor's elements are not kept, unless they may be folded. */
+/** Bytes above which a tensor's elements are not kept, unless they may be constant-folded. */
 const LARGE = 1 << 16;
 
 /**
- * Planning folds values of up to 64 KB (`HEAVY` in pyruntime/compiler/constants.py), say a mask of one byte an element. What it is made
- * from has so many elements, of four bytes, or of eight where its type is one of these: int64, double, uint64, complex64.
+ * Planning folds values of up to 64 KB (`HEAVY` in pyruntime/compiler/constants.py), such as a mask with one byte for each element. The
+ * operands of the mask have as many elements, of four bytes, or of eight for these types: int64, double, uint64, complex64.
  */
 const FOLDED = 1 << 16;
 const WIDE = [7, 11, 13, 14];
 
-/** Most bytes that are kept of tensors for that reason alone. */
+/** Limit in bytes for the tensors kept for that reason alone. */
 const MOST_FOLDED = 8 << 20;
 
-/** Bytes of the file's head, which identify other kinds of files. */
+/** Bytes at the start of the file that identify other file formats. */
 const HEAD = 512;
 
-/** Bytes of a tag and a length, or of a tag and a number, at most. */
+/** Maximum size of a tag and a length, or of a tag and a number. */
 const LONGEST = 20;
 
-/** Most bytes that are kept. */
+/** Limit in bytes for the kept parts. */
 const MOST = 64 << 20;
 
 /**
- * Messages on the way to tensors: the fields that are messages, by number, and those that are not kept where they are large.
+ * Messages that may contain tensors: the fields that are messages, by number, and the fields that are not kept if large.
  * @typedef {{messages: Record<number, string>, large: readonly number[]}} Kind
  * @type {Record<string, Kind>}
  */
@@ -42,10 +43,10 @@ const KINDS = {
   tensor: { messages: {}, large: [4, 5, 7, 9, 10, 11] },
 };
 
-/** The tags of an attribute's numbers and texts, of which there may be millions. */
+/** Tags of an attribute's numbers and strings, of which there may be millions. */
 const [ELEMENT_FLOAT, ELEMENT_INT, ELEMENT_TEXT] = [7 << 3 | 5, 8 << 3, 9 << 3 | 2];
 
-/** A tensor's field that has its type, and a graph's that has a tensor. */
+/** Field numbers of a tensor's type, and of a graph's tensors. */
 const TYPE = 2;
 const GRAPHS_TENSOR = 5;
 
@@ -54,39 +55,39 @@ const NOTHING = new Uint8Array();
 /** @typedef {{at: number, bytes: Uint8Array<ArrayBuffer>}} Segment Bytes of the file from `at` on. */
 
 export class Scanner {
-  /** What is kept, in the order of the file. @type {Segment[]} */
+  /** Kept parts, in file order. @type {Segment[]} */
   segments = [];
   /** Bytes kept. */
   nbytes = 0;
-  /** The place of the next byte. */
+  /** Position of the next byte. */
   at = 0;
-  /** Whether no more of it is kept, of whatever comes. */
+  /** Whether nothing more is kept. */
   isBroken = false;
-  /** Whether that is because what came is no part of a model. */
+  /** Whether that is because the bytes are not a model. */
   isSenseless = false;
-  /** Bytes to come that are kept, then bytes that are not, before the next field. */
+  /** Bytes ahead to keep, and then to skip, before the next field. */
   #keep = 0;
   #pass = 0;
-  /** The beginning of a field, cut off by the end of a chunk. */
+  /** The start of a field that the end of a chunk has cut off. */
   #rest = NOTHING;
   /** @type {{kind: Kind, end: number, type?: number}[]} */
   #within;
-  /** Bytes kept because they may be folded. */
+  /** Bytes kept for constant folding. */
   #folded = 0;
   /** @type {Uint8Array<ArrayBuffer>[]} */
   #parts = [];
   #begin = 0;
-  /** Whether all nodes have been seen that precede the graph's tensors, where writers put them. */
+  /** Whether all nodes have been seen; writers put them before the graph's tensors. */
   hasAllNodes = false;
-  /** The graph, once it is known where that ends; `tensors` is the place of its first tensor. @type {{end: number, tensors: number} | null} */
+  /** The graph, once its end is known; `tensors` is the position of its first tensor. @type {{end: number, tensors: number} | null} */
   graph = null;
 
-  /** @param {number} [size] of the file, where it is known for certain */
+  /** @param {number} [size] size of the file, if it is certain */
   constructor(size = Infinity) {
     this.#within = [{ kind: KINDS.model, end: size }];
   }
 
-  /** The next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
+  /** Scan the next bytes of the file. @param {Uint8Array<ArrayBuffer>} chunk */
   push(chunk) {
     if (this.isBroken) {
       this.at += chunk.length;
@@ -116,7 +117,7 @@ export class Scanner {
     this.at += chunk.length;
   }
 
-  /** How many of the next bytes are not looked at; 0 where what comes cannot be read either. */
+  /** How many bytes ahead can be skipped; 0 also if the next bytes cannot be parsed. */
   get passing() {
     return this.isBroken || this.#keep ? 0 : this.#pass;
   }
@@ -129,22 +130,22 @@ export class Scanner {
     this.#begin = this.at;
   }
 
-  /** What is kept so far, also of a segment that goes on. @returns {Segment[]} */
+  /** Parts kept so far, including an unfinished one. @returns {Segment[]} */
   get kept() {
     return this.#parts.length ? [...this.segments, { at: this.#begin, bytes: together(this.#parts) }] : this.segments;
   }
 
-  /** The file is at its end. */
+  /** The file has ended. */
   end() {
     this.#close(NOTHING, 0);
     this.hasAllNodes = true;
   }
 
   /**
-   * Keep the elements of an attribute that lie back to back from `at` of the chunk.
+   * Keep the elements of an attribute that follow each other from `at` of the chunk.
    * @param {Uint8Array} chunk
    * @param {number} at
-   * @returns {number} where the last one that is all there ends
+   * @returns {number} end of the last complete one
    */
   #elements(chunk, at) {
     const { kind, end: last } = this.#within[this.#within.length - 1];
@@ -168,10 +169,10 @@ export class Scanner {
   }
 
   /**
-   * Look at the field that begins at `at` of the chunk, or in what was left of the last one.
+   * Parse the field at `at` of the chunk, which may start in the rest of the last chunk.
    * @param {Uint8Array} chunk
    * @param {number} at
-   * @returns {number} how many bytes of the chunk its header takes
+   * @returns {number} bytes of the chunk that belong to its header
    */
   #field(chunk, at) {
     const here = chunk.subarray(at, at + LONGEST);
@@ -185,9 +186,9 @@ export class Scanner {
   }
 
   /**
-   * Decide about a field.
+   * Decide whether to keep, skip or enter a field.
    * @param {{field: number, wire: number, size: number, value: number, length: number}} header
-   * @param {number} begin of its content
+   * @param {number} begin start of its content
    */
   #enter({ field, wire, size, value, length }, begin) {
     const within = this.#within;
@@ -216,7 +217,7 @@ export class Scanner {
   }
 
   /**
-   * Whether `size` bytes may be folded, and are kept for that.
+   * Return whether `size` bytes are kept because they may be constant-folded.
    * @param {{kind: Kind, type?: number}} message
    * @param {number} size
    */
@@ -232,7 +233,7 @@ export class Scanner {
     this.isSenseless = true;
   }
 
-  /** End a segment with `last`, bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
+  /** End a segment with `last`, the bytes of the chunk before `at`. @param {Uint8Array} last @param {number} at */
   #close(last, at) {
     const bytes = together([...this.#parts, last]);
     this.#parts = [];
@@ -254,7 +255,7 @@ function together(parts) {
   return bytes;
 }
 
-/** @param {Uint8Array} data @param {number} at @returns {[number, number] | null} the number, and where it ends */
+/** @param {Uint8Array} data @param {number} at @returns {[number, number] | null} the number, and its end */
 export function varint(data, at) {
   let value = 0;
   for (let scale = 1; at < data.length; scale *= 128) {
@@ -266,8 +267,7 @@ export function varint(data, at) {
 }
 
 /**
- * A field's number, wire type, the size of its content or its value, and the length of what is before; null where it is not all
- * there.
+ * Parse a field's header: number, wire type, size of the content or value, and header length; null if it is incomplete.
  * @param {Uint8Array} data
  */
 export function headerOf(data) {
@@ -281,8 +281,8 @@ export function headerOf(data) {
 }
 
 /**
- * The segment around `at`; null where it is in none.
- * @param {Segment[]} segments ascending, apart
+ * Return the segment around `at`; null if there is none.
+ * @param {Segment[]} segments ascending and disjoint
  * @param {number} at
  * @returns {Segment | null}
  */
@@ -299,8 +299,8 @@ export function around(segments, at) {
 }
 
 /**
- * `length` bytes at `at`, without a copy; null where no segment has them all.
- * @param {Segment[]} segments ascending, apart
+ * Return `length` bytes at `at`, without a copy; null if no segment has all of them.
+ * @param {Segment[]} segments ascending and disjoint
  * @param {number} at
  * @param {number} length
  * @returns {Uint8Array | null}

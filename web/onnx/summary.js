@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * Summarize an ONNX file by the parts that a scanner has kept: operators, functions, external data. Nothing is validated: a malformed
+ * Summarize an ONNX file from the parts that a scanner has kept: operators, functions, external data. Nothing is validated: a malformed
  * file is `broken`, and the runtime reports the error.
+ *
  * Source: onnx.proto3.
  */
 
@@ -17,21 +18,21 @@ const FUNCTION = { name: 1, domain: 10 };
 const TENSOR = { external_data: 13 };
 const ENTRY = { key: 1, value: 2 };
 
-/** Subgraphs within each other that are looked into. */
+/** Maximum nesting of subgraphs that are read. */
 const DEEPEST = 32;
 
 const text = new TextDecoder();
 
 export class Summary {
-  /** Nodes by operator: `domain` and a dot unless it is ONNX's own. @type {Map<string, {domain: string, type: string, count: number}>} */
+  /** Nodes by operator; names start with `domain` and a dot, except in ai.onnx. @type {Map<string, {domain: string, type: string, count: number}>} */
   operators = new Map();
-  /** Functions that the model brings, named as operators are. @type {Set<string>} */
+  /** Functions of the model, named like operators. @type {Set<string>} */
   functions = new Set();
-  /** Files that hold weights. @type {Set<string>} */
+  /** External data files. @type {Set<string>} */
   external = new Set();
   #segments;
 
-  /** @param {Scanner} scanner that has seen the file, or its beginning */
+  /** @param {Scanner} scanner a scanner that has read the file, or its start */
   constructor(scanner) {
     this.#segments = scanner.kept;
     this.broken = scanner.isSenseless;
@@ -42,8 +43,8 @@ export class Summary {
   }
 
   /**
-   * The unsupported operators: neither this runtime nor, as far as has been seen, the model defines them.
-   * @param {Record<string, readonly string[]>} known by domain
+   * Return the unsupported operators: those that neither this runtime nor, as far as read, the model defines.
+   * @param {Record<string, readonly string[]>} known supported operators by domain
    */
   unsupported(known) {
     const missing = [];
@@ -53,7 +54,7 @@ export class Summary {
     return missing;
   }
 
-  /** The messages and texts in a message, as far as it has come. @param {number} at @param {number} end @returns {Generator<Field>} */
+  /** Yield the messages and strings in a message, as far as it has arrived. @param {number} at @param {number} end @returns {Generator<Field>} */
   * #fields(at, end) {
     while (at < end) {
       const segment = around(this.#segments, at);
@@ -71,7 +72,7 @@ export class Summary {
   }
 
   /**
-   * What an operator or a function is called.
+   * Return the qualified name of an operator or a function.
    * @param {number} begin
    * @param {number} end
    * @param {number} typeField
@@ -124,10 +125,10 @@ export class Summary {
   }
 }
 
-/** Bytes of a Blob that are read together. */
+/** Bytes of a Blob that are read at a time. */
 const SLICE = 1 << 18;
 
-/** The summary of a file, weights left where they are. @param {Blob} blob @param {AbortSignal} [signal] */
+/** Summarize a file without reading its weights. @param {Blob} blob @param {AbortSignal} [signal] */
 export async function summaryOf(blob, signal) {
   const scanner = new Scanner(blob.size);
   while (scanner.at < blob.size && !scanner.isBroken) {

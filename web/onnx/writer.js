@@ -1,7 +1,7 @@
 // @ts-check
 /** Write small ONNX models, so that none has to be fetched. */
 
-/** Numbers of ONNX's element types. @type {Record<string, number>} */
+/** Codes of ONNX's element types. @type {Record<string, number>} */
 const ELEMENTS = { float32: 1, float16: 10, bfloat16: 16, uint8: 2, int8: 3, int64: 7 };
 
 /** @param {number} value @returns {number[]} */
@@ -20,7 +20,7 @@ function count(number, value) {
   return [...varint(number * 8), ...varint(value)];
 }
 
-/** A tensor among inputs and outputs: `[name, type, dims]`, dims by their names. @typedef {[string, string, readonly string[]]} Value */
+/** A tensor among inputs and outputs: `[name, type, dims]`, with symbolic dimensions. @typedef {[string, string, readonly string[]]} Value */
 
 /** @param {Value} value */
 function valueInfo([name, type, dims]) {
@@ -29,7 +29,7 @@ function valueInfo([name, type, dims]) {
 }
 
 /**
- * A node: `[operator, inputs, output, type]`, type that of Cast.
+ * A node: `[operator, inputs, output, type]`; type is that of Cast.
  * @typedef {[operator: string, inputs: readonly string[], output: string, to?: string]} Node
  */
 
@@ -40,10 +40,10 @@ function written([operator, inputs, output, to]) {
 }
 
 /**
- * The bytes of a model.
+ * Serialize a model.
  * @param {string} name
- * @param {readonly Node[]} nodes in the order they run in
- * @param {Record<string, number>} constants int64 [1], from 0 on
+ * @param {readonly Node[]} nodes in execution order
+ * @param {Record<string, number>} constants int64 [1] initializers
  * @param {readonly Value[]} inputs
  * @param {Value} output
  */

@@ -1,8 +1,8 @@
 // @ts-check
 
 /**
- * Import a module by an address that is known when the page runs. Other bundlers leave it alone, by these comments; the build, whose output
- * has no comments, writes this module anew.
+ * Import a module by an address that is computed at run time. The comments make other bundlers leave the import unchanged; the build,
+ * whose output has no comments, replaces this module.
  * @param {string} url
  * @returns {Promise<any>}
  */

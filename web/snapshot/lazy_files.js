@@ -1,11 +1,11 @@
 // @ts-check
-/** Files of Python's file system whose content is fetched when it is first read. */
+/** Files in Python's file system whose content is fetched on first read. */
 
 /** `EIO` of WASI. */
 const INPUT_OUTPUT_ERROR = 29;
 
 /**
- * Fetch a file while Python waits for it. A page's own thread may only fetch text synchronously.
+ * Fetch a file synchronously, while Python waits. In a page's thread only text can be fetched synchronously.
  * @param {string} url
  */
 export function fetchNow(url) {
@@ -18,7 +18,7 @@ export function fetchNow(url) {
 }
 
 /**
- * A function that calls `make` at its first call; later calls give the same result, or throw the same error.
+ * Return a function that calls `make` once; later calls return the same result, or throw the same error.
  * @template T
  * @param {() => T} make
  */
@@ -39,11 +39,11 @@ export function once(make) {
 }
 
 /**
- * Make a file of `size` bytes. Python sees it as any other: where it cannot be fetched, reading it fails with an OSError.
+ * Create a file of `size` bytes. If it cannot be fetched, reading it in Python fails with an OSError.
  * @param {any} FS
  * @param {string} path
  * @param {number} size
- * @param {() => Uint8Array} read gives the content
+ * @param {() => Uint8Array} read returns the content
  */
 export function placeLazily(FS, path, size, read) {
   if (FS.analyzePath(path).exists) FS.unlink(path);

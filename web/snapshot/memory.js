@@ -1,50 +1,50 @@
 // @ts-check
 /**
- * Fetch the memory snapshot that snapshot.js restores Python from.
+ * Fetch the memory snapshot from which snapshot.js restores Python.
  *
- * `memory.zst` holds the packages for Python's file system that are needed at once, then the memory's runs of nonzero bytes. These
- * are written directly into the memory that Python will have, except for the lower part: WebAssembly writes there before Python is
- * restored, so that part is written later, and the file has its difference to what WebAssembly writes.
+ * `memory.zst` holds the packages for Python's file system that are needed first, then the nonzero ranges of the memory. These are written
+ * directly into Python's memory, except the lower part: WebAssembly writes there before Python is restored, so that part is applied later,
+ * and the file has its difference to what WebAssembly writes.
  */
 
 import { importUrl } from './importing.js';
 import { Decompressor } from './zstd.js';
 
-/** As in web/api/env.js: a notebook's kernel has a copy of this folder alone. The build writes both. */
+/** Same as in web/api/env.js, because a notebook kernel has a copy of this folder alone. The build updates both. */
 const pyodideVersion = '0.29.5';
 
 /**
- * @typedef {object} Manifest what the build says of a snapshot; files are relative to it
- * @property {number} packages bytes of a bundle of files, the first of the content of `memory.zst`
- * @property {number} now how many of the bundle's files have their content in it
- * @property {number} later bytes of the content of `packages.zst`, files that are fetched when they are read
+ * @typedef {object} Manifest the build's description of a snapshot; paths are relative to it
+ * @property {number} packages bytes of a bundle of files, at the start of `memory.zst`'s content
+ * @property {number} now number of the bundle's files that have their content in it
+ * @property {number} later bytes of `packages.zst`'s content: files that are fetched on first read
  * @property {number} library bytes of Pyodide's `python_stdlib.zip`
- * @property {string} archive where Pyodide puts that
- * @property {number} head bytes of Pyodide's description of the snapshot, before those of the memory
+ * @property {string} archive path of the library in Python's file system
+ * @property {number} head bytes of Pyodide's description of the snapshot, which precedes the memory
  * @property {number} heap bytes of the memory
- * @property {number} low bytes of the memory that may be in use before Python is restored
- * @property {number} fresh checksum of what these are when the libraries are loaded
- * @property {[number, number][]} runs of the memory that the file has: offset and length
- * @property {number} table entries of the function table when it was taken
- * @property {{path: string, file: string}[]} libraries in the order in which they are loaded
- * @property {[string, string][]} handles of the dynamic linker: its number, and the library's path
+ * @property {number} low bytes at the start of the memory that may be in use before Python is restored
+ * @property {number} fresh checksum of these bytes after the libraries are loaded
+ * @property {[number, number][]} runs ranges of the memory in the file: offset and length
+ * @property {number} table number of function table entries when the snapshot was taken
+ * @property {{path: string, file: string}[]} libraries in load order
+ * @property {[string, string][]} handles the dynamic linker's handles: number and path of the library
  */
 
-/** A type of WebAssembly's garbage collection: Python's calls use it where there is one, and the snapshot relies on it. */
+/** A WebAssembly garbage-collection type: Python's calls use it if supported, and the snapshot relies on it. */
 const GC_MODULE = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 95, 1, 120, 0]);
 
 const WASM_PAGE = 1 << 16;
-/** As Pyodide has it. */
+/** Same as in Pyodide. */
 const MOST_WASM_PAGES = 1 << 16;
 
-/** Whether this browser's Python is laid out as in the snapshot. Pyodide treats iOS differently. */
+/** Return whether the memory layout of this browser's Python matches the snapshot. Pyodide treats iOS differently. */
 export function snapshotsFit() {
   const { userAgent = '', platform = '', maxTouchPoints = 0 } = globalThis.navigator ?? {};
   const ios = /iPad|iPhone|iPod/.test(userAgent) || (platform === 'MacIntel' && maxTouchPoints > 1);
   return !ios && WebAssembly.validate(GC_MODULE);
 }
 
-/** Pyodide's script, an ES module since 314. @param {string} [version] */
+/** Return the name of Pyodide's script, which is an ES module since version 314. @param {string} [version] */
 export function scriptName(version = pyodideVersion) {
   return Number.parseInt(version) >= 314 ? 'pyodide.asm.mjs' : 'pyodide.asm.js';
 }
@@ -52,17 +52,17 @@ export function scriptName(version = pyodideVersion) {
 /** @type {Record<string, string>} */
 let moved = {};
 
-/** Let `located` find what another bundler has moved. @param {Record<string, string>} files addresses by those in the site */
+/** Set the addresses of files that another bundler has moved. @param {Record<string, string>} files addresses by those in the site */
 export function locateIn(files) {
   moved = files;
 }
 
-/** Where a file of the site is. @param {string} url in the site */
+/** Return the address of a file of the site. @param {string} url its address in the site */
 export function located(url) {
   return moved[url] ?? url;
 }
 
-/** The address in the site of what came from `url`. @param {string} url */
+/** Return the address in the site of a file fetched from `url`. @param {string} url */
 export function siteAddress(url) {
   return Object.keys(moved).find((path) => moved[path] === url) ?? url;
 }
@@ -75,20 +75,20 @@ async function get(path) {
   return response;
 }
 
-/** Servers that do not know WebAssembly send it as another type, which `compileStreaming` refuses. @param {string} url */
+/** Compile WebAssembly. Some servers send it with another content type, which `compileStreaming` refuses. @param {string} url */
 export function compile(url) {
   const module = get(url).then(async (response) => (response.headers.get('Content-Type') === 'application/wasm'
     ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()))).catch((error) => {
     throw new Error(`${url} cannot be made: ${error.message}`);
   });
-  module.catch(() => {}); // awaited when it is needed
+  module.catch(() => {}); // awaited on use
   return module;
 }
 
-/** Bytes of the snapshot's memory that have come, as they were sent. */
+/** Bytes of the snapshot's memory that have arrived, as transferred. */
 export const received = { bytes: 0 };
 
-/** The bytes of a response, counted and kept as they come. @param {Response} response */
+/** Return the bytes of a response, counting them as they arrive. @param {Response} response */
 function counted({ body }) {
   const counting = new TransformStream({ transform(/** @type {Uint8Array} */ chunk, controller) {
     received.bytes += chunk.byteLength;
@@ -105,9 +105,9 @@ class SnapshotFiles {
    */
   constructor(folder, indexURL) {
     this.folder = folder;
-    /** Pyodide's own script, the largest. */
+    /** Pyodide's script, the largest. */
     this.script = importUrl(located(indexURL + scriptName()));
-    /** Null where the build took none. */
+    /** Null if the build has no snapshot. */
     this.manifest = get(`${folder}manifest.json`).then((response) => (
       /** @type {Promise<Manifest | null>} */ (response.json()))).catch((error) => {
       throw new Error(`${folder}manifest.json cannot be read: ${error.message}`);
@@ -116,7 +116,7 @@ class SnapshotFiles {
     this.decoder = compile(`${folder}zstd.wasm`);
     this.packed = get(`${folder}memory.zst`).then(counted);
     this.memory = this.manifest.then((known) => known && this.#begin(known));
-    for (const promise of [this.script, this.manifest, this.packed, this.memory]) promise.catch(() => {}); // awaited when they are needed
+    for (const promise of [this.script, this.manifest, this.packed, this.memory]) promise.catch(() => {}); // awaited on use
   }
 
   /** @param {Manifest} known */
@@ -132,21 +132,21 @@ class SnapshotFiles {
       if (below < length) targets.push(new Uint8Array(memory.buffer, offset + below, length - below));
     }
     const filled = this.#fill(targets);
-    filled.catch(() => {}); // awaited when it is needed
+    filled.catch(() => {}); // awaited on use
     return {
       memory,
-      /** Files, as `unpack` of snapshot.js takes them; complete when `filled`. */
+      /** Files in the format of `unpack` (snapshot.js); complete after `filled`. */
       bundle,
-      /** Pyodide's description of the snapshot, and the lower part of the memory; complete when `filled`. */
+      /** Pyodide's description of the snapshot, and the lower part of the memory; complete after `filled`. */
       lower,
       filled,
       libraries: libraries.map(({ path, file }) => ({ path, module: compile(`${this.folder}${file}`) })),
     };
   }
 
-  /** Write the content of `memory.zst` to `targets`, one after the other, as it arrives. @param {Uint8Array[]} targets */
+  /** Write the content of `memory.zst` to `targets` in order, as it arrives. @param {Uint8Array[]} targets */
   async #fill(targets) {
-    // Decompressing keeps this thread busy: it begins when WebAssembly is compiled in other threads and this one would wait.
+    // Decompression occupies this thread, so it starts while other threads compile WebAssembly and this one would wait.
     const [packed, decoder] = await Promise.all([this.packed, this.decoder, this.script]);
     const decompressor = new Decompressor(decoder, targets);
     const reader = packed.getReader();

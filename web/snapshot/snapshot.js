@@ -2,9 +2,9 @@
 /**
  * Restore Python from a memory snapshot, which the build takes after importing NumPy and pyruntime.
  *
- * The memory holds pointers into WebAssembly's function table, so NumPy's libraries must be loaded at the same places: in the same
- * order, before Python's memory is restored, by the same `placeLibraries` that the build uses. What Pyodide does not guarantee is
- * checked: any difference is an error, and runtime.js then starts Python without the snapshot.
+ * The memory holds pointers into WebAssembly's function table, so NumPy's libraries must be loaded at the same addresses: in the same
+ * order, before Python's memory is restored, by the same `placeLibraries` that the build uses. Assumptions that Pyodide does not guarantee
+ * are checked: any difference is an error, and runtime.js then starts Python without the snapshot.
  */
 
 import { importUrl } from './importing.js';
@@ -14,7 +14,7 @@ import { decompress } from './zstd.js';
 
 export { snapshotsFit } from './memory.js';
 
-/** Reseed the random number generators: each visitor draws other numbers. */
+/** Reseeds the random number generators, which would otherwise be equal for all visitors. */
 const AFTER_RESTORING = `
 import sys
 if "random" in sys.modules:
@@ -22,16 +22,16 @@ if "random" in sys.modules:
 `;
 
 /**
- * Let the next Python be `main`, load `libraries` before it starts, and wait for `ready`.
+ * Intercept the next start of Pyodide: use `main` as its WebAssembly module, load `libraries` before Python starts, and wait for `ready`.
  *
- * Pyodide would compile its WebAssembly after its script has run; `main` starts earlier.
+ * Pyodide would compile its WebAssembly after its script has run; `main` is compiled earlier.
  * @param {string} indexURL
  * @param {Promise<WebAssembly.Module>} main
  * @param {{path: string, module: Promise<WebAssembly.Module>}[]} libraries
- * @param {(module: any) => Promise<void>} ready given Emscripten's module, whose file system is there
- * @param {{memory?: WebAssembly.Memory, low?: number, version?: string}} [into] the memory that Python gets, in which what runs before it is
- *   restored must keep below `low`; the standard library is then left out. And Pyodide's version, if it is not the site's
- * @returns {Promise<{module: any, options: object, restore: () => void}>} `module` when Python has it; `options` for `loadPyodide`;
+ * @param {(module: any) => Promise<void>} ready called with Emscripten's module, whose file system exists
+ * @param {{memory?: WebAssembly.Memory, low?: number, version?: string}} [into] Python's memory, of which at most `low` bytes may be in use
+ *   before it is restored (the standard library is then left out); and Pyodide's version, if it is not the site's
+ * @returns {Promise<{module: any, options: object, restore: () => void}>} `module` once Python has it; `options` for `loadPyodide`;
  *   `restore` undoes the interception
  */
 export async function placeLibraries(indexURL, main, libraries, ready, { memory, low = Infinity, version } = {}) {
@@ -50,10 +50,10 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
     },
   };
   let fail = (/** @type {unknown} */ _) => {};
-  /** Rejects with what Pyodide writes to the console and waits after for ever. @type {Promise<never>} */
+  /** Rejects with errors that Pyodide only writes to the console before it hangs. @type {Promise<never>} */
   const failed = new Promise((_, reject) => { fail = reject; });
-  failed.catch(() => {}); // awaited where Pyodide waits
-  // Pyodide fetches what `main` is made of, too.
+  failed.catch(() => {}); // awaited together with Pyodide
+  // Pyodide would also fetch the file of `main`.
   global.fetch = (/** @type {any} */ source, /** @type {any} */ options) => {
     const url = String(source);
     if (url === `${indexURL}pyodide.asm.wasm`) return Promise.resolve(new Response());
@@ -89,10 +89,10 @@ export async function placeLibraries(indexURL, main, libraries, ready, { memory,
   return placed;
 }
 
-/** Last bytes of a zip archive that contain its end-of-directory record, with a comment of 1 KB at most. */
+/** Last bytes of a ZIP archive that contain its end-of-directory record, with a comment of at most 1 KB. */
 const DIRECTORY_END = 22 + 1024;
 
-/** A zip archive that has come whole: its directory is at its end. @param {string} url @param {Promise<Response>} response */
+/** Return a ZIP archive that is complete: its directory is at its end. @param {string} url @param {Promise<Response>} response */
 async function archive(url, response) {
   const { ok, status, statusText, bytes } = await response.then(async (it) => (
     { ok: it.ok, status: it.status, statusText: it.statusText, bytes: new Uint8Array(await it.arrayBuffer()) }));
@@ -111,11 +111,11 @@ async function place(module, libraries) {
 }
 
 /**
- * Write a bundle of files: one line of JSON, `[[path, bytes], ...]`, then the bytes of the first `now` files back to back.
+ * Write a bundle of files: one line of JSON, `[[path, bytes], ...]`, then the contiguous bytes of the first `now` files.
  * @param {any} FS
  * @param {Uint8Array} bundle
  * @param {string} folder
- * @param {{now: number, read: () => Uint8Array}} [later] `read` gives the bytes of the others when the first one is needed
+ * @param {{now: number, read: () => Uint8Array}} [later] `read` returns the bytes of the other files, on first use
  */
 export function unpack(FS, bundle, folder, { now, read } = { now: Infinity, read: () => bundle }) {
   const end = bundle.indexOf(10);
@@ -133,7 +133,7 @@ export function unpack(FS, bundle, folder, { now, read } = { now: Infinity, read
   }
 }
 
-/** A checksum of memory, by FNV-1a of its words. @param {Uint32Array} words */
+/** Return a checksum of memory: FNV-1a of its words. @param {Uint32Array} words */
 export function checksum(words) {
   let sum = 0x811c9dc5;
   for (let index = 0; index < words.length; index++) sum = Math.imul(sum ^ words[index], 0x01000193);
@@ -141,10 +141,10 @@ export function checksum(words) {
 }
 
 /**
- * Add what WebAssembly and the libraries have written to the lower part of the memory, which the snapshot has relative to it.
+ * Add the bytes that WebAssembly and the libraries have written to the lower part of the memory, whose difference the snapshot has.
  * @param {Uint32Array} lower
  * @param {Uint32Array} fresh
- * @param {number} expected checksum
+ * @param {number} expected checksum of these bytes
  */
 function complete(lower, fresh, expected) {
   if (checksum(fresh) !== expected) throw new Error('WebAssembly has begun with other memory than when the snapshot was taken');
@@ -152,12 +152,12 @@ function complete(lower, fresh, expected) {
 }
 
 /**
- * Start Python.
- * @param {string} folder of the snapshot
- * @param {string} indexURL of the Pyodide it was taken from
- * @param {object} options for `loadPyodide`
- * @param {(files: Promise<unknown>) => void} [arriving] gets the promise of the files of NumPy and pyruntime
- * @returns {Promise<any>} Pyodide, NumPy and pyruntime imported; null where the build took no snapshot
+ * Start Python from a snapshot.
+ * @param {string} folder folder of the snapshot
+ * @param {string} indexURL folder of the Pyodide that it was taken from
+ * @param {object} options options for `loadPyodide`
+ * @param {(files: Promise<unknown>) => void} [arriving] receives the promise of NumPy's and pyruntime's files
+ * @returns {Promise<any>} Pyodide, with NumPy and pyruntime imported; null if the build has no snapshot
  */
 export async function restorePython(folder, indexURL, options, arriving = () => {}) {
   const files = snapshotOf(folder, indexURL);
@@ -183,7 +183,7 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
     if (module.wasmTable.length !== table) throw new Error(`function table of ${module.wasmTable.length}, not ${table}`);
     for (const [handle, path] of handles) module.LDSO.loadedLibsByHandle[handle] = linked(module, path);
     pyodide.runPython(AFTER_RESTORING);
-    module.API.config._loadSnapshot = undefined; // Python has it now
+    module.API.config._loadSnapshot = undefined; // frees the copy, which Python has read
     return pyodide;
   } finally {
     placed.restore();

@@ -1,20 +1,20 @@
 // @ts-check
-/** Decompress Zstandard, which DecompressionStream lacks, by the reference implementation as WebAssembly (npm's zstddec). */
+/** Decompress Zstandard, which DecompressionStream does not support, by the reference implementation in WebAssembly (npm's zstddec). */
 
-/** The library's results from here on, as unsigned numbers, are errors. */
+/** Results of the library from this value on, as unsigned numbers, are errors. */
 const FIRST_ERROR = 2 ** 32 - 200;
 
-/** Words of the library's description of a buffer: its address, its size, and how much of it was used. */
+/** Words in the library's buffer descriptor: address, size, and bytes used. */
 const BUFFER_WORDS = 3;
 
-/** Decompresses one frame, in this thread, as its bytes arrive. */
+/** Decompresses one frame in this thread, as its bytes arrive. */
 export class Decompressor {
   /**
    * @param {WebAssembly.Module} decoder
-   * @param {Uint8Array[]} targets get the content, one after the other
+   * @param {Uint8Array[]} targets filled with the content, in order
    */
   constructor(decoder, targets) {
-    // The decoder's memory never shrinks, so each frame has its own.
+    // The decoder's memory never shrinks, so each frame has a separate one.
     const { exports } = new WebAssembly.Instance(decoder, { env: { emscripten_notify_memory_growth() {} } });
     const { malloc, memory, ZSTD_createDCtx, ZSTD_DStreamInSize, ZSTD_DStreamOutSize, ZSTD_decompressStream } = /** @type {any} */ (exports);
     /** @type {WebAssembly.Memory} */
@@ -25,15 +25,15 @@ export class Decompressor {
     this.outputSize = ZSTD_DStreamOutSize();
     this.input = malloc(this.inputSize);
     this.output = malloc(this.outputSize);
-    /** Descriptions of the two buffers. */
+    /** Descriptors of the two buffers. */
     this.source = malloc(4 * BUFFER_WORDS);
     this.target = malloc(4 * BUFFER_WORDS);
     this.targets = targets.filter(({ length }) => length);
-    /** Targets that are full. */
+    /** Number of full targets. */
     this.full = 0;
-    /** Bytes that the next target has. */
+    /** Bytes written to the next target. */
     this.filled = 0;
-    /** Whether the frame has come whole. */
+    /** Whether the frame is complete. */
     this.complete = false;
   }
 
@@ -43,7 +43,7 @@ export class Decompressor {
       const piece = packed.subarray(offset, offset + this.inputSize);
       new Uint8Array(this.memory.buffer).set(piece, this.input);
       this.#describe(this.source, this.input, piece.length);
-      // A full output may not be all that the input makes.
+      // A full output buffer may mean that more output is pending.
       for (let more = true; more || this.#used(this.source) < piece.length;) {
         this.#describe(this.target, this.output, this.outputSize);
         const expected = this.decode(this.context, this.target, this.source) >>> 0;
@@ -56,7 +56,7 @@ export class Decompressor {
     }
   }
 
-  /** Check that all bytes have come. */
+  /** Check that all bytes have arrived. */
   end() {
     if (!this.complete || this.full < this.targets.length) throw new Error('data in Zstandard that ends too early');
   }
@@ -90,7 +90,7 @@ export class Decompressor {
 /**
  * @param {WebAssembly.Module} decoder
  * @param {Uint8Array} packed
- * @param {number} size of the content
+ * @param {number} size size of the content
  * @returns {Uint8Array} the content
  */
 export function decompress(decoder, packed, size) {

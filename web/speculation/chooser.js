@@ -1,5 +1,5 @@
 // @ts-check
-/** Choose the most likely token of logits on the GPU: a model of ArgMax, replayed after each run of the decoder. */
+/** Select the most likely token of logits on the GPU: an ArgMax model, replayed after each run of the decoder. */
 
 import { prepareFirst } from '../gpu/replay.js';
 import { DEPTH } from './pace.js';
@@ -47,7 +47,7 @@ export class Chooser {
    * Create a chooser for logits of these dimensions.
    * @param {Maker} maker
    * @param {Logits} logits
-   * @param {number} most tokens that are on the GPU at the same time
+   * @param {number} most maximum number of tokens on the GPU at a time
    */
   static async create(maker, logits, most) {
     const options = { greedy: true, log_probability: false, dtype: logits.type, ids: logits.ids };
@@ -60,17 +60,17 @@ export class Chooser {
     const args = { session: made.session, feeds: { logits: value }, fetches: [IDS], kept: { [IDS]: null }, options: {} };
     const tokens = [];
     for (let i = 0; i < most; i++) tokens.push((await maker.run(args))[IDS]);
-    for (const ids of tokens) if (ids?.kind === 'gpu') maker.tensors.dispose(ids.gpu); // their memory becomes spare memory of the session
+    for (const ids of tokens) if (ids?.kind === 'gpu') maker.tensors.dispose(ids.gpu); // their memory becomes unused memory of the session
     return made;
   }
 
-  /** Whether it chooses by such logits. @param {Logits} logits */
+  /** Return whether it was created for such logits. @param {Logits} logits */
   suits({ name, type, dims, ids }) {
     const own = this.logits;
     return own.name === name && own.type === type && own.ids === ids && String(own.dims) === String(dims);
   }
 
-  /** Prepare a run, with the tensor of the token's id; null where it takes Python. */
+  /** Prepare a run, with the tensor of the token's id; null if it needs Python. */
   prepare() {
     const known = this.#maker.known(this.session);
     if (!known) return null;
@@ -85,7 +85,7 @@ export class Chooser {
   }
 }
 
-/** Keeps the chooser for the logits that a session brings. */
+/** The chooser for the logits of a session. */
 export class Choosers {
   /** The chooser, once it is ready. @type {Chooser | null} */
   current = null;
@@ -94,13 +94,13 @@ export class Choosers {
   /** @type {Promise<unknown> | null} */
   #creating = null;
 
-  /** @param {Maker} maker @param {() => void} failed is called where a chooser cannot be created */
+  /** @param {Maker} maker @param {() => void} failed called if a chooser cannot be created */
   constructor(maker, failed) {
     this.#maker = maker;
     this.#failed = failed;
   }
 
-  /** Create a chooser for such logits, unless there is one. @param {Logits} logits */
+  /** Create a chooser for such logits, unless one exists. @param {Logits} logits */
   expect(logits) {
     if (this.#creating || this.current?.suits(logits)) return;
     const stale = this.current;
@@ -110,7 +110,7 @@ export class Choosers {
     }, this.#failed).finally(() => { this.#creating = null; });
   }
 
-  /** Release the chooser, also one that is being created. */
+  /** Release the chooser, even while it is being created. */
   async end() {
     await this.#creating;
     const chooser = this.current;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Defer work until the current message was handled. A timer would wait for milliseconds. */
+/** Defer work until the current message has been handled. A timer would take milliseconds. */
 
 const channel = new MessageChannel();
 /** @type {(() => void)[]} */

@@ -10,16 +10,16 @@
  *
  * @typedef {object} Seen a run with its results
  * @property {Record<string, Fed>} feeds
- * @property {string} requested the names of its outputs, and which of them stay on the GPU, as a key
+ * @property {string} requested key of its output names and of those that stay on the GPU
  * @property {Map<string, Remote>} staying outputs on the GPU, by name
- * @property {number} best index of the greatest of its last logits; -1: it has none
+ * @property {number} best index of the greatest of its last logits; -1: no logits
  *
  * @typedef {object} Rule how an input may follow from the run before
  * @property {boolean} same the same value
  * @property {boolean} longer the same value with its last element repeated
  * @property {boolean} next its last element, incremented
  * @property {boolean} chosen the index of the greatest logit
- * @property {string} made the name of the output that it was; '': none
+ * @property {string} made name of the output that it equals; '': none
  *
  * @typedef {Map<string, Rule>} Rules by input
  */
@@ -27,7 +27,7 @@
 /** @type {Record<string, BigInt64ArrayConstructor | Int32ArrayConstructor>} */
 const INTEGERS = { int64: BigInt64Array, int32: Int32Array };
 
-/** Least number of elements in a row of logits. */
+/** Minimum number of elements in a row of logits. */
 const SMALLEST_VOCABULARY = 8;
 
 /** @param {readonly number[]} dims */
@@ -39,7 +39,7 @@ function integers(fed) {
   return type && fed.data instanceof ArrayBuffer ? new type(fed.data).subarray(0, countOf(fed.dims)) : null;
 }
 
-/** Bytes of an element, by the types of inputs other than caches. @type {Record<string, number>} */
+/** Element size in bytes, for types of inputs other than caches. @type {Record<string, number>} */
 const WIDTHS = { int64: 8, int32: 4, float32: 4, float16: 2, bool: 1 };
 
 /** @param {Fed} fed @returns {Uint8Array | null} */
@@ -57,7 +57,7 @@ function startAlike(some, others, count) {
   return true;
 }
 
-/** Whether two tensors are one, or equal. @param {Fed | undefined} some @param {Fed} other */
+/** Return whether two tensors are the same, or equal. @param {Fed | undefined} some @param {Fed} other */
 export function isEqual(some, other) {
   if (!some || some.type !== other.type || !isSameDims(some.dims, other.dims)) return false;
   if (some.remote || other.remote) return some.remote === other.remote;
@@ -72,7 +72,7 @@ export function numberIn(fed) {
 }
 
 /**
- * The rules that hold for an input.
+ * Return the rules that hold for an input.
  * @param {Seen} before
  * @param {string} name
  * @param {Fed} fed
@@ -96,7 +96,7 @@ function ruleOf(before, name, fed) {
 }
 
 /**
- * The rules that still hold for every input after a run of `feeds` followed `before`; null where an input follows none.
+ * Return the rules that still hold for every input after a run of `feeds` followed `before`; null if none holds for an input.
  * @param {Rules | null} known rules from earlier runs; null: none yet
  * @param {Seen} before
  * @param {Record<string, Fed>} feeds
@@ -120,7 +120,7 @@ function learned(known, before, feeds) {
   return rules;
 }
 
-/** The name of the token's input; '' where not exactly one is a token. @param {Rules} rules */
+/** Return the name of the token's input; '' unless exactly one input is a token. @param {Rules} rules */
 export function tokenOf(rules) {
   const found = [...rules].filter(([, { chosen }]) => chosen);
   return found.length === 1 ? found[0][0] : '';
@@ -128,13 +128,13 @@ export function tokenOf(rules) {
 
 /** The rules of a session's runs. */
 export class Pattern {
-  /** Rules by which the last run followed the one before; null: none. @type {Rules | null} */
+  /** Rules by which the last run followed from the one before; null: none. @type {Rules | null} */
   rules = null;
   /** The last run, once its results are known. @type {Seen | null} */
   last = null;
 
   /**
-   * Learn from the inputs of the next run; whether it follows the last one by rules.
+   * Learn from the inputs of the next run; return whether it follows from the last one by rules.
    * @param {Record<string, Fed> | null} feeds
    * @param {string} requested
    */
@@ -166,10 +166,10 @@ function next({ type, dims, data }) {
 }
 
 /**
- * Predict the feeds of the run after another by rules; null where a cache did not stay. The token's element is unknown: it is 0.
+ * Predict the feeds of the next run by rules; null if a cache is not on the GPU. The token is unknown: 0.
  * @param {Rules} rules
- * @param {Record<string, Fed>} feeds of that run
- * @param {Map<string, Remote>} staying what it left on the GPU
+ * @param {Record<string, Fed>} feeds feeds of the run before
+ * @param {Map<string, Remote>} staying its outputs on the GPU
  * @returns {Record<string, Fed> | null}
  */
 export function predicted(rules, feeds, staying) {
@@ -190,7 +190,7 @@ export function predicted(rules, feeds, staying) {
   return found;
 }
 
-/** The index of the greatest element, the first of equal ones. @param {Float32Array | Int16Array} row */
+/** Return the index of the greatest element, the first of equal ones. @param {Float32Array | Int16Array} row */
 function greatest(row) {
   let best = 0;
   for (let i = 1; i < row.length; i++) if (row[i] > row[best]) best = i;
@@ -201,7 +201,7 @@ function greatest(row) {
 const ordered = (bits) => (bits < 0 ? -(bits & 0x7fff) : bits);
 
 /**
- * The index of the greatest element of the last row; -1 where the elements are not floats.
+ * Return the index of the greatest element of the last row; -1 if the elements are not floats.
  * @param {{type: string, dims: number[], data: ArrayBuffer}} logits
  */
 export function bestOf({ type, dims, data }) {
@@ -212,18 +212,18 @@ export function bestOf({ type, dims, data }) {
   return greatest(row instanceof Int16Array ? row.map(ordered) : row);
 }
 
-/** Whether a value may be the logits of one sequence. @param {any} value */
+/** Return whether a value may be the logits of one sequence. @param {any} value */
 export function isLogits(value) {
   const { type, dims, data } = value ?? {};
   return (type === 'float32' || type === 'float16') && data instanceof ArrayBuffer && dims.length === 3 && dims[0] === 1
     && dims[2] >= SMALLEST_VOCABULARY;
 }
 
-/** Whether a run is the first of a text: its caches are empty. @param {Record<string, Fed>} feeds */
+/** Return whether a run is the first of a text, with empty caches. @param {Record<string, Fed>} feeds */
 export const begins = (feeds) => Object.values(feeds).some(({ dims }) => dims.includes(0));
 
 /**
- * The type of the token's input, or of what looks like it in the first run of a text.
+ * Return the type of the token's input; in the first run of a text, that of a likely candidate.
  * @param {Record<string, Fed>} feeds
  * @param {string | null} token
  */

@@ -1,15 +1,14 @@
 // @ts-check
 /**
- * Begin runs before they are requested. A caller that generates text waits for logits, picks a token and feeds it; most of that time
- * the GPU is idle. Where the inputs of a session's runs can be predicted from the run before (pattern.js), the most likely token is
- * chosen on the GPU, and the next runs are queued after the current one. The caller's inputs are then compared with the predicted
- * ones, byte for byte: a run with equal inputs is answered by the queued one, any other input discards all queued runs.
+ * Start runs before they are requested. A caller that generates text waits for logits, selects a token and feeds it; most of that time the
+ * GPU is idle. Where the inputs of a session's runs can be predicted from the run before (pattern.js), the most likely token is selected on
+ * the GPU, and the next runs are queued after the current one. The caller's inputs are then compared with the predicted ones, byte for
+ * byte: a run with equal inputs is answered by the queued one, any other input discards all queued runs.
  *
- * A wrong prediction costs only GPU time: caches with reserved rows got rows after the valid ones, and other outputs have separate
- * memory. After one, a longer streak of predictable runs is required (pace.js).
+ * A wrong prediction only costs GPU time: caches with reserved rows got rows after the valid ones, and other outputs have separate memory.
+ * After one, a longer streak of predictable runs is required (pace.js).
  *
  * States, and the events that change them:
- *
  *   learning    -> speculating   `follow`: a run was queued, its successor is predictable, and the pace is steady
  *   speculating -> learning      `take` with other inputs or without a queued run; a queued run fails; an input is disposed of;
  *                                no request comes for `IDLE_MS`
@@ -39,28 +38,28 @@ import { Pattern, begins, bestOf, bytesOfId, isEqual, isLogits, numberIn, predic
  * @property {string[] | null} fetches their names; null: all
  * @property {string[]} stay those that stay on the GPU
  *
- * @typedef {object} Token chosen by a run's logits
- * @property {Remote} ids on the GPU
+ * @typedef {object} Token a token selected from a run's logits
+ * @property {Remote} ids the id on the GPU
  * @property {number} id NaN until it was read back
  *
- * @typedef {object} Run that the next one is predicted from
+ * @typedef {object} Run the run from which the next one is predicted
  * @property {Record<string, Fed>} feeds
  * @property {Map<string, Remote>} staying outputs on the GPU, by name
- * @property {Token} chosen by its logits
+ * @property {Token} chosen the token selected from its logits
  *
  * @typedef {object} Queued
- * @property {Token} fed the token among the feeds
+ * @property {Token} fed the token in its feeds
  * @property {Prepared} prepared
  * @property {Promise<Record<string, any>>} outputs
  * @property {boolean} isComplete whether the outputs were read back
  *
- * @typedef {Run & Queued} Step a run that was not requested yet
+ * @typedef {Run & Queued} Step a queued run that was not requested yet
  *
  * @typedef {object} Speculating
  * @property {'speculating'} name
  * @property {Replay} by
  * @property {Requested} requested
- * @property {Rules} rules by which feeds are predicted
+ * @property {Rules} rules rules that predict feeds
  * @property {Step[]} steps queued runs
  * @property {Run} last the last queued or requested run
  * @property {ReturnType<typeof setTimeout>} [timer] ends it without requests
@@ -111,7 +110,7 @@ export class Speculation {
   }
 
   /**
-   * Answer a run by a queued one; null where none has these inputs.
+   * Answer a run by a queued one; null if none has these inputs.
    * @param {Record<string, Fed> | null} feeds
    * @param {Requested} requested
    * @returns {Promise<Record<string, any>> | null}
@@ -139,7 +138,7 @@ export class Speculation {
   }
 
   /**
-   * Queue the successors of a run of `feeds` that was queued just now.
+   * Queue the successors of a run of `feeds` that was just queued.
    * @param {Prepared} prepared
    * @param {Record<string, Fed>} feeds
    * @param {Requested} requested
@@ -170,7 +169,7 @@ export class Speculation {
    * @param {Record<string, Fed> | null} feeds
    * @param {Requested} requested
    * @param {Record<string, any>} outputs
-   * @param {number} ms that it took
+   * @param {number} ms duration of the run
    */
   ran(feeds, requested, outputs, ms) {
     this.#pattern.last = null;
@@ -192,12 +191,12 @@ export class Speculation {
     if (ids) this.expect({ name, type: value.type, dims: [1, 1, value.dims[2]], ids });
   }
 
-  /** Create a sampler for logits that runs are going to bring. @param {import('./chooser.js').Logits} logits */
+  /** Create a sampler for the logits of future runs. @param {import('./chooser.js').Logits} logits */
   expect(logits) {
     if (this.#state.name !== 'ended') this.#choosers.expect(logits);
   }
 
-  /** Note that a tensor was disposed of: a run that it was predicted for will not be requested. @param {number} number */
+  /** Record that a tensor was disposed of: a run that was predicted to read it will not be requested. @param {number} number */
   disposed(number) {
     const step = this.#state.name === 'speculating' ? this.#state.steps[0] : undefined;
     if (step && Object.values(step.feeds).some(({ remote }) => remote?.number === number)) this.#stop();
@@ -212,7 +211,7 @@ export class Speculation {
   /** @param {Step} step @param {Record<string, Fed>} feeds @param {Requested} requested */
   async #delivered({ outputs, prepared, staying, chosen, isComplete }, feeds, requested) {
     try {
-      const made = isComplete ? await outputs : await attend(prepared.replay.device, outputs); // its duration is not that of a run alone
+      const made = isComplete ? await outputs : await attend(prepared.replay.device, outputs); // includes the wait for earlier runs
       this.#pattern.last = { feeds, requested: keyOf(requested), staying, best: chosen.id };
       return made;
     } catch (error) {
@@ -229,7 +228,7 @@ export class Speculation {
     while (state.steps.length < this.#pace.depth && this.#queue(state)) { /* one more */ }
   }
 
-  /** Queue one step; false where it takes Python. @param {Speculating} state */
+  /** Queue one step; false if it needs Python. @param {Speculating} state */
   #queue(state) {
     const { by, requested, rules, last } = state;
     const token = tokenOf(rules);
@@ -241,7 +240,7 @@ export class Speculation {
       prepared = prepareFirst([by], feeds, requested, this.#known, this.#tensors);
     } catch (error) {
       if (!(error instanceof RuntimeException)) throw error;
-      return false; // inputs are out of bounds; the requested run reports it
+      return false; // an input is out of range; the requested run reports the error
     }
     if (!prepared) return false;
     const made = waits(by.device, prepared.writes) ? null : this.#choose(prepared);
@@ -266,13 +265,13 @@ export class Speculation {
         chosen.id = idIn(bytes.slice(-1), chosen);
         return results(prepared, reads, bytes, this.#tensors);
       }) };
-    step.outputs.catch(() => {}); // `take` returns it and its error
+    step.outputs.catch(() => {}); // `take` returns the promise
     state.steps.push(step);
     state.last = step;
     return true;
   }
 
-  /** The recording that chooses a token by the logits of a run; null where the sampler is for other logits. @param {Prepared} prepared */
+  /** Return the recording that selects a token from the logits of a run; null if the sampler is for other logits. @param {Prepared} prepared */
   #choose(prepared) {
     const chooser = this.#choosers.current;
     const logits = readsOf(prepared).find(({ name }) => name === chooser?.logits.name);
@@ -289,7 +288,7 @@ export class Speculation {
    * @param {GPUDevice} device
    * @param {(Prepared & {before: import('../gpu/readback.js').Copy[]})[]} recordings
    * @param {import('../gpu/readback.js').Read[]} reads
-   * @returns {Promise<ArrayBuffer[]>} the bytes of each
+   * @returns {Promise<ArrayBuffer[]>} the bytes of each read
    */
   #send(device, recordings, reads) {
     const pieces = stage(device, reads);
@@ -300,7 +299,7 @@ export class Speculation {
         resultMemory.taken(reads.map(({ nbytes }) => nbytes));
         return bytes.map(({ buffer }) => buffer);
       }, (error) => {
-        for (const { replay } of recordings) replay.live = false; // Python finds the cause
+        for (const { replay } of recordings) replay.live = false; // the next run uses Python, which reports the cause
         for (const { staging, done } of pieces) if (!done) staging.destroy();
         throw error;
       }).finally(() => this.#known.replaying.delete(arrived));
@@ -314,7 +313,7 @@ export class Speculation {
     this.#tensors.dispose(number);
   }
 
-  /** Dispose of the outputs of a run that is not delivered. @param {Prepared} prepared */
+  /** Release the outputs of a run that is not delivered. @param {Prepared} prepared */
   #drop({ staying }) {
     for (const { tensor } of staying) this.#dispose(tensor);
   }
@@ -326,7 +325,7 @@ const keyOf = ({ fetches, stay }) => JSON.stringify([fetches, stay]);
 /** @param {Prepared} prepared */
 const stayingOf = ({ staying }) => new Map(staying.map(({ name, tensor }) => [name, tensor]));
 
-/** Whether the caller feeds what was predicted. @param {Step} step @param {Record<string, Fed>} feeds @param {Rules} rules */
+/** Return whether the caller's feeds are the predicted ones. @param {Step} step @param {Record<string, Fed>} feeds @param {Rules} rules */
 function isPredicted({ feeds: wanted, fed }, feeds, rules) {
   const token = tokenOf(rules);
   const names = Object.keys(feeds);
@@ -336,7 +335,7 @@ function isPredicted({ feeds: wanted, fed }, feeds, rules) {
       : isEqual(wanted[name], feeds[name])));
 }
 
-/** The read of a token's id. @param {Token} token */
+/** Return the read of a token's id. @param {Token} token */
 function idsOf({ ids: { type, memory } }) {
   return { buffer: memory.buffer, offset: 0, nbytes: bytesOfId(type) };
 }
@@ -346,10 +345,10 @@ function idIn([bytes], { ids: { type } }) {
   return type === 'int64' ? Number(new BigInt64Array(bytes)[0]) : new Int32Array(bytes)[0];
 }
 
-/** Whether pages cannot write to the memory of the inputs: it has reserved rows. @param {Record<string, Fed>} feeds */
+/** Return whether pages cannot write to the inputs' memory: it has reserved rows. @param {Record<string, Fed>} feeds */
 function isHidden(feeds) {
   return Object.values(feeds).every(({ remote }) => !remote || remote.memory.reserved);
 }
 
-/** Whether no page shares this thread, and with it the buffers of tensors. */
+/** Return whether no page shares this thread, and with it the buffers of tensors. */
 const inWorker = () => typeof document === 'undefined';

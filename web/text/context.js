@@ -2,11 +2,10 @@
 /**
  * The tokens of a text that the model attends to.
  *
- * A window of W tokens with S sinks: the text is computed from its beginning until W tokens are in the caches. Then it starts
- * over with the first S tokens and the last (W - S) / 2, rounded down, at positions from 0: each token depends on these tokens alone,
- * and the caches never have more than W rows. A prompt is cut as if it had been generated, so that the next turn of a conversation
- * finds in the caches what the last one left; pyruntime/generate/window.py has the rule. Where queued tokens fail on the GPU, the
- * rest is chosen here, one after the other.
+ * With a window of W tokens and S sinks, the text is computed from its start until the caches have W tokens. Then it restarts with the
+ * first S tokens and the last (W - S) / 2, rounded down, at positions from 0: each token depends on these tokens alone, and caches never
+ * exceed W rows. A prompt is truncated as if it had been generated, so that the next turn of a conversation can use the caches of the last
+ * one; see pyruntime/generate/window.py. If queued tokens fail on the GPU, the rest is selected here, one token at a time.
  */
 
 import { HostTokens, QueuedTokens } from './tokens.js';
@@ -17,16 +16,16 @@ import { HostTokens, QueuedTokens } from './tokens.js';
 /** @typedef {{size: number, sinks: number}} Window of `size` tokens; Infinity: the whole text */
 
 /**
- * The default number of sinks: the token that begins the model's texts, where this one begins with it. A context is
- * computed at positions from 0, so attention needs no others.
- * @param {readonly number[]} ids of the text
- * @param {readonly (number | undefined)[]} begins tokens that begin the model's texts
+ * Return the default number of sinks: 1 if the text starts with the token that starts the model's texts, else 0. A context is computed at
+ * positions from 0, so attention needs no others.
+ * @param {readonly number[]} ids ids of the text
+ * @param {readonly (number | undefined)[]} begins tokens that start the model's texts
  */
 export function defaultSinks([first], begins) {
   return Number(first !== undefined && begins.includes(first));
 }
 
-/** What the model sees of a text. @param {readonly number[]} ids of all of it @param {Window} window */
+/** Return the tokens in the window. @param {readonly number[]} ids ids of the whole text @param {Window} window */
 function inWindow(ids, { size, sinks }) {
   if (ids.length <= size) return [...ids];
   const block = size + 1 - sinks - Math.floor((size - sinks) / 2);
@@ -45,13 +44,13 @@ export class ContextTokens {
   #onHost = false;
   /** @type {Tokens | null} */
   #inner = null;
-  /** Tokens that may come before the window starts over. */
+  /** Tokens that can follow before the window restarts. */
   #left = 0;
 
   /**
    * @param {import('./decoder.js').Decoder} decoder
    * @param {import('./decoder.js').Turn} turn
-   * @param {readonly number[]} ids of the prompt
+   * @param {readonly number[]} ids ids of the prompt
    * @param {Wanted} wanted
    * @param {Window} window
    */
@@ -78,7 +77,7 @@ export class ContextTokens {
     return token;
   }
 
-  /** Begin, start over, or go on with caches that have been trimmed. */
+  /** Start, restart, or continue with trimmed caches. */
   async #start() {
     const { ids, prompt } = this.#text;
     const context = inWindow(ids, this.#window);
@@ -96,7 +95,7 @@ export class ContextTokens {
     return (this.#onHost ? null : await QueuedTokens.open(...given, this.#left)) ?? new HostTokens(...given);
   }
 
-  /** The next token; where queued ones fail, of what is computed anew. @returns {Promise<Token>} */
+  /** Return the next token; if a queued one fails, compute it again. @returns {Promise<Token>} */
   async #chosen() {
     const inner = /** @type {Tokens} */ (this.#inner);
     try {
@@ -115,7 +114,11 @@ export class ContextTokens {
     return other.next();
   }
 
-  /** The next token, where the text goes on with what it has. @param {Tokens} inner that ends @returns {Promise<Token>} */
+  /**
+   * Return the next token after a source of tokens has ended, if the text continues.
+   * @param {Tokens} inner the source that has ended
+   * @returns {Promise<Token>}
+   */
   async #elsewhere(inner) {
     await inner.end(true);
     const other = await this.#open();

@@ -1,5 +1,5 @@
 // @ts-check
-/** A decoder with its caches: tokens go in, logits of the last one come out; the caches stay on the GPU. */
+/** A decoder with its caches: computes the logits that follow given tokens; caches stay on the GPU. */
 
 import { InferenceSession } from '../api/session.js';
 import { Tensor } from '../api/tensor.js';
@@ -11,23 +11,23 @@ import { Samplers } from './samplers.js';
 /** @typedef {import('./repository.js').Names} Names */
 /** @typedef {import('./repository.js').HeadSizes} HeadSizes */
 /** @typedef {import('./repository.js').SlidingWindow} SlidingWindow */
-/** @typedef {{names: Names, sizes: HeadSizes, sliding: SlidingWindow}} Naming what a repository says of its decoder */
+/** @typedef {{names: Names, sizes: HeadSizes, sliding: SlidingWindow}} Naming properties of a repository's decoder */
 /** @typedef {{input: ValueMetadata, output: string}} Cache */
 
-/** Tokens of a prompt that are computed together. */
+/** Prompt tokens that are computed at a time. */
 const CHUNK = 256;
 
-/** Inputs that say how many positions have logits. */
+/** Inputs with the number of positions whose logits are wanted. */
 const KEPT_LOGITS = ['num_logits_to_keep', 'logits_to_keep'];
 
-/** Inputs that are neither ids nor mask, positions or caches. */
+/** Inputs other than ids, mask, positions and caches. */
 const OTHERS = ['use_cache_branch', ...KEPT_LOGITS];
 
 class NotDecoder extends Error {
   name = 'InvalidGraph';
 }
 
-/** The name of an input's output. @param {string} name @param {Names} names @param {readonly string[]} outputs */
+/** Return the name of the output that updates a cache. @param {string} name @param {Names} names @param {readonly string[]} outputs */
 function presentOf(name, { caches }, outputs) {
   for (const [past, present] of caches) {
     const [before, after = ''] = past.split('%d');
@@ -39,14 +39,14 @@ function presentOf(name, { caches }, outputs) {
   return null;
 }
 
-/** Elements of float16 where the browser has no array for them. @param {number} bits */
+/** Convert the bits of a float16, for browsers without Float16Array. @param {number} bits */
 function fromHalf(bits) {
   const [sign, exponent, fraction] = [bits & 0x8000 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
   return sign * (exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction);
 }
 
-/** @param {Tensor} tensor @param {number} count of elements, the last ones @returns {Float32Array} of its own memory */
+/** @param {Tensor} tensor @param {number} count number of elements, the last ones @returns {Float32Array} a copy */
 function floats({ type, data }, count) {
   const part = /** @type {any} */ (data).slice(-count);
   if (type === 'float32' || part.constructor.name === 'Float16Array') return Float32Array.from(part);
@@ -55,17 +55,17 @@ function floats({ type, data }, count) {
   throw new NotDecoder(`logits are floating point numbers, not ${type}`);
 }
 
-/** What one text has on the GPU. */
+/** The state of one text on the GPU. */
 export class Turn {
   /** @type {Map<string, Tensor>} */
   caches = new Map();
-  /** The tokens that it is of. @type {number[]} */
+  /** The tokens in the caches. @type {number[]} */
   ids = [];
-  /** How many tokens in front have no rows any more, as nothing looks back at them. */
+  /** Number of leading tokens whose rows were released because no later token attends to them. */
   begin = 0;
   /** The step in progress. @type {Promise<unknown>} */
   busy = Promise.resolve();
-  /** What writes it. @type {import('./tokens.js').Tokens | null} */
+  /** The source of tokens that uses this turn. @type {import('./tokens.js').Tokens | null} */
   tokens = null;
 
   dispose() {
@@ -75,7 +75,7 @@ export class Turn {
     this.begin = 0;
   }
 
-  /** Rows of its caches. */
+  /** Rows in the caches. */
   get rows() {
     return this.ids.length - this.begin;
   }
@@ -92,9 +92,9 @@ export class Decoder {
     this.session = session;
     /** Caches that can be trimmed; null: a layer attends to all rows. */
     this.local = facts?.local ? new LocalCaches(facts.local) : null;
-    /** Tokens that the model has positions for. */
+    /** Number of positions that the model supports. */
     this.positions = facts?.positions ?? Infinity;
-    /** Rows of caches that hold a window and no more. */
+    /** Rows of caches that only hold a window. */
     this.#rows = Object.fromEntries(Object.entries(facts?.rows ?? {}).map(([name, rows]) => [name, rows + sliding.slack]));
     this.names = names;
     this.caches = caches;
@@ -140,10 +140,10 @@ export class Decoder {
   }
 
   /**
-   * Logits of the token after `ids`.
-   * @param {Turn} turn that has what was before them
+   * Return the logits of the token after `ids`.
+   * @param {Turn} turn its caches hold the tokens before `ids`
    * @param {readonly number[]} ids at least one
-   * @param {AbortSignal} [signal] looked at between parts of a long prompt
+   * @param {AbortSignal} [signal] checked between parts of a long prompt
    * @returns {Promise<Float32Array>}
    */
   async step(turn, ids, signal) {
@@ -155,9 +155,9 @@ export class Decoder {
 
   /**
    * Compute `ids` without their logits.
-   * @param {Turn} turn that has what was before them
+   * @param {Turn} turn its caches hold the tokens before `ids`
    * @param {readonly number[]} ids
-   * @param {AbortSignal} [signal] looked at between parts
+   * @param {AbortSignal} [signal] checked between parts
    */
   async prefill(turn, ids, signal) {
     const chunk = Math.min(CHUNK, this.local?.chunk ?? CHUNK);
@@ -168,8 +168,8 @@ export class Decoder {
   }
 
   /**
-   * Element types of ids and logits, and how many tokens there are where the model says it; null where the model's inputs
-   * are no integers of one text, which only a step takes, or its caches are moved on the host.
+   * Element types of ids and logits, and the vocabulary size if the model states it; null if the inputs are not integers of one text, or
+   * caches are moved on the host: then only `step` works.
    */
   get types() {
     const { ids, mask, positions, logits } = this.names;
@@ -187,8 +187,8 @@ export class Decoder {
   }
 
   /**
-   * The arguments of a `decode` request (`DecodeArguments` of protocol.d.ts): names, caches and first token of this decoder.
-   * @param {Turn} turn that has what is before `first`
+   * Return the arguments of a `decode` request (`DecodeArguments` of protocol.d.ts): names, caches and first token.
+   * @param {Turn} turn its caches hold the tokens before `first`
    * @param {number} first
    */
   loop(turn, first) {
@@ -211,11 +211,11 @@ export class Decoder {
   }
 
   /**
-   * Give a turn the caches that a loop has left.
+   * Give a turn the caches of a finished loop.
    * @param {Turn} turn
-   * @param {Record<string, any>} caches by the names of inputs; none: it has nothing
-   * @param {readonly number[]} ids that they are of
-   * @param {number} begin how many in front have no rows
+   * @param {Record<string, any>} caches caches by input name; none: the turn becomes empty
+   * @param {readonly number[]} ids the tokens that the caches cover
+   * @param {number} begin number of leading tokens without rows
    */
   restore(turn, caches, ids, begin) {
     const { memory } = /** @type {NonNullable<ReturnType<typeof InferenceSession.hostOf>>} */ (InferenceSession.hostOf(this.session));
@@ -224,7 +224,7 @@ export class Decoder {
     turn.begin = turn.caches.size ? begin : 0;
   }
 
-  /** Whether caches without rows for `begin` tokens have what they had after `length` tokens. @param {number} begin @param {number} length */
+  /** Return whether caches without rows of the first `begin` tokens suffice after `length` tokens. @param {number} begin @param {number} length */
   reaches(begin, length) {
     return length > begin && (!begin || length - begin >= /** @type {LocalCaches} */ (this.local).kept);
   }
@@ -247,7 +247,7 @@ export class Decoder {
   }
 
   /**
-   * What a turn has of `ids`, as far as they begin like its own; at least the last one is left to be computed.
+   * Rewind a turn to the longest common prefix with `ids`, without the last of `ids`, whose logits are needed.
    * @param {Turn} turn
    * @param {readonly number[]} ids
    */
@@ -269,11 +269,11 @@ export class Decoder {
       turn.ids.length = same;
     } catch (error) {
       if (/** @type {Error} */ (error).name !== 'DeviceLost') throw error;
-      turn.dispose(); // what the caches held is computed anew
+      turn.dispose(); // all tokens are computed again
     }
   }
 
-  /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted whether the logits are @returns {Promise<Float32Array>} */
+  /** @param {Turn} turn @param {readonly number[]} ids @param {boolean} wanted whether logits are wanted @returns {Promise<Float32Array>} */
   async #run(turn, ids, wanted) {
     const { logits } = this.names;
     await this.trim(turn);
@@ -293,7 +293,11 @@ export class Decoder {
     return floats(scores, scores.dims[scores.dims.length - 1]);
   }
 
-  /** Memory for the logits, so that they come with the answer; null where their size is not known before. @param {Record<string, Tensor>} feeds @param {number} count */
+  /**
+   * Allocate memory for the logits, so that they arrive with the result; null if their size is unknown.
+   * @param {Record<string, Tensor>} feeds
+   * @param {number} count
+   */
   #target(feeds, count) {
     const { type, shape } = /** @type {ValueMetadata} */ (this.session.outputMetadata.find(({ name }) => name === this.names.logits));
     const [, , vocabulary] = shape;
@@ -335,9 +339,9 @@ export class Decoder {
 }
 
 /**
- * The cache of no token: a dimension without a size has none, but for the batch, which is one text, and for what the
- * configuration says of heads and for caches that have a window's rows. The batch is the one whose name says so or is that of the ids' batch, else the first where there
- * is another one.
+ * Return an empty cache. Dimensions without a size are 0, except the batch, which is 1, sizes of heads, which the configuration has, and
+ * rows of caches that hold a window. The batch is the dimension with that name or with the name of the ids' batch, else the first one if
+ * another dimension is also dynamic.
  * @param {ValueMetadata} input
  * @param {ValueMetadata | undefined} ids
  * @param {HeadSizes} sizes

@@ -1,20 +1,18 @@
 // @ts-check
-/**
- * Read the files of a model by their paths: from a URL, from files that the user chose, or by a reader that the caller gives.
- */
+/** Read the files of a model by path: from a URL, from files that the user chose, or by a reader of the caller. */
 
 import { wrong } from '../api/arguments.js';
 import { fetchAll } from '../net/stream.js';
 
 /**
- * @callback Report how far a file is
+ * @callback Report progress of a file
  * @param {number} loaded
  * @param {number | undefined} total
  *
  * @typedef {object} Folder
- * @property {string} name for messages
+ * @property {string} name name in error messages
  * @property {(path: string, signal?: AbortSignal) => Promise<boolean>} has
- * @property {(path: string, options?: {signal?: AbortSignal, onProgress?: Report}) => Promise<Blob | null>} read null: there is none
+ * @property {(path: string, options?: {signal?: AbortSignal, onProgress?: Report}) => Promise<Blob | null>} read null: no such file
  */
 
 class NotThere extends Error {
@@ -28,7 +26,7 @@ function encoded(path) {
 
 /** @implements {Folder} */
 class RemoteFolder {
-  /** Sizes of files by address, where the server has given them. @type {Map<string, number>} */
+  /** Sizes of files by address, if the server sent them. @type {Map<string, number>} */
   #sizes = new Map();
 
   /** @param {string} url */
@@ -66,7 +64,7 @@ class RemoteFolder {
 
 /** @implements {Folder} */
 class ChosenFolder {
-  /** @param {ReadonlyMap<string, Blob>} files by path, all with the folder's own name before it, or none */
+  /** @param {ReadonlyMap<string, Blob>} files by path; all paths start with the folder's name, or none */
   constructor(files) {
     const paths = [...files.keys()];
     const first = paths[0]?.split('/')[0] ?? '';
@@ -75,7 +73,7 @@ class ChosenFolder {
     this.files = new Map([...files].map(([path, file]) => [within ? path.slice(first.length + 1) : path, file]));
   }
 
-  /** A file by its path, or by its name alone where it came without one. @param {string} path */
+  /** Return a file by path, or by name alone if it has no path. @param {string} path */
   find(path) {
     return this.files.get(path) ?? this.files.get(/** @type {string} */ (path.split('/').pop())) ?? null;
   }
@@ -94,7 +92,7 @@ class ChosenFolder {
 }
 
 /**
- * The address and size of a file, for callers that fetch it themselves; null where it has no address.
+ * Return address and size of a file, for callers that fetch it themselves; null if it has no address.
  * @param {Folder} folder
  * @param {string} path
  */
@@ -102,7 +100,7 @@ export function addressOf(folder, path) {
   return folder instanceof RemoteFolder ? folder.address(path) : null;
 }
 
-/** Which file of a folder is at an address. @param {Folder} folder @param {string} url */
+/** Return the path in a folder of the file at an address. @param {Folder} folder @param {string} url */
 export function pathIn(folder, url) {
   const base = addressOf(folder, '.')?.url;
   return base && url.startsWith(base) ? decodeURIComponent(url.slice(base.length)) : url;
@@ -123,14 +121,14 @@ export function openFolder(source) {
   throw wrong('the folder', 'a URL, files, a Map of Blobs by path, or an object with has(path) and read(path)', source);
 }
 
-/** A file that must be there. @param {Folder} folder @param {string} path @param {AbortSignal} [signal] */
+/** Read a file that must exist. @param {Folder} folder @param {string} path @param {AbortSignal} [signal] */
 export async function required(folder, path, signal) {
   const blob = await folder.read(path, { signal });
   if (!blob) throw new NotThere(`${folder.name} has no ${path}`);
   return blob;
 }
 
-/** What a JSON file says; null where there is none. @param {Folder} folder @param {string} path @param {AbortSignal} [signal] */
+/** Parse a JSON file; null if there is none. @param {Folder} folder @param {string} path @param {AbortSignal} [signal] */
 export async function json(folder, path, signal) {
   const blob = await folder.read(path, { signal });
   if (!blob) return null;

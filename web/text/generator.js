@@ -18,7 +18,7 @@ import { StopStrings, TextStream, TextTokenizer } from './tokenizer.js';
 
 const MOST_TOKENS = 512;
 
-/** Milliseconds since a moment. @param {number} begin */
+/** Return the milliseconds since a time. @param {number} begin */
 const since = (begin) => performance.now() - begin;
 
 /** @implements {PublicGenerator} */
@@ -26,14 +26,14 @@ export class TextGenerator {
   #decoder;
   #tokenizer;
   #repository;
-  /** What the last text left, for one that begins like it. @type {Turn | null} */
+  /** Caches of the last text, for one that starts like it. @type {Turn | null} */
   #kept = null;
-  /** Texts that are being written. @type {Map<Turn, AbortController>} */
+  /** Texts that are being generated. @type {Map<Turn, AbortController>} */
   #live = new Map();
   #released = false;
 
   /**
-   * Use `TextGenerator.create`.
+   * Internal: use `TextGenerator.create`.
    * @param {Decoder} decoder
    * @param {TextTokenizer} tokenizer
    * @param {Repository} repository
@@ -59,9 +59,9 @@ export class TextGenerator {
       else if (!signal?.aborted) onProgress?.(event);
     };
     const mayHavePlan = sessionOptions?.plan || sessionOptions?.cachePlan && await (await import('../plans/caching.js')).isAnyPlanCached();
-    if (!mayHavePlan) client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // Python starts meanwhile
+    if (!mayHavePlan) client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // start Python meanwhile
     const repository = await readRepository(folder, dtype, signal);
-    // What fails ends the other.
+    // A failure aborts the other.
     const control = new AbortController();
     const either = AbortSignal.any([control.signal, ...(signal ? [signal] : [])]);
     const decoding = (async () => {
@@ -85,7 +85,7 @@ export class TextGenerator {
     return this.#decoder.session;
   }
 
-  /** Tokens that the model was trained for; Infinity where neither its configuration nor its graph says. */
+  /** Number of tokens that the model was trained for; Infinity if neither its configuration nor its graph states it. */
   get contextLength() {
     return Math.min(this.#repository.contextLength, this.#decoder.positions);
   }
@@ -139,9 +139,9 @@ export class TextGenerator {
 
   /**
    * @param {Turn} turn
-   * @param {number[]} ids of the prompt
-   * @param {{rules: import('./sampling.js').Rules, seed: number, most: number, ended: AbortSignal, options: GenerateOptions,
-   *   window: import('./context.js').Window}} how
+   * @param {number[]} ids ids of the prompt
+   * @param {{rules: import('./sampling.js').Rules, seed: number, most: number, ended: AbortSignal, options: GenerateOptions, window:
+   *   import('./context.js').Window}} how
    * @returns {AsyncGenerator<Piece, void, void>}
    */
   async* #write(turn, ids, { rules, seed, most, ended, options, window }) {
@@ -174,12 +174,12 @@ export class TextGenerator {
     }
   }
 
-  /** @param {GenerateOptions} options @param {readonly number[]} ids of the prompt @returns {import('./context.js').Window} */
+  /** @param {GenerateOptions} options @param {readonly number[]} ids ids of the prompt @returns {import('./context.js').Window} */
   #window({ window, sinks: asked }, ids) {
     const { beginToken, sinks: advised } = this.#repository;
     const sinks = asked ?? advised ?? defaultSinks(ids, [beginToken, this.#tokenizer.begin]);
     const isWhole = [window ?? Infinity, sinks].every((number) => Number.isInteger(number) || number === Infinity);
-    const most = this.#decoder.local ? Infinity : this.contextLength; // what local attention sees, it sees of any length
+    const most = this.#decoder.local ? Infinity : this.contextLength; // local attention has no limit
     const size = Math.min(window ?? Infinity, most);
     if (!isWhole || sinks < 0 || (window !== undefined && size < sinks + 2)) {
       throw new RangeError(`window: expected a whole number from sinks + 2, here ${sinks + 2}, or Infinity, got ${window}`);
@@ -187,7 +187,7 @@ export class TextGenerator {
     return { size, sinks };
   }
 
-  /** Tokens that end a text. */
+  /** Return the tokens that end a text. */
   #ends() {
     const { endTokens } = this.#repository;
     const named = this.#tokenizer.end;
@@ -204,7 +204,7 @@ export class TextGenerator {
     return [first];
   }
 
-  /** Give the memory of the last text back; the next one computes its whole prompt. */
+  /** Release the last text's caches; the next text computes its whole prompt. */
   forget() {
     this.#kept?.dispose();
     this.#kept = null;
@@ -228,7 +228,7 @@ export class TextGenerator {
   }
 }
 
-/** The next token; marks the turn as busy meanwhile. @param {Turn} turn @param {ContextTokens} tokens */
+/** Return the next token; marks the turn as busy meanwhile. @param {Turn} turn @param {ContextTokens} tokens */
 function asked(turn, tokens) {
   const next = tokens.next();
   turn.busy = next.catch(() => {});

@@ -1,29 +1,28 @@
 // @ts-check
 /**
- * Trim the caches of models whose attention is local: rows that no later token attends to are released.
+ * Trim the caches of models with local attention: rows that no later token attends to are released.
  *
- * pyruntime/generate/trimming.py says which models these are, and why each token is the same as with all rows. `drop` rows, or a
- * multiple of it, are released together, as soon as there are `kept` + `drop`; the remaining keys are rotated back by as many
- * positions.
+ * pyruntime/generate/trimming.py explains for which models, and why results equal those with all rows. Rows are released in multiples of
+ * `drop`, as soon as there are `kept` + `drop`; the remaining keys are rotated back by as many positions.
  */
 
 /**
- * @typedef {object} Turn how an attention turns its keys
- * @property {string[]} caches of keys
- * @property {number[]} cos of its pairs' angles at position `drop`; tables may be scaled
+ * @typedef {object} Turn the rotary tables of an attention
+ * @property {string[]} caches names of key caches
+ * @property {number[]} cos cosines of the pairs' angles at position `drop`; tables may be scaled
  * @property {number[]} sin
- * @property {boolean} interleaved whether pairs are neighbours
+ * @property {boolean} interleaved whether pairs are interleaved
  *
  * @typedef {object} LocalFacts
- * @property {number} kept rows that the next tokens read
+ * @property {number} kept rows that later tokens attend to
  * @property {number} drop
- * @property {number} chunk tokens at most that are computed together
+ * @property {number} chunk maximum number of tokens computed together
  * @property {Turn[]} turns
  *
- * @typedef {object} DecoderFacts of a decoder's graph (pyruntime/generate/facts.py)
- * @property {number | null} positions that it knows; null: nothing says it
- * @property {Record<string, number>} rows of caches that have a window's rows and no others: at least so many
- * @property {LocalFacts | null} local null: something looks further back
+ * @typedef {object} DecoderFacts facts about a decoder's graph (pyruntime/generate/facts.py)
+ * @property {number | null} positions number of positions that it supports; null: unknown
+ * @property {Record<string, number>} rows minimum number of rows of caches that only hold a window
+ * @property {LocalFacts | null} local null: some attention is not local
  */
 
 export class LocalCaches {
@@ -37,19 +36,19 @@ export class LocalCaches {
     this.#turns = new Map(turns.flatMap((turn) => turn.caches.map((name) => [name, turn])));
   }
 
-  /** How many rows of so many go before a run. @param {number} rows */
+  /** Return the number of rows to release before a run, out of `rows`. @param {number} rows */
   gone(rows) {
     return this.drop * Math.max(0, Math.floor((rows - this.kept) / this.drop));
   }
 
-  /** Tokens that may be computed one by one after so many rows before rows are released. @param {number} rows */
+  /** Return the number of tokens that can be computed one at a time after `rows` rows before rows are released. @param {number} rows */
   capacity(rows) {
     return this.kept + this.drop - rows;
   }
 
   /**
-   * What turns keys, rows of `size` components, back by so many positions: R(-by), from the right. Null: they are no keys.
-   * @param {string} name of the cache
+   * Return the rotation of keys with `size` components by -`by` positions, R(-by), to multiply from the right; null for other caches.
+   * @param {string} name name of the cache
    * @param {number} by a multiple of `drop`
    * @param {number} size
    * @returns {Float32Array | null} `[size, size]`

@@ -1,5 +1,5 @@
 // @ts-check
-/** TextGenerator, whose modules are fetched when the first one is created: most pages generate no text. */
+/** TextGenerator, whose modules are fetched on first use, since most pages generate no text. */
 
 import { requireBrowser } from '../api/port.js';
 
@@ -10,7 +10,7 @@ let loaded;
 
 export class TextGenerator {
   /**
-   * As `TextGenerator.create` of generator.js.
+   * Same as `TextGenerator.create` of generator.js.
    * @param {Parameters<Loaded['create']>} given
    * @returns {Promise<import('./generator.js').TextGenerator>}
    */
@@ -20,7 +20,7 @@ export class TextGenerator {
     return loaded.create(...given);
   }
 
-  /** Generators are those of generator.js. @param {unknown} value */
+  /** Makes `instanceof` accept generators of generator.js. @param {unknown} value */
   static [Symbol.hasInstance](value) {
     return loaded !== undefined && value instanceof loaded;
   }

@@ -1,4 +1,5 @@
-// @ts-check
+// Read a language model's folder: location of the graph, names of its inputs, sampling options. Folders have the layout
+// of transformers.js or of onnxruntime-genai.
 /**
  * Read a language model's folder: where its graph is, the names of its inputs, its sampling settings. Folders have the layout of
  * transformers.js or of onnxruntime-genai.
@@ -10,40 +11,40 @@ import { addressOf, json, required } from './folder.js';
 /** @typedef {import('./folder.js').Folder} Folder */
 /** @typedef {import('../pyruntime.js').SamplingOptions} SamplingOptions */
 /**
- * @typedef {object} Names what inputs and outputs are called; `%d` is the number of a layer
+ * @typedef {object} Names names of inputs and outputs; `%d` is the index of a layer
  * @property {string} ids
  * @property {string} mask
  * @property {string} positions
  * @property {string} logits
  * @property {[past: string, present: string][]} caches
  *
- * @typedef {object} HeadSizes of caches, where the configuration has them
- * @property {number | undefined} heads that have keys and values
- * @property {number | undefined} components of each
+ * @typedef {object} HeadSizes sizes of caches, if the configuration has them
+ * @property {number | undefined} heads number of key-value heads
+ * @property {number | undefined} components of each head
  *
- * @typedef {object} SlidingWindow what genai_config.json says of windows
- * @property {number} slack rows of caches that hold a window, beyond it
- * @property {string | undefined} slides the field by which inputs or caches are to be windows of a fixed size
+ * @typedef {object} SlidingWindow the window options of genai_config.json
+ * @property {number} slack rows beyond the window in caches that hold a window
+ * @property {string | undefined} slides the field that makes inputs or caches windows of a fixed size
  *
  * @typedef {object} Repository
  * @property {string} model path of the graph
  * @property {Names} names
  * @property {HeadSizes} sizes
  * @property {SlidingWindow} sliding
- * @property {SamplingOptions} sampling as its makers advise
+ * @property {SamplingOptions} sampling recommended options
  * @property {number[]} endTokens
- * @property {number | undefined} beginToken that begins the model's texts, where they begin so
- * @property {number | undefined} sinks that a window keeps, as the folder advises
- * @property {number} contextLength tokens that it can look back at
+ * @property {number | undefined} beginToken token that starts the model's texts, if any
+ * @property {number | undefined} sinks number of leading tokens that a window keeps, if the folder sets it
+ * @property {number} contextLength maximum number of tokens that it attends to
  */
 
-/** Ends of file names by dtype, as exporters for transformers.js write them. @type {Record<string, string>} */
+/** File name suffixes by dtype, as in transformers.js. @type {Record<string, string>} */
 export const SUFFIXES = {
   fp32: '', fp16: '_fp16', int8: '_int8', uint8: '_uint8', q8: '_quantized', q4: '_q4', q4f16: '_q4f16', q2: '_q2',
   q2f16: '_q2f16', q1: '_q1', q1f16: '_q1f16', bnb4: '_bnb4',
 };
 
-/** Data types by preference, where the caller names none: small ones first, as loading time is mostly weights. */
+/** Data types by preference if the caller names none: small ones first, as weights dominate loading time. */
 const PREFERRED = ['q4f16', 'q4', 'fp16', 'fp32', 'q8'];
 
 /** @type {Names} */
@@ -52,7 +53,7 @@ const USUAL = {
   caches: [['past_key_values.', 'present.'], ['past_key_', 'present_key_'], ['past_value_', 'present_value_'], ['past_', 'present_']],
 };
 
-/** Bytes from which on a graph has its weights inside: it is not read before the session reads it. */
+/** Bytes above which a graph contains its weights and is only read by the session. */
 const LARGE = 32 << 20;
 
 class NoModel extends Error {
@@ -64,7 +65,7 @@ function numbers(value) {
   return [value].flat().filter((item) => typeof item === 'number');
 }
 
-/** What transformers and onnxruntime-genai call it, as options here. @param {Record<string, any>} given @returns {SamplingOptions} */
+/** Convert the sampling options of transformers or onnxruntime-genai. @param {Record<string, any>} given @returns {SamplingOptions} */
 function samplingOf(given) {
   if (given.do_sample === false) return { temperature: 0, repetitionPenalty: given.repetition_penalty };
   const named = {
@@ -75,22 +76,22 @@ function samplingOf(given) {
   return given.do_sample ? known : { ...known, temperature: 0 };
 }
 
-/** The language model's part of a configuration that has several. @param {Record<string, any>} config */
+/** Return the language model's part of a configuration with several parts. @param {Record<string, any>} config */
 function textPart(config) {
   return config.text_config ?? config.llm_config ?? config.language_config ?? config;
 }
 
-/** What transformers' configuration of a language model says of its heads. @param {Record<string, any>} text @returns {HeadSizes} */
+/** Return the head sizes in transformers' configuration of a language model. @param {Record<string, any>} text @returns {HeadSizes} */
 function headsOf({ num_attention_heads: all, num_key_value_heads: heads = all, hidden_size: width, head_dim: components = width / all }) {
   return { heads, components: Number.isInteger(components) ? components : undefined };
 }
 
-/** What onnxruntime-genai takes on the CPU. */
+/** Default slack: onnxruntime-genai's value on the CPU. */
 const SLACK = 16;
 
 /**
- * Caches are as the graph has them, whatever `window_size`, `layers`, `alignment` and `pad_value` say; the first two are the
- * graph's own, the others say what is put around a window.
+ * Parse the sliding window. Caches follow the graph, so `window_size` and `layers` are ignored in favor of the graph's; `alignment` and
+ * `pad_value` only describe padding.
  * @param {Record<string, any> | undefined} given `model.decoder.sliding_window`
  * @returns {SlidingWindow}
  */
@@ -182,8 +183,8 @@ export async function readRepository(folder, dtype, signal) {
 }
 
 /**
- * The graph and the files of weights that it names, for a session: of a folder that others can fetch from, the addresses of what
- * is large, so that the session takes it as it arrives.
+ * Read the graph and its weight files for a session: large files of a remote folder as addresses, so that the session reads them while they
+ * load.
  * @param {Folder} folder
  * @param {string} path
  * @param {{signal?: AbortSignal, onProgress?: (path: string, loaded: number, total: number | undefined) => void}} options
@@ -202,13 +203,13 @@ export async function readGraph(folder, path, { signal, onProgress }) {
   const parent = path.split('/').slice(0, -1).map((part) => `${part}/`).join('');
   const externalData = [];
   for (const name of (await summaryOf(model, signal)).external) {
-    if (/^[/\\]|(^|[/\\])\.\.([/\\]|$)|^[a-z][a-z\d+.-]*:/i.test(name)) continue; // the runtime refuses it
+    if (/^[/\\]|(^|[/\\])\.\.([/\\]|$)|^[a-z][a-z\d+.-]*:/i.test(name)) continue; // the runtime refuses such a path
     externalData.push({ path: name, data: addressOf(folder, parent + name)?.url ?? await fetched(parent + name) });
   }
   return { model, externalData };
 }
 
-/** The tokenizer's two files. @param {Folder} folder @param {AbortSignal} [signal] */
+/** Read the tokenizer's two files. @param {Folder} folder @param {AbortSignal} [signal] */
 export async function readTokenizer(folder, signal) {
   const content = JSON.parse(await (await required(folder, 'tokenizer.json', signal)).text());
   return { content, config: await json(folder, 'tokenizer_config.json', signal) ?? {} };

@@ -1,5 +1,5 @@
 // @ts-check
-/** Cut rows of caches on the GPU: the first rows, or the last ones with their keys rotated to other positions. */
+/** Slice rows of caches on the GPU: the first rows, or the last ones with their keys rotated to other positions. */
 
 import { InferenceSession } from '../api/session.js';
 import { Tensor } from '../api/tensor.js';
@@ -8,7 +8,7 @@ import { modelOf } from '../onnx/writer.js';
 
 const DIMS = ['batch', 'heads', 'length', 'size'];
 const KEPT = ['batch', 'heads', 'kept', 'size'];
-/** An end index after the last row of any cache. */
+/** An end index beyond the rows of any cache. */
 const END = 2 ** 40;
 
 /** y = x[..., :end, :] @param {string} type of x */
@@ -34,28 +34,28 @@ function turnModel(type) {
   ], { end: END, axis: 2 }, [['x', type, DIMS], ['first', 'int64', ['one']], ['turn', 'float32', ['size', 'size']]], ['y', type, KEPT]);
 }
 
-/** One for all of a generator's caches, which are `[batch, heads, length, size]`. */
+/** Slices the caches `[batch, heads, length, size]` of a generator. */
 export class Rewinder {
   /** @type {Map<string, Promise<InferenceSession>>} */
   #sessions = new Map();
   #cachePlan;
 
-  /** @param {any} cachePlan of its sessions */
+  /** @param {any} cachePlan option `cachePlan` of its sessions */
   constructor(cachePlan) {
     this.#cachePlan = cachePlan;
   }
 
-  /** The first rows. @param {Tensor} cache @param {number} length @returns {Promise<Tensor>} */
+  /** Return the first rows. @param {Tensor} cache @param {number} length @returns {Promise<Tensor>} */
   async cut(cache, length) {
     return firstRows(cache, 2, length) ?? this.#run(firstModel, { x: cache, end: number(length) });
   }
 
-  /** The rows from `first` on. @param {Tensor} cache @param {number} first */
+  /** Return the rows from `first` on. @param {Tensor} cache @param {number} first */
   last(cache, first) {
     return this.#run(lastModel, { x: cache, first: number(first) });
   }
 
-  /** The rows from `first` on, each times `turn`. @param {Tensor} cache @param {number} first @param {Float32Array} turn `[size, size]` */
+  /** Return the rows from `first` on, multiplied by `turn`. @param {Tensor} cache @param {number} first @param {Float32Array} turn `[size, size]` */
   turned(cache, first, turn) {
     const size = cache.dims[3];
     return this.#run(turnModel, { x: cache, first: number(first), turn: new Tensor('float32', turn, [size, size]) });

@@ -1,5 +1,5 @@
 // @ts-check
-/** Sampler models, which choose tokens on the decoder's GPU: how they are built, and their inputs. */
+/** Sampler models, which select tokens on the decoder's GPU: their options and inputs. */
 
 import { started } from '../api/client.js';
 import { InferenceSession } from '../api/session.js';
@@ -18,21 +18,21 @@ import { penalizes } from './sampling.js';
  * @property {'int64' | 'int32'} ids
  */
 
-/** The largest `topK` whose candidates alone are sorted. */
+/** Largest `topK` for which only that many candidates are sorted. */
 const LARGEST_SORT = 1024;
 const FEWEST = 64;
 const EVERY = -1;
 
-/** Temperatures below are 0: logits divided by them leave the range of float32. */
+/** Lower temperatures count as 0: dividing logits by them would exceed the range of float32. */
 const COLDEST = 1e-6;
 
-/** The next power of two. @param {number} count */
+/** Return the next power of two. @param {number} count */
 const power = (count) => 2 ** Math.ceil(Math.log2(count));
 
 /** @param {Rules} rules */
 const isGreedy = ({ temperature, topK }) => temperature < COLDEST || Math.floor(topK) === 1;
 
-/** @param {Rules} rules how many logits are sorted: no more than topK and topP need */
+/** Return the number of logits that topK and topP need sorted. @param {Rules} rules */
 function candidatesOf({ topK, topP }) {
   if (topK < 1) return topP < 1 ? EVERY : 0;
   return topK > LARGEST_SORT ? EVERY : Math.max(FEWEST, power(Math.floor(topK)));
@@ -40,9 +40,9 @@ function candidatesOf({ topK, topP }) {
 
 /**
  * @param {Rules} rules
- * @param {{top: number, logs: boolean}} named how many of the likeliest tokens are, and whether the chosen one's probability is
- * @param {'float32' | 'float16'} dtype of the logits
- * @param {'int64' | 'int32'} ids type
+ * @param {{top: number, logs: boolean}} named number of most likely tokens in the output, and whether the selected one's probability is
+ * @param {'float32' | 'float16'} dtype element type of the logits
+ * @param {'int64' | 'int32'} ids element type of the ids
  * @returns {SamplerOptions}
  */
 export function samplerOf(rules, { top, logs }, dtype, ids) {
@@ -51,13 +51,13 @@ export function samplerOf(rules, { top, logs }, dtype, ids) {
   return { greedy, candidates, penalties: penalizes(rules), top: top && power(top), log_probability: logs, dtype, ids };
 }
 
-/** The outputs of a sampler. @param {SamplerOptions} options */
+/** Return the output names of a sampler. @param {SamplerOptions} options */
 export function outputsOf({ penalties, top, log_probability: logs }) {
   return ['ids', ...(logs ? ['log_probability'] : []), ...(top ? ['top_ids', 'top_log_probabilities'] : []), ...(penalties ? ['counts_out'] : [])];
 }
 
 /**
- * What a sampler is fed for each token alike.
+ * Return the sampler inputs that are equal for every token.
  * @param {SamplerOptions} options
  * @param {Rules} rules
  */
@@ -83,9 +83,9 @@ function wire(type, array, dims = []) {
 }
 
 /**
- * A sampler's counts before the first token: -1 for those of the prompt.
- * @param {readonly number[]} ids of prompt and text so far
- * @param {number} prompt how many are the prompt's
+ * Return the initial counts of a sampler: -1 for tokens of the prompt.
+ * @param {readonly number[]} ids ids of prompt and text so far
+ * @param {number} prompt number of ids of the prompt
  * @param {number} vocabulary
  */
 export function countsOf(ids, prompt, vocabulary) {
@@ -100,7 +100,7 @@ export class Samplers {
   #made = new Map();
 
   /**
-   * The sampler for these options; null where tokens are chosen on the host (`create`).
+   * Return the sampler for these options; null where tokens are chosen on the host (`create`).
    * @param {InferenceSession} decoder
    * @param {SamplerOptions} options
    */

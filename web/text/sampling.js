@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Choose the next token from logits: penalties, temperature, top-k, top-p, min-p in that order, as in transformers; then a draw by
- * a random number generator that depends only on the seed and on the number of tokens.
+ * Select the next token from logits: penalties, temperature, top-k, top-p, min-p in that order, as in transformers; then sampling by a
+ * random number generator that depends only on the seed and on the number of tokens.
  */
 
 /** @typedef {import('../pyruntime.js').SamplingOptions} SamplingOptions */
@@ -13,15 +13,15 @@ const NEUTRAL = {
   temperature: 1, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, presencePenalty: 0, frequencyPenalty: 0,
 };
 
-/** What each option may be. @type {Record<keyof Rules, [low: number, high: number]>} */
+/** Range of each option. @type {Record<keyof Rules, [low: number, high: number]>} */
 const RANGES = {
   temperature: [0, Infinity], topK: [0, Infinity], topP: [0, 1], minP: [0, 1], repetitionPenalty: [Number.MIN_VALUE, Infinity],
   presencePenalty: [-Infinity, Infinity], frequencyPenalty: [-Infinity, Infinity],
 };
 
 /**
- * @param {SamplingOptions} advised by the model's makers
- * @param {SamplingOptions} given by the caller
+ * @param {SamplingOptions} advised options of the model's folder
+ * @param {SamplingOptions} given options of the caller
  * @returns {Rules}
  */
 export function rulesOf(advised, given) {
@@ -37,7 +37,7 @@ export function rulesOf(advised, given) {
   return rules;
 }
 
-/** 32 bits out of two numbers. Source: the finaliser of MurmurHash3, applied twice. @param {number} seed @param {number} counter */
+/** Hash two numbers to 32 bits. Source: the finalizer of MurmurHash3, applied twice. @param {number} seed @param {number} counter */
 function mix(seed, counter) {
   let value = seed | 0;
   for (const part of [counter, 0x9e3779b9]) {
@@ -48,22 +48,22 @@ function mix(seed, counter) {
   return value >>> 0;
 }
 
-/** The number of a draw, in 0..1 without 1. @param {number} seed @param {number} draw */
+/** Return the random number of a draw, in [0, 1). @param {number} seed @param {number} draw */
 export function uniform(seed, draw) {
   return (mix(seed, 2 * draw) * 2 ** 21 + (mix(seed ^ 0x5bd1e995, 2 * draw + 1) >>> 11)) / 2 ** 53;
 }
 
-/** Whether rules change logits. @param {Rules} rules */
+/** Return whether penalties change logits. @param {Rules} rules */
 export function penalizes({ repetitionPenalty, presencePenalty, frequencyPenalty }) {
   return repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
 }
 
 /**
- * Penalties: those of repetition for all tokens so far, the others for the generated ones.
- * @param {Float32Array} logits changed
+ * Apply penalties: for repetition to all tokens so far, others to generated tokens.
+ * @param {Float32Array} logits modified in place
  * @param {Rules} rules
  * @param {readonly number[]} ids prompt and generated tokens
- * @param {number} prompt how many are the prompt's
+ * @param {number} prompt number of ids of the prompt
  */
 export function penalize(logits, { repetitionPenalty, presencePenalty, frequencyPenalty }, ids, prompt) {
   if (repetitionPenalty !== 1) {
@@ -84,14 +84,14 @@ export function logSumExp(logits) {
   return largest + Math.log(sum);
 }
 
-/** The first of the largest. @param {Float32Array} logits */
+/** Return the index of the largest logit, the first of equal ones. @param {Float32Array} logits */
 function argmax(logits) {
   let best = 0;
   for (let id = 1; id < logits.length; id++) if (logits[id] > logits[best]) best = id;
   return best;
 }
 
-/** The ids of the largest logits, in order; of equal ones the lower id first. @param {Float32Array} logits @param {number} count */
+/** Return the ids of the largest logits in descending order; of equal ones the lower id first. @param {Float32Array} logits @param {number} count */
 export function largest(logits, count) {
   const order = (/** @type {number} */ a, /** @type {number} */ b) => logits[b] - logits[a] || a - b;
   if (count >= logits.length) return [...logits.keys()].sort(order);
@@ -109,7 +109,7 @@ export function largest(logits, count) {
 }
 
 /**
- * The tokens that may be drawn, likeliest first, with their weights exp((logit - largest) / temperature).
+ * Return the tokens that the filters keep, most likely first, with weights exp((logit - largest) / temperature).
  * @param {Float32Array} logits
  * @param {Rules} rules
  */
@@ -133,9 +133,9 @@ function admitted(logits, { temperature, topK, topP, minP }) {
 }
 
 /**
- * @param {Float32Array} logits after penalties
+ * @param {Float32Array} logits logits after penalties
  * @param {Rules} rules
- * @param {() => number} random in 0..1 without 1
+ * @param {() => number} random returns a number in [0, 1)
  * @returns {number} the token
  */
 export function draw(logits, rules, random) {

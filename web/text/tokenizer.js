@@ -7,12 +7,12 @@ import { json } from './folder.js';
 /** @typedef {import('../pyruntime.js').ChatMessage} ChatMessage */
 /** @typedef {import('./folder.js').Folder} Folder */
 
-/** What stands for bytes that are no character yet. */
+/** Replacement character for bytes that are not a complete character yet. */
 const PARTIAL = '\ufffd';
-/** A character of UTF-8 has at most four bytes; with byte fallback each is a token. */
+/** Maximum number of tokens for one character: with byte fallback, each of its UTF-8 bytes is a token. */
 const LONGEST = 4;
 
-/** A token that a configuration names, by itself or in an object. @param {any} token */
+/** Return a token that a configuration names, as a string or in an object. @param {any} token */
 function contentOf(token) {
   return typeof token === 'string' ? token : token?.content;
 }
@@ -33,7 +33,7 @@ export class TextTokenizer {
     return new TextTokenizer(new Tokenizer(content, config), config, folder);
   }
 
-  /** @param {string} text @param {boolean} special whether the tokens that begin a text are added @returns {number[]} */
+  /** @param {string} text @param {boolean} special whether to add the tokens that start a text @returns {number[]} */
   encode(text, special) {
     return this.tokenizer.encode(text, { add_special_tokens: special }).ids;
   }
@@ -43,7 +43,7 @@ export class TextTokenizer {
     return ids.length ? this.tokenizer.decode([...ids], { skip_special_tokens: true, clean_up_tokenization_spaces: false }) : '';
   }
 
-  /** A token by itself, special ones by their names. @param {number} id @returns {string} */
+  /** Return the text of a single token; special tokens by their names. @param {number} id @returns {string} */
   name(id) {
     return this.tokenizer.decode([id], { skip_special_tokens: false, clean_up_tokenization_spaces: false });
   }
@@ -53,7 +53,7 @@ export class TextTokenizer {
     return this.#named('eos_token');
   }
 
-  /** The id of the token that begins a text, if the configuration names one. */
+  /** The id of the token that starts a text, if the configuration names one. */
   get begin() {
     return this.#named('bos_token');
   }
@@ -65,9 +65,9 @@ export class TextTokenizer {
   }
 
   /**
-   * The prompt of a conversation.
+   * Format a conversation as a prompt.
    * @param {readonly ChatMessage[]} messages
-   * @param {Record<string, unknown>} values of the template's own variables
+   * @param {Record<string, unknown>} values custom variables of the template
    * @param {AbortSignal} [signal]
    */
   async render(messages, values, signal) {
@@ -90,12 +90,12 @@ export class TextTokenizer {
   }
 }
 
-/** Text out of tokens as they come, whole characters only. */
+/** Incremental decoder of tokens; returns whole characters only. */
 export class TextStream {
   #tokenizer;
-  /** Tokens whose text is known, kept because the next ones' spaces depend on them. @type {number[]} */
+  /** Tokens that were decoded already, kept because the spaces of later ones depend on them. @type {number[]} */
   #before = [];
-  /** Tokens whose text is not known yet. @type {number[]} */
+  /** Tokens whose text is incomplete. @type {number[]} */
   #open = [];
 
   /** @param {TextTokenizer} tokenizer @param {readonly number[]} prompt */
@@ -104,7 +104,7 @@ export class TextStream {
     this.#before = prompt.slice(-LONGEST);
   }
 
-  /** The text that a token completes: '' within a character. @param {number} id */
+  /** Add a token; return the text that it completes, '' within a character. @param {number} id */
   add(id) {
     this.#open.push(id);
     const text = this.#text();
@@ -114,7 +114,7 @@ export class TextStream {
     return text;
   }
 
-  /** What is left at the end: a character that never became whole is dropped. */
+  /** Return the remaining text at the end; an incomplete character is dropped. */
   end() {
     const text = this.#text();
     this.#open = [];
@@ -128,14 +128,14 @@ export class TextStream {
   }
 }
 
-/** How long two texts are the same. @param {string} a @param {string} b */
+/** Return the length of the common prefix of two strings. @param {string} a @param {string} b */
 function common(a, b) {
   let length = 0;
   while (length < a.length && a[length] === b[length]) length += 1;
   return length;
 }
 
-/** Text up to the first of some strings; what may become one of them is held back. */
+/** Passes text up to the first stop string; holds back text that may become one. */
 export class StopStrings {
   #held = '';
   found = false;
@@ -145,7 +145,7 @@ export class StopStrings {
     this.strings = strings.filter((string) => string !== '');
   }
 
-  /** The text that is surely before a stop string. @param {string} text */
+  /** Add text; return what certainly precedes a stop string. @param {string} text */
   add(text) {
     if (this.found) return '';
     const all = this.#held + text;
@@ -162,7 +162,7 @@ export class StopStrings {
     return all.slice(0, all.length - kept);
   }
 
-  /** What was held back. */
+  /** Return the text that was held back. */
   end() {
     const text = this.#held;
     this.#held = '';

@@ -1,5 +1,5 @@
 // @ts-check
-/** Sources of a text's tokens: chosen on the GPU, with several steps queued, or here, one after the other. */
+/** Sources of a text's tokens: selected on the GPU with several steps queued, or in JavaScript one at a time. */
 
 import { InferenceSession } from '../api/session.js';
 import { draw, largest, logSumExp, penalize, penalizes, uniform } from './sampling.js';
@@ -13,14 +13,14 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @property {import('./sampling.js').Rules} rules
  * @property {number} seed
  * @property {number} most tokens of the text
- * @property {number} top how many of the likeliest are named
+ * @property {number} top number of most likely tokens to return
  * @property {boolean} logs whether tokens have their `logProbability`
  * @property {AbortSignal} ended
  * @property {((logits: Float32Array, ids: readonly number[]) => void) | undefined} processLogits
  *
  * @typedef {object} Text
- * @property {readonly number[]} ids of prompt and text so far, which penalties count
- * @property {number} prompt how many are the prompt's
+ * @property {readonly number[]} ids ids of prompt and text so far, for penalties
+ * @property {number} prompt number of ids of the prompt
  *
  * @typedef {object} Token
  * @property {number} id
@@ -28,15 +28,15 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  * @property {Candidate[] | undefined} top
  * @property {number} model milliseconds
  * @property {number} sampling milliseconds
- * @property {number} computed tokens that the model was given
+ * @property {number} computed tokens computed for this one
  *
- * @typedef {object} Batch of tokens that is queued
- * @property {Promise<import('../api/protocol.js').DecodedTokens & {at: number}>} answer and when it came
- * @property {number} began when it was queued
+ * @typedef {object} Batch a queued batch of tokens
+ * @property {Promise<import('../api/protocol.js').DecodedTokens & {at: number}>} answer the result, and its arrival time
+ * @property {number} began time when it was queued
  * @property {number} count
  *
  * @typedef {object} Tokens
- * @property {boolean} queued whether they are chosen on the GPU
+ * @property {boolean} queued whether the GPU selects them
  * @property {() => Promise<Token>} next
  * @property {(whole: boolean, first?: number) => Promise<void>} end
  *    leaves the turn with what is before the last token, or of it no more than the `first` ones where that takes no copies; with
@@ -44,12 +44,12 @@ import { outputsOf, samplerOf, settingsOf, countsOf } from './samplers.js';
  */
 
 /**
- * How many steps are queued before their ids arrive. `ms`: GPU time of a batch; `most`: tokens of a batch (16 at most, `MOST` of
+ * How many steps are queued before their ids arrive. `ms`: GPU time of a batch; `most`: tokens in a batch (at most 16, `MOST` of
  * web/worker/token_records.js); `batches`: queued batches, so that the GPU works on one while the ids of the other are read back.
  */
 export const pace = { ms: 12, most: 16, batches: 2 };
 
-/** Likeliest tokens that are named at most: more are found here. */
+/** Maximum number of most likely tokens that the GPU returns; more are selected in JavaScript. */
 const MOST_NAMED = 256;
 
 /** @implements {Tokens} */
@@ -65,7 +65,7 @@ export class HostTokens {
   /**
    * @param {Decoder} decoder
    * @param {Turn} turn
-   * @param {readonly number[]} context that the model looks back at
+   * @param {readonly number[]} context the tokens that the model sees
    * @param {Text} text
    * @param {Wanted} wanted
    */
@@ -114,25 +114,25 @@ export class QueuedTokens {
   #sampler;
   #options;
   #host;
-  /** The loop's number, once it has begun. */
+  /** The loop's number, once it has started. */
   #loop = 0;
   /** @type {Batch[]} */
   #batches = [];
   /** Tokens that have arrived and were not returned yet. @type {Token[]} */
   #tokens = [];
-  /** Tokens in front that have no rows in the loop's caches. */
+  /** Number of leading tokens without rows in the loop's caches. */
   #begin = 0;
   #size = 1;
-  /** Whether caches can be cut in place. */
+  /** Whether caches can be truncated in place. */
   #grows = false;
   #asked = 0;
-  /** When the last batch arrived. */
+  /** Time when the last batch arrived. */
   #arrived = 0;
   /** @type {Promise<void> | null} */
   #end = null;
 
   /**
-   * Use `QueuedTokens.open`.
+   * Internal: use `QueuedTokens.open`.
    * @param {Decoder} decoder
    * @param {Turn} turn
    * @param {readonly number[]} context
@@ -155,13 +155,13 @@ export class QueuedTokens {
   }
 
   /**
-   * Null where tokens cannot be chosen on the GPU: the caller changes logits, or the model is not for it.
+   * Create a source; null if tokens cannot be selected on the GPU: the caller modifies logits, or the model does not support it.
    * @param {Decoder} decoder
-   * @param {Turn} turn that has what the context begins with
-   * @param {readonly number[]} context that the model looks back at
+   * @param {Turn} turn its caches hold the start of the context
+   * @param {readonly number[]} context the tokens that the model sees
    * @param {Text} text
    * @param {Wanted} wanted
-   * @param {number} most tokens of this context
+   * @param {number} most maximum number of tokens of this context
    */
   static async open(decoder, turn, context, text, wanted, most) {
     const { types } = decoder;
@@ -182,7 +182,7 @@ export class QueuedTokens {
     return token;
   }
 
-  /** The first token of the next batch. @returns {Promise<Token>} */
+  /** Wait for the next batch; return its first token. @returns {Promise<Token>} */
   async #arrive() {
     let computed = 1;
     if (!this.#loop) {
@@ -208,7 +208,7 @@ export class QueuedTokens {
     return found?.ids.slice(0, this.#wanted.top).map((id, i) => ({ id, logProbability: found.logProbabilities[i] }));
   }
 
-  /** Compute the context but for its last token, and hand its caches to the loop. */
+  /** Compute the context except its last token, and pass its caches to the loop. */
   async #start() {
     const { rules, ended } = this.#wanted;
     const { ids, prompt } = this.#text;
@@ -230,7 +230,7 @@ export class QueuedTokens {
     this.#turn.dispose();
   }
 
-  /** Queue batches, so that the GPU has work while ids are on their way. */
+  /** Queue batches, so that the GPU has work while ids are read back. */
   #ask() {
     const { seed } = this.#wanted;
     const { ids, prompt } = this.#text;
@@ -246,7 +246,7 @@ export class QueuedTokens {
     }
   }
 
-  /** Whether the queue is at its end: the next tokens need another source. */
+  /** Whether the queue has ended, so that further tokens need another source. */
   get spent() {
     return this.#context.length - this.#given >= this.#most;
   }
@@ -258,7 +258,7 @@ export class QueuedTokens {
   }
 
   /**
-   * End the loop and take its caches. Errors are ignored here: `next` has reported them.
+   * End the loop and take its caches. Errors are ignored here, as `next` has reported them.
    * @param {boolean} whole
    * @param {number} first
    */

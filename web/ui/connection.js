@@ -1,17 +1,17 @@
 // @ts-check
-/** What the connection is like, and what starting Python costs on it. */
+/** The speed of the connection, and the cost of starting Python on it. */
 
 import { PYTHON_BYTES } from '../sizes.js';
 
-/** Bytes a second below which Python starts when it is needed alone: what it fetches would take half a minute. */
+/** Bytes a second below which Python starts only on demand: its download would take half a minute. */
 const SLOW = 400_000;
 
-/** Bytes of a file that says how fast the connection is: shorter ones come in one piece. */
+/** Bytes of a file above which its transfer shows the connection's speed: shorter ones arrive at once. */
 const LONG = 1 << 16;
 
 /**
- * Bytes a second by which files came, the fastest of them or all together; null where none was long enough, or from a network.
- * @param {PerformanceResourceTiming[]} entries of files that were requested together
+ * Return the bytes a second of the fastest file, or of all files together; null if none was long enough, or none came from the network.
+ * @param {PerformanceResourceTiming[]} entries entries of files that were requested together
  */
 function rateOf(entries) {
   const sent = entries.filter(({ transferSize }) => transferSize > LONG);
@@ -22,16 +22,22 @@ function rateOf(entries) {
   return 1000 * Math.max(together, ...rates);
 }
 
-/** Bytes a second, where known, and whether the visitor's connection is slow or metered: browsers' `downlink` is an estimate, good for words alone. */
+/**
+ * Return the bytes a second, if known, and whether the connection is slow or metered. Browsers' `downlink` is a rough estimate, used for
+ * the text only.
+ */
 export function connection() {
   const { saveData = false, effectiveType = '', downlink = 0 } = /** @type {any} */ (navigator).connection ?? {};
   const files = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
-  const measured = rateOf(files.filter(({ initiatorType }) => ['script', 'link'].includes(initiatorType))); // named by the page
+  const measured = rateOf(files.filter(({ initiatorType }) => ['script', 'link'].includes(initiatorType))); // requested by the page itself
   const rate = measured ?? (downlink * 125_000 || null);
   return { rate, isDear: saveData || /2g|3g/.test(effectiveType) || (measured !== null && measured < SLOW) };
 }
 
-/** What starting Python fetches, and how long that takes, in words that follow its name. @param {number | null} rate bytes a second */
+/**
+ * Describe the download that starting Python takes, and its duration, as text that follows Python's name.
+ * @param {number | null} rate bytes a second
+ */
 export function costOfPython(rate) {
   if (!PYTHON_BYTES) return '';
   const seconds = rate ? PYTHON_BYTES / rate : 0;

@@ -1,8 +1,7 @@
 // @ts-check
 /**
- * Makes an element. A property `on` holds listeners, `data` a dataset, any other is an attribute (`true` sets it empty,
- * `false`, `null` and `undefined` leave it out).
- *
+ * Create an element. The property `on` has listeners, `data` a dataset; all others are attributes (`true` sets it empty, `false`, `null`
+ * and `undefined` omit it).
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, any>} [properties]
@@ -31,8 +30,7 @@ export function h(tag, properties = {}, ...children) {
 }
 
 /**
- * The element with this id, which the page is known to have.
- *
+ * Return the element with this id, which must exist.
  * @template {HTMLElement} [T=HTMLElement]
  * @param {string} id
  * @returns {T}

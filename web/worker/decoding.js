@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Decode text on the GPU: a decoder's logits go to a sampler, and the token id that it chooses is the decoder's next input. Steps are
+ * Decode text on the GPU: a decoder's logits are the input of a sampler, and the selected token id is the decoder's next input. Steps are
  * queued without waiting for earlier ones, one submit each; ids are read back in batches. text_caches.js manages the caches.
  */
 
@@ -31,13 +31,13 @@ import { attend } from '../gpu/waiting.js';
  * @property {(session: number) => Known | undefined} known
  * @property {(session: number, feeds: Record<string, Fed>, outputs: string[], request: Request) => Promise<Record<string, any>>} run
  *
- * @typedef {object} Batch of steps that is being queued
- * @property {Piece | null} piece memory that what is known of each token is copied to
- * @property {Promise<unknown>[]} runs what error scopes catch
+ * @typedef {object} Batch a batch of steps that is being queued
+ * @property {Piece | null} piece memory for the records of its tokens
+ * @property {Promise<unknown>[]} runs results of error scopes
  * @property {Request} request
  */
 
-/** Elements of what is fed for each token of the text, at first. */
+/** Initial capacity, in elements, of inputs that grow with each token. */
 const LEAST = 256;
 
 /** @type {Record<string, {of: (values: number[]) => ArrayBuffer, bytes: number}>} */
@@ -46,7 +46,7 @@ const INTEGERS = {
   int32: { of: (values) => Int32Array.from(values).buffer, bytes: 4 },
 };
 
-/** Memory that is not Python's has numbers below 0. */
+/** Numbers of memory that Python does not own are negative. */
 let lastUploaded = 0;
 
 /** @param {number[]} dims */
@@ -61,24 +61,24 @@ class Decoding {
   #host;
   #args;
   #caches;
-  /** The last token's. @type {Remote} */
+  /** The last token's id. @type {Remote} */
   #ids;
-  /** Where the first ones are. @type {GPUBuffer} */
+  /** Buffer of the first token's id. @type {GPUBuffer} */
   #first;
-  /** How often each token was generated, where penalties ask. @type {Remote | WireTensor | null} */
+  /** Number of times that each token was generated; for penalties. @type {Remote | WireTensor | null} */
   #counts;
-  /** A mask of ones for more tokens than there are. */
+  /** A mask of ones with capacity for further tokens. */
   #ones;
-  /** Steps are queued in turn. @type {Promise<unknown>} */
+  /** Serializes the steps. @type {Promise<unknown>} */
   #turn = Promise.resolve();
-  /** Batches that have not arrived. @type {Set<Promise<unknown>>} */
+  /** Batches that have not been read back. @type {Set<Promise<unknown>>} */
   #arriving = new Set();
-  /** By session, the run that was replayed last. @type {Map<number, Replay>} */
+  /** The last replay of each session. @type {Map<number, Replay>} */
   #last = new Map();
   #records;
-  /** Error of a step, which ends the loop. @type {unknown} */
+  /** The error of a step, which ends the loop. @type {unknown} */
   #failure;
-  /** Why nothing more is queued. @type {Error | undefined} */
+  /** The error that later steps reject with; undefined while the loop runs. @type {Error | undefined} */
   #ended;
 
   /** @param {Host} host @param {DecodeArguments} args */
@@ -94,7 +94,7 @@ class Decoding {
   }
 
   /**
-   * Queue further steps; resolves with their ids.
+   * Queue steps; resolves with their ids.
    * @param {import('../api/protocol.js').DecodeStepsArguments} args
    * @param {Request} request
    * @returns {Promise<import('../api/protocol.js').DecodedTokens>}
@@ -120,7 +120,7 @@ class Decoding {
     const batch = { piece: null, runs: [], request };
     try {
       for (let step = 0; step < count; step++) {
-        await this.#step(step, draws[step], batch); // the browser sends what is queued when microtasks run
+        await this.#step(step, draws[step], batch); // the browser submits queued work when microtasks run
       }
     } catch (error) {
       if (/** @type {Error} */ (error).name === 'NoPlan') this.#ended = /** @type {Error} */ (error);
@@ -144,7 +144,7 @@ class Decoding {
   #send(parts, copies, { runs }) {
     const recordings = parts.map(({ prepared }) => prepared);
     const run = caught(enqueue(this.#host.device, recordings, copies)).catch((error) => {
-      for (const { replay } of recordings) replay.live = false; // Python finds out why
+      for (const { replay } of recordings) replay.live = false; // the next run uses Python, which reports the cause
       throw error;
     }).finally(() => {
       for (const { known } of parts) known.replaying.delete(run);
@@ -170,9 +170,8 @@ class Decoding {
   }
 
   /**
-   * Queue one token. From what a run is given to its place in the queue nothing is awaited: memory that it reads is free for
-   * the next one by then.
-   * @param {number} step of the batch
+   * Queue one token. Nothing is awaited between preparing a run and queueing it, so the memory that it reads is free for the next run.
+   * @param {number} step index in the batch
    * @param {number | undefined} draw
    * @param {Batch} batch
    */
@@ -213,7 +212,7 @@ class Decoding {
     }
   }
 
-  /** The decoder's next inputs. @returns {Record<string, Remote | WireTensor>} */
+  /** Return the decoder's next inputs. @returns {Record<string, Remote | WireTensor>} */
   #feeds() {
     const { ids, mask, positions, branch, fixed } = this.#args;
     const length = this.#caches.length + 1;
@@ -232,8 +231,7 @@ class Decoding {
   }
 
   /**
-   * Prepare a run whose outputs stay on the GPU and add it to `parts`; where no recording fits, send `parts` and run it through
-   * the host.
+   * Prepare a run whose outputs stay on the GPU and add it to `parts`; without a matching recording, send `parts` and run through the host.
    * @param {number} session
    * @param {Record<string, Remote | WireTensor>} feeds
    * @param {string[]} outputs
@@ -266,7 +264,7 @@ class Decoding {
   }
 
   /**
-   * A run without Python; null where there has been none like it, or what it uploads has to wait.
+   * Prepare a run without Python; null if no recording matches, or uploads would have to wait.
    * @param {number} session
    * @param {Known} known
    * @param {Record<string, Fed>} feeds
@@ -287,12 +285,12 @@ class Decoding {
   }
 
   /**
-   * End the loop: its caches after `kept` tokens, by the names of inputs; nothing stays where that is null.
+   * End the loop; return its caches after `kept` tokens, by input name. If `kept` is null, all are freed.
    * @param {number | null} kept
    * @returns {Promise<Record<string, any>>}
    */
   async end(kept) {
-    this.#ended ??= new Error('decoding has ended'); // batches that have not begun do not
+    this.#ended ??= new Error('decoding has ended'); // rejects batches that have not started
     await this.#turn;
     await Promise.allSettled(this.#arriving);
     const wanted = kept !== null && !this.#failure;
@@ -305,7 +303,7 @@ class Decoding {
   }
 }
 
-/** Decoding loops, by their numbers. */
+/** Decoding loops, by number. */
 export class Decodings {
   /** @type {Map<number, Decoding>} */
   #loops = new Map();
@@ -317,7 +315,7 @@ export class Decodings {
     this.#sign = sign;
   }
 
-  /** Begin a loop; returns its number. @param {Host} host @param {DecodeArguments} args */
+  /** Start a loop; return its number. @param {Host} host @param {DecodeArguments} args */
   begin(host, args) {
     this.#last += this.#sign;
     this.#loops.set(this.#last, new Decoding(host, args));
@@ -331,7 +329,7 @@ export class Decodings {
     return loop.steps(args, request);
   }
 
-  /** End a loop; returns its caches, by the names of inputs. @param {import('../api/protocol.js').DecodeEndArguments} args */
+  /** End a loop; return its caches, by input name. @param {import('../api/protocol.js').DecodeEndArguments} args */
   async end({ decoding, kept }) {
     const loop = this.#loops.get(decoding);
     this.#loops.delete(decoding);
@@ -340,7 +338,7 @@ export class Decodings {
 }
 
 /**
- * A token's id on the GPU, so that the first step is like the others: a tensor of number 0, whose buffer is its user's.
+ * Return a token's id on the GPU for the first step: a tensor with number 0, whose buffer the caller owns.
  * @param {GPUDevice} device
  * @param {string} type
  * @param {ArrayBuffer} data
@@ -358,7 +356,7 @@ function uploaded(device, type, data) {
 /** @param {Remote | WireTensor} value @returns {Fed} */
 const fedOf = (value) => /** @type {Fed} */ ('memory' in value ? { type: value.type, dims: value.dims, remote: value } : value);
 
-/** The feed without further elements in its memory, as a mask has them. @param {Fed} fed @returns {Fed} */
+/** Return the feed without unused elements of its memory, such as those of a mask. @param {Fed} fed @returns {Fed} */
 function trimmed({ type, dims, data, remote }) {
   const nbytes = INTEGERS[type] ? sizeOf(dims) * INTEGERS[type].bytes : Infinity;
   return { type, dims, remote, data: data instanceof ArrayBuffer && data.byteLength > nbytes ? data.slice(0, nbytes) : data };

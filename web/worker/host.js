@@ -1,5 +1,5 @@
 // @ts-check
-/** Host Python and answer the requests of client.js, in a worker or in the page's thread. */
+/** Run Python and answer the requests of client.js, in a worker or in the page's thread. */
 
 import { downloads } from '../loading/downloads.js';
 import { Loading } from '../loading/loading.js';
@@ -15,10 +15,10 @@ export { downloads };
 /** @type {Map<number, import('./runs.js').Session>} */
 const sessions = new Map();
 
-/** Sends a port of the downloads to the page; unset where Python runs in the caller's thread. @type {((port: MessagePort) => void) | undefined} */
+/** Passes the port of the downloads to the page; unset if Python runs in the caller's thread. @type {((port: MessagePort) => void) | undefined} */
 let sendDownloads;
 
-/** Serve a page, from a dedicated worker of its own. @param {(port: MessagePort) => void} send gives the page a port */
+/** Serve a page from a dedicated worker. @param {(port: MessagePort) => void} send passes a port to the page */
 export function servePage(send) {
   sendDownloads = send;
 }
@@ -29,7 +29,7 @@ let tensors;
 /** @type {(number: number) => any} */
 let materializeInPython;
 
-/** Called with the reason when Python has ended. In a worker, the error event reaches the page. @type {(message: string) => void} */
+/** Called with the reason when Python ends. In a worker, the error event reaches the page. @type {(message: string) => void} */
 let ended = (message) => self.reportError(new Error(message));
 
 /** Set the listener for the end of Python, in the page's thread. @param {(message: string) => void} tell */
@@ -42,22 +42,22 @@ export function materialize(tensor) {
   return tensors.receive(materializeInPython(tensors.forPython(tensor)), null).buffer;
 }
 
-/** The decoding loops, once one was begun. @type {import('./decoding.js').Decodings | undefined} */
+/** The decoding loops; undefined before the first one. @type {import('./decoding.js').Decodings | undefined} */
 let decodings;
 
 /** @typedef {import('./runtime.js').Report} Report */
 
-/** Python's `pyruntime.bridge.requests`, there when `start` has been answered. @type {Promise<any> | undefined} */
+/** Python's `pyruntime.bridge.requests`, once `start` was answered. @type {Promise<any> | undefined} */
 let bridge;
 
 /** Abort controllers of pending requests, by id. @type {Map<number, AbortController>} */
 const underWay = new Map();
 
 /**
- * Wrap a progress listener: the event 'expected', which says what logits a decoder's runs will bring, goes to speculation, which
- * creates its sampler meanwhile.
+ * Wrap a progress listener: the event 'expected', with the logits of a decoder's future runs, is passed to speculation, which creates its
+ * sampler meanwhile.
  * @param {Report} report
- * @param {Promise<void> | null} loaded the speculation module, where it is wanted
+ * @param {Promise<void> | null} loaded the speculation module, if it is needed
  * @param {import('./runs.js').Session} known
  * @returns {(event: any) => void}
  */
@@ -72,7 +72,7 @@ function expecting(report, loaded, known) {
 }
 
 /**
- * Await `pyruntime.bridge.requests.serve(function_, ...args)`, which answers `{value}` or `{error}` as JavaScript objects.
+ * Call `pyruntime.bridge.requests.serve(function_, ...args)`, which returns `{value}` or `{error}` as JavaScript objects.
  * @param {string} function_
  * @param {...unknown} args
  */
@@ -85,7 +85,7 @@ async function callPython(function_, ...args) {
 /** @typedef {import('./runs.js').Request} Request */
 
 /**
- * `callPython` for a function that Python's `cancel` ends: its first argument is the request.
+ * Like `callPython`, for a function that Python's `cancel` can end: its first argument is the request.
  * @param {Request} request
  * @param {string} function_
  * @param {...unknown} args
@@ -103,7 +103,7 @@ async function callCancellable(request, function_, ...args) {
 }
 
 /**
- * Create a session while its files arrive; a failed download is reported rather than its consequences.
+ * Create a session while its files load; a failed download is reported instead of its consequences.
  * @param {Loading} loading
  * @param {import('./runs.js').Session} known
  * @param {() => Promise<any>} work
@@ -121,11 +121,11 @@ async function created(loading, known, work) {
   }
 }
 
-/** Tensors on their way. @type {Map<number, Incoming>} */
+/** Tensors that are being received. @type {Map<number, Incoming>} */
 const streams = new Map();
 
 /**
- * Put what will arrive in the place of each stream's name.
+ * Replace each stream's name by the tensor that will be received.
  * @param {Record<string, any>} feeds
  * @returns {Incoming[]}
  */
@@ -138,7 +138,7 @@ function receive(feeds) {
   });
 }
 
-/** The next bytes of a stream. @param {import('../api/protocol.js').Piece} message */
+/** Receive the next bytes of a stream. @param {import('../api/protocol.js').Piece} message */
 export function arrive({ stream, piece, failure }) {
   const incoming = streams.get(stream);
   if (piece) incoming?.push(piece);
@@ -146,7 +146,7 @@ export function arrive({ stream, piece, failure }) {
   if (!piece || incoming?.complete) streams.delete(stream);
 }
 
-/** The number of the last request of this side's own; those of pages count upwards. */
+/** The last id of this side's requests, which count downwards; those of pages count upwards. */
 let lastOwn = 0;
 
 /** @returns {Request} */
@@ -155,7 +155,7 @@ function ownRequest() {
   return { id: lastOwn, signal: new AbortController().signal };
 }
 
-/** Creates and runs sessions that no page has: the samplers of speculation. @type {import('../speculation/chooser.js').Maker} */
+/** Creates and runs internal sessions: the samplers of speculation. @type {import('../speculation/chooser.js').Maker} */
 const internalSessions = {
   get tensors() {
     return tensors;
@@ -185,20 +185,20 @@ const runs = new Runs({
  * @typedef {object} UnderWay
  * @property {number} id
  * @property {AbortSignal} signal
- * @property {ArrayBuffer[]} spare gets the pieces of streams that are not needed any more
+ * @property {ArrayBuffer[]} spare receives the buffers of streams, when they are no longer needed
  */
 
 /**
- * Make a session.
+ * Create a session.
  * @param {import('../api/protocol.js').CreateArguments} args
  * @param {Report} report
  * @param {Request} request
- * @param {RequestCache} [cache] the cache mode of its files' requests
+ * @param {RequestCache} [cache] cache mode of requests for its files
  */
 async function create({ model, externalData, options, speculate = false }, report, request, cache) {
   const loading = new Loading(report, request.signal, cache);
   const { extra } = /** @type {any} */ (options);
-  const speculationLoaded = speculate && extra?.['pyruntime.expects'] ? loadSpeculation() : null; // outputs will stay on the GPU
+  const speculationLoaded = speculate && extra?.['pyruntime.expects'] ? loadSpeculation() : null; // a decoder, whose outputs stay on the GPU
   /** @type {import('./runs.js').Session} */
   const known = { outputs: 0, replays: [], replaying: new Set(), spares: [], speculates: speculate, speculation: null, model: new ArrayBuffer(), tags: loading.tags };
   const told = expecting(report, speculationLoaded, known);
@@ -236,7 +236,7 @@ const methods = {
     await bridge;
   },
 
-  /** The URLs of what Python was started from, scripts, archives, WebAssembly, and of what it has loaded since. */
+  /** Return the URLs of the files that Python was started from (scripts, archives, WebAssembly) and has loaded since. */
   async resources() {
     await bridge;
     const fetched = performance.getEntriesByType('resource').map(({ name }) => name);
@@ -256,7 +256,7 @@ const methods = {
     }
   },
 
-  /** Begin a decoding loop; returns its number. @param {import('../api/protocol.js').DecodeArguments} args */
+  /** Start a decoding loop; return its number. @param {import('../api/protocol.js').DecodeArguments} args */
   async decode(args) {
     const [device, { Decodings }] = await Promise.all([callPython('gpu_device'), import('./decoding.js')]);
     decodings ??= new Decodings(1);
@@ -269,7 +269,7 @@ const methods = {
   /** @param {import('../api/protocol.js').DecodeEndArguments} args */
   decodeEnd: async (args) => decodings?.end(args),
 
-  /** The file of a session's plans, for the next visit. @param {import('../api/protocol.js').CachePlanArguments} args */
+  /** Serialize a session's plans, for the next visit. @param {import('../api/protocol.js').CachePlanArguments} args */
   async cachePlan({ session, before }) {
     const known = sessions.get(session);
     if (!known) return null;
@@ -296,24 +296,24 @@ const methods = {
   async profile({ session }) {
     const known = sessions.get(session);
     if (known) {
-      known.replays = []; // Python measures, dispatch by dispatch, in the memory of those still on their way
+      known.replays = []; // Python measures each dispatch, in memory that these replays use
       await Promise.allSettled(known.replaying);
     }
     return callPython('start_profiling', session);
   },
 
-  /** A tensor's data. @param {import('../api/protocol.js').TensorArguments} args */
+  /** Download a tensor's data. @param {import('../api/protocol.js').TensorArguments} args */
   async download({ tensor }) {
     return callPython('download', tensors.forPython(tensor));
   },
 
-  /** Upload a tensor of the page's, which stays on the GPU. @param {import('../api/protocol.js').UploadArguments} args */
+  /** Upload a tensor, which stays on the GPU. @param {import('../api/protocol.js').UploadArguments} args */
   async upload({ tensor }) {
     const { buffer: _, ...made } = tensors.receive(await callPython('upload', tensor), null);
     return made;
   },
 
-  /** Give tensors' memory back. @param {{tensors: number[]}} args */
+  /** Release tensors' memory. @param {{tensors: number[]}} args */
   async dispose({ tensors: disposed }) {
     for (const tensor of disposed) {
       for (const { speculation } of sessions.values()) speculation?.disposed(tensor);
@@ -321,7 +321,7 @@ const methods = {
     }
   },
 
-  /** How many tensors on the GPU JavaScript holds. */
+  /** Return the number of tensors on the GPU that JavaScript holds. */
   async keptTensors() {
     return tensors.size;
   },
@@ -333,7 +333,7 @@ const methods = {
 };
 
 /**
- * Every ArrayBuffer in a reply, to be transferred; each once, also where two outputs share it.
+ * Return the ArrayBuffers of a reply, to transfer them; each once, even if outputs share it.
  * @param {any} value
  * @returns {ArrayBuffer[]}
  */

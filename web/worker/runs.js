@@ -1,5 +1,5 @@
 // @ts-check
-/** Run sessions: by a recording without Python, by Python, or by a speculative run that has begun already. */
+/** Run sessions: by a recording without Python, by Python, or by a speculative run that was started earlier. */
 
 import { Incoming, KEPT } from '../net/pieces.js';
 import { watchOf } from '../gpu/long_runs.js';
@@ -7,20 +7,20 @@ import { finish, prepareFirst } from '../gpu/replay.js';
 import { feedsOf } from './tensors.js';
 import { limited } from '../gpu/waiting.js';
 
-/** Limit of replays that are kept for a session: a model is usually run with few different input shapes. */
+/** Limit of replays that are cached for a session: most models are run with few different input shapes. */
 const REPLAYS = 8;
 
 /**
- * What the worker keeps for a session.
+ * The worker's state of a session.
  * @typedef {object} Session
- * @property {number} outputs how many its model has
+ * @property {number} outputs number of the model's outputs
  * @property {import('../gpu/replay.js').Replay[]} replays recordings that run without Python
  * @property {Set<Promise<unknown>>} replaying runs in progress
- * @property {import('./tensors.js').Memory[]} spares memory for outputs that stay on the GPU
- * @property {boolean} speculates whether it may begin runs before they are requested
+ * @property {import('./tensors.js').Memory[]} spares unused memory for outputs that stay on the GPU
+ * @property {boolean} speculates whether runs may start speculatively
  * @property {import('../speculation/speculation.js').Speculation | null} speculation its speculative runs
  * @property {import('../loading/loading.js').Held} model its file
- * @property {Record<string, string>} tags strong ETags of its files, by address
+ * @property {Record<string, string>} tags strong ETags hash of the models files, by address
  * @property {Promise<string>} [hash] of it
  */
 
@@ -28,20 +28,20 @@ const REPLAYS = 8;
  * @typedef {object} Request
  * @property {number} id
  * @property {AbortSignal} signal
- * @property {ArrayBuffer[]} [spare] gets memory that the page can use again
- * @property {import('./runtime.js').Report} [report] gets the progress of a long run
+ * @property {ArrayBuffer[]} [spare] receives buffers that the page can reuse
+ * @property {import('./runtime.js').Report} [report] called with the progress of a long run
  *
- * @typedef {object} Host of Python
+ * @typedef {object} Host the host of Python
  * @property {import('./tensors.js').Tensors} tensors that stay on the GPU
  * @property {(session: number) => Session | undefined} known
- * @property {(request: Request, function_: string, ...args: unknown[]) => Promise<any>} call a function of Python's that `cancel` ends
- * @property {import('../speculation/chooser.js').Maker} internalSessions creates and runs sessions that no page has
+ * @property {(request: Request, function_: string, ...args: unknown[]) => Promise<any>} call calls a Python function that `cancel` can end
+ * @property {import('../speculation/chooser.js').Maker} internalSessions creates and runs internal sessions
  */
 
-/** The module, once it is loaded: most pages do not need it. @type {typeof import('../speculation/speculation.js') | null} */
+/** The speculation module, once it is loaded; most pages do not need it. @type {typeof import('../speculation/speculation.js') | null} */
 let speculationModule = null;
 
-/** Load the module; without it there are no speculative runs. */
+/** Load the speculation module; without it there are no speculative runs. */
 export async function loadSpeculation() {
   speculationModule ??= await import('../speculation/speculation.js').catch(() => null);
 }
@@ -55,7 +55,7 @@ export function startSpeculation(internalSessions, known) {
   return speculationModule && new speculationModule.Speculation(internalSessions, known);
 }
 
-/** Large buffers of feeds that have been uploaded, to be reused. @param {Record<string, import('../gpu/replay.js').Fed>} feeds */
+/** Collect large buffers of uploaded feeds, for reuse. @param {Record<string, import('../gpu/replay.js').Fed>} feeds */
 function read(feeds) {
   return Object.values(feeds).flatMap(({ data }) => (data instanceof ArrayBuffer && data.byteLength >= KEPT ? [data] : []));
 }
@@ -79,7 +79,7 @@ export class Runs {
   }
 
   /**
-   * Run a session: by a replay where it has run with such inputs before, by a speculative run where that has begun already.
+   * Run a session: by a replay if it has run with such inputs before, or by a speculative run that was started earlier.
    * @param {import('../api/protocol.js').RunArguments} args
    * @param {Request} request
    */
@@ -102,7 +102,7 @@ export class Runs {
         return await limited(begun, known.replays[0]?.seconds);
       } catch (error) {
         if (/** @type {Error} */ (error).name === 'Fail') throw error;
-        // The run is repeated, and reports the error if it persists.
+        // The run is repeated below, and reports the error if it persists.
       }
     }
     const outputs = await this.#runNow(args, given, request, requested);
@@ -111,7 +111,7 @@ export class Runs {
   }
 
   /**
-   * Run feeds, some of them in memory of this thread alone; all outputs stay on the GPU.
+   * Run with feeds of which some are only in this thread's memory; all outputs stay on the GPU.
    * @param {number} session
    * @param {Record<string, import('../gpu/replay.js').Fed>} feeds
    * @param {string[]} outputs
@@ -128,9 +128,9 @@ export class Runs {
 
   /**
    * @param {import('../api/protocol.js').RunArguments} args
-   * @param {Record<string, import('../gpu/replay.js').Fed> | null} given the feeds of a run that can be replayed
+   * @param {Record<string, import('../gpu/replay.js').Fed> | null} given feeds of a run that can be replayed
    * @param {Request} request
-   * @param {import('../speculation/speculation.js').Requested | null} [requested] where speculative runs may follow it
+   * @param {import('../speculation/speculation.js').Requested | null} [requested] set if speculative runs may follow
    */
   async #runNow({ session, feeds, fetches, kept, options }, given, request, requested = null) {
     const known = this.#host.known(session);

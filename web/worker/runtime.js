@@ -13,7 +13,7 @@ import { fetchAll } from '../net/stream.js';
 /** @typedef {(event: ProgressEvent) => void} Report */
 
 /**
- * Run `work` as a phase: report its begin, and its end with the time it took.
+ * Run `work` as a phase: report its start, and its end with the time it took.
  * @template T
  * @param {Report} report
  * @param {string} phase
@@ -28,10 +28,10 @@ export async function timed(report, phase, work) {
   return result;
 }
 
-/** A module of WebAssembly that does nothing. */
+/** An empty WebAssembly module. */
 const EMPTY = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]);
 
-/** Throw where this thread may not make WebAssembly: Pyodide would wait for ever. */
+/** Throw if this thread cannot compile WebAssembly, where Pyodide would wait forever. */
 function requireWebAssembly() {
   if (typeof WebAssembly === 'undefined') throw new Error('this browser has no WebAssembly, which Python needs: use another one');
   try {
@@ -43,7 +43,8 @@ function requireWebAssembly() {
 }
 
 /**
- * How much this worker has fetched from below `url`, in bytes as they were sent; without the snapshot's memory, which is counted as it comes.
+ * Return the bytes that this worker has fetched from below `url`, as transferred; without the snapshot's memory, which is counted as it
+ * arrives.
  * @param {string} url
  */
 function bytesFetched(url) {
@@ -54,7 +55,7 @@ function bytesFetched(url) {
 }
 
 /**
- * Pyodide's module.
+ * Import Pyodide's module.
  * @param {string} indexURL
  * @returns {Promise<{loadPyodide: (options: object) => Promise<any>, version: string}>}
  */
@@ -69,7 +70,7 @@ async function importPyodide(indexURL) {
 }
 
 /**
- * Loading Pyodide as a phase, with the bytes that came from `folders`.
+ * Load Pyodide as a phase, with the bytes that come from `folders`.
  * @param {Report} report
  * @param {string[]} folders
  * @param {() => Promise<any>} load
@@ -89,14 +90,14 @@ function loadingPyodide(report, folders, load) {
   });
 }
 
-/** An archive as the phase 'wheel'. @param {Report} report @param {string} url */
+/** Fetch an archive as the phase 'wheel'. @param {Report} report @param {string} url */
 function fetchWheel(report, url) {
   const archive = timed(report, 'wheel', async () => {
     const onProgress = (/** @type {number} */ loaded, /** @type {number | undefined} */ total) => (
       report({ phase: 'wheel', status: 'progress', loaded, total }));
     return (await fetchAll(located(url), { onProgress })).arrayBuffer();
   });
-  archive.catch(() => {}); // awaited after Pyodide was loaded
+  archive.catch(() => {}); // awaited after Pyodide is loaded
   return archive;
 }
 
@@ -104,7 +105,7 @@ function fetchWheel(report, url) {
 const QUIET = { stdout: () => {} };
 
 /**
- * Python from the memory snapshot; null where there is none, or where it does not fit.
+ * Start Python from the memory snapshot; null if there is none, or it does not match.
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
  */
@@ -113,7 +114,7 @@ async function startFromSnapshot({ pyodideUrl: indexURL, snapshotUrl }, report) 
   try {
     return await loadingPyodide(report, [indexURL, snapshotUrl], () => (
       restorePython(snapshotUrl, indexURL, QUIET, (files) => {
-        timed(report, 'wheel', () => files).catch(() => {}); // the caller reports the error
+        timed(report, 'wheel', () => files).catch(() => {}); // the caller awaits `files` and reports the error
       })));
   } catch (error) {
     console.info(`pyruntime: Python starts without its snapshot: ${/** @type {Error} */ (error).message}`);
@@ -122,7 +123,7 @@ async function startFromSnapshot({ pyodideUrl: indexURL, snapshotUrl }, report) 
 }
 
 /**
- * Python from nothing.
+ * Start Python without a snapshot.
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
  */
@@ -143,18 +144,18 @@ async function startFromNothing({ pyodideUrl: indexURL, wheelUrl }, report) {
 }
 
 /**
- * Load Pyodide with pyruntime. Independent parts load in parallel: Pyodide with NumPy, the package, and the GPU
- * process, which the first request for an adapter wakes.
+ * Load Pyodide with pyruntime. Independent parts load in parallel: Pyodide with NumPy, the package, and the GPU process, which the first
+ * request for an adapter starts.
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
- * @param {(message: string) => void} ended is called with the reason when Python has ended
+ * @param {(message: string) => void} ended called with the reason when Python has ended
  * @returns {Promise<any>} Pyodide, with `pyruntime` installed and `web/gpu/device.js` as the module `pyruntime_device`
  */
 export async function startPython(places, report, ended) {
   locateIn(places.moved);
-  performance.mark('pyruntime: adapter asked'); // device/webgpu/adapter.py waits no longer than a GPU process takes from here
+  performance.mark('pyruntime: adapter asked'); // device/webgpu/adapter.py waits for the GPU process, counted from this mark
   const adapter = timed(report, 'adapter', async () => { await navigator.gpu?.requestAdapter(); });
-  adapter.catch(() => {}); // the device asks again, and says what is wrong
+  adapter.catch(() => {}); // the device requests it again, and reports the error
   const pyodide = await startFromSnapshot(places, report) ?? await startFromNothing(places, report);
   pyodide.setStdout();
   fixStack(pyodide._module);
@@ -164,10 +165,10 @@ export async function startPython(places, report, ended) {
 }
 
 /**
- * Start Python. Where that fails by a file that is missing, or another than it should be, the error names it.
+ * Start Python. If a file is missing or differs from the build's, the error names it.
  * @param {import('../api/protocol.js').StartArguments} places
  * @param {Report} report
- * @param {(message: string) => void} ended is called with the reason when Python has ended
+ * @param {(message: string) => void} ended called with the reason when Python has ended
  * @returns {Promise<any>} Python's `pyruntime.bridge.requests`
  */
 export async function startBridge(places, report, ended) {

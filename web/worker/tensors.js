@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Tensors that stay on the GPU, by the numbers that JavaScript gives them.
+ * Tensors that stay on the GPU, by JavaScript's numbers.
  *
- * Python owns their memory and knows each tensor by another number. Runs without Python make further tensors in this memory: with
- * rows after those of another tensor, or where no tensor is left. Python is told of them when a run needs it (`forPython`).
+ * Python owns their memory and has other numbers for them. Runs without Python create further tensors in this memory: with rows after those
+ * of another tensor, or where no tensor is left. Python is told of these when a run needs it (`forPython`).
  */
 
 /**
@@ -27,10 +27,10 @@
  * @typedef {Memory[]} Spares memory of one session without tensors
  */
 
-/** Memory that a session keeps for the outputs of its next runs: the caches of 64 layers. */
+/** Limit of unused memory blocks that a session keeps for later outputs: enough for the caches of 64 layers. */
 const SPARES = 128;
 
-/** Memory of up to so many bytes serves any smaller output: the caches after a prompt of any length. */
+/** Bytes up to which a memory block is used for any smaller output, such as the caches after a prompt of any length. */
 const SMALL = 1 << 20;
 
 export class Tensors {
@@ -60,19 +60,23 @@ export class Tensors {
     return this.#remotes.get(number);
   }
 
-  /** A value of the wire on the GPU, where it is one of these tensors. @param {any} value @returns {import('../gpu/replay.js').Fed | null} */
+  /**
+   * Return a wire value on the GPU as a feed; null if it is not one of these tensors.
+   * @param {any} value
+   * @returns {import('../gpu/replay.js').Fed | null}
+   */
   fed(value) {
     const remote = this.remoteOf(value);
     return remote && String(remote.dims) === String(value.dims) ? { type: remote.type, dims: remote.dims, remote } : null;
   }
 
-  /** @param {any} value of the wire @returns {Remote | undefined} */
+  /** @param {any} value a wire value @returns {Remote | undefined} */
   remoteOf({ kind, gpu }) {
     return kind === 'gpu' ? this.get(gpu) : undefined;
   }
 
   /**
-   * A tensor that Python has made, or moved to other memory; what JavaScript gets of it.
+   * Register a tensor that Python has created, or moved to other memory; return its wire value.
    * @param {any} wire
    * @param {Spares | null} spares
    */
@@ -101,13 +105,13 @@ export class Tensors {
     return this.wire(remote);
   }
 
-  /** The output value of a tensor; pages do not get buffers with reserved rows. @param {Remote} remote @returns {any} */
+  /** Return the wire value of a tensor. Pages do not get buffers with reserved rows. @param {Remote} remote @returns {any} */
   wire({ number, type, dims, memory: { buffer, reserved } }) {
     return { kind: 'gpu', type, dims, gpu: number, buffer: reserved ? undefined : buffer };
   }
 
   /**
-   * A tensor that a run without Python makes.
+   * Register a tensor that a run without Python creates.
    * @param {string} type
    * @param {number[]} dims
    * @param {Memory} memory
@@ -132,7 +136,7 @@ export class Tensors {
     return remote;
   }
 
-  /** Python's number of a tensor; Python is told of all tensors in the same memory. @param {number} number */
+  /** Return Python's number of a tensor; Python learns of all tensors in the same memory. @param {number} number */
   forPython(number) {
     const remote = this.#remotes.get(number);
     if (!remote) return 0;
@@ -147,7 +151,7 @@ export class Tensors {
   }
 
   /**
-   * Keep the memory of a tensor that Python has made for an output of the runs to come.
+   * Keep the memory of a tensor that Python has created for outputs of later runs.
    * @param {any} wire
    * @param {Spares} spares
    */
@@ -156,7 +160,7 @@ export class Tensors {
   }
 
   /**
-   * Register memory without tensors under a number that keeps it alive: `python.dispose` frees it.
+   * Register memory without tensors under a number that keeps it alive; `python.dispose` frees it.
    * @param {number} id
    * @param {GPUBuffer} buffer
    * @param {Memory['reserved']} reserved
@@ -171,7 +175,7 @@ export class Tensors {
   }
 
   /**
-   * Memory for an output of so many bytes; null: Python has to make it.
+   * Return memory for an output of this size; null: Python has to allocate it.
    * @param {number} nbytes
    * @param {Spares} spares
    */
@@ -179,7 +183,7 @@ export class Tensors {
     return takeSpare(spares, nbytes);
   }
 
-  /** Forget a tensor. @param {number} number */
+  /** Release a tensor. @param {number} number */
   dispose(number) {
     const remote = this.#remotes.get(number);
     if (!remote) return;
@@ -190,10 +194,10 @@ export class Tensors {
     this.#left(remote.memory);
   }
 
-  /** Give memory back, or keep it for the next run, where no tensor is in it. @param {Memory} memory */
+  /** Free memory without tensors, or keep it for the next run. @param {Memory} memory */
   #left(memory) {
     if (memory.tensors.size) {
-      // One number keeps it: that of a tensor, or one of those that are gone.
+      // One number keeps the memory alive: that of a tensor, or of a disposed one.
       const needed = [...memory.tensors].some(({ python }) => python) ? 0 : 1;
       for (const python of memory.holders.splice(needed)) this.#python.dispose(python);
       return;
@@ -212,7 +216,7 @@ export class Tensors {
     for (const python of memory.holders.splice(0)) this.#python.dispose(python);
   }
 
-  /** Give back what a session has kept for its runs. @param {Spares} spares */
+  /** Free the unused memory of a session. @param {Spares} spares */
   release(spares) {
     for (const memory of spares.splice(0)) this.#free(memory);
     for (const memory of this.#memories.values()) if (memory.spares === spares) memory.spares = null;
@@ -220,8 +224,8 @@ export class Tensors {
 }
 
 /**
- * Memory for an output of so many bytes, taken out of `spares`: the smallest, and of equal ones what was left last, so that runs
- * that come again find the bind groups of those before.
+ * Remove and return memory for an output of this size: the smallest, and of equal ones the last that was added, so that repeated runs find
+ * the bind groups of earlier ones.
  * @param {Spares} spares
  * @param {number} nbytes
  * @returns {Memory | null}
@@ -236,7 +240,7 @@ export function takeSpare(spares, nbytes) {
 }
 
 /**
- * Feeds as replays take them; null where one of them is no tensor, or is on the GPU and none of `tensors`.
+ * Return feeds in the form of replays; null if one is not a tensor, or is on the GPU but not one of `tensors`.
  * @param {Record<string, any>} feeds
  * @param {Tensors | undefined} tensors
  */
@@ -251,12 +255,16 @@ export function feedsOf(feeds, tensors) {
   return found;
 }
 
-/** Whether rows from `first` on may be overwritten: they are valid for no tensor there. @param {Remote} remote @param {number} first */
+/**
+ * Return whether rows from `first` on may be overwritten: no tensor in the memory has valid rows there.
+ * @param {Remote} remote
+ * @param {number} first
+ */
 export function isFree({ memory }, first) {
   return [...memory.tensors].every(({ counted }) => counted !== undefined && counted <= first);
 }
 
-/** Whether rows may be appended to a tensor in its memory: no other tensor has rows there. @param {Remote} remote */
+/** Return whether rows may be appended to a tensor in its memory: no other tensor has rows there. @param {Remote} remote */
 export function isLongest({ dims, memory }) {
   const { axis } = /** @type {{axis: number}} */ (memory.reserved);
   return [...memory.tensors].every((other) => other.dims[axis] <= dims[axis]);

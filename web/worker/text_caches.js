@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The caches of a decoding loop (decoding.js). Its last tokens may turn out not to be wanted: caches with reserved rows are cut in
- * place at the end; of other caches, the tensors before unconfirmed tokens are kept until these are confirmed.
+ * The caches of a decoding loop (decoding.js). The last tokens may be rolled back: caches with reserved rows are truncated in place at the
+ * end; of other caches, the tensors before unconfirmed tokens are kept until those are confirmed.
  */
 
 /**
@@ -16,7 +16,7 @@ export class TextCaches {
   #named;
   /** The next value of each cache's input. @type {Map<string, Remote | WireTensor>} */
   #caches = new Map();
-  /** Caches without reserved rows after so many tokens, which may turn out to be the last. @type {Map<number, Map<string, Remote | WireTensor>>} */
+  /** Caches without reserved rows, by number of tokens, for tokens that may be rolled back. @type {Map<number, Map<string, Remote | WireTensor>>} */
   #before = new Map();
 
   /**
@@ -31,7 +31,7 @@ export class TextCaches {
     for (const { input, given } of caches) this.#caches.set(input, this.#own(given));
   }
 
-  /** Take a value of the caller's; a GPU tensor is shared, so that the caller may dispose of it. @param {any} given */
+  /** Adopt a value of the caller. A GPU tensor is shared, so that the caller may dispose of it. @param {any} given */
   #own(given) {
     if (given.kind !== 'gpu') return given;
     const remote = this.#tensors.get(given.gpu);
@@ -39,17 +39,17 @@ export class TextCaches {
     return this.#tensors.made(remote.type, remote.dims, remote.memory);
   }
 
-  /** What the inputs get, by their names. @returns {Record<string, Remote | WireTensor>} */
+  /** The next inputs, by name. @returns {Record<string, Remote | WireTensor>} */
   get next() {
     return Object.fromEntries(this.#caches);
   }
 
-  /** Whether all are in memory with reserved rows. */
+  /** Whether all caches are in memory with reserved rows. */
   get grow() {
     return [...this.#caches.values()].every((cache) => 'memory' in cache && Boolean(cache.memory.reserved));
   }
 
-  /** Replace the caches by those with one token more. @param {Map<string, Remote>} made by the names of outputs */
+  /** Replace the caches by those with one more token. @param {Map<string, Remote>} made by output name */
   advance(made) {
     /** @type {Map<string, Remote | WireTensor>} */
     const kept = new Map();
@@ -63,18 +63,18 @@ export class TextCaches {
     this.length += 1;
   }
 
-  /** Release what only fewer than `confirmed` tokens would need. @param {number} confirmed */
+  /** Release tensors that only a rollback to fewer than `confirmed` tokens would need. @param {number} confirmed */
   confirm(confirmed) {
     for (const [length, caches] of this.#before) if (length < confirmed) this.#drop(length, caches);
   }
 
-  /** Give caches of an earlier token back. @param {number} length @param {Map<string, Remote | WireTensor>} caches */
+  /** Release the caches of an earlier token. @param {number} length @param {Map<string, Remote | WireTensor>} caches */
   #drop(length, caches) {
     for (const cache of caches.values()) if ('memory' in cache) this.#tensors.dispose(cache.number);
     this.#before.delete(length);
   }
 
-  /** Tensors of the first `length` tokens, by the names of inputs; none where they are not all on the GPU. @param {number} length */
+  /** Return the tensors of the first `length` tokens, by input name; none if they are not all on the GPU. @param {number} length */
   cut(length) {
     /** @type {Record<string, any>} */
     const found = {};
@@ -97,7 +97,7 @@ export class TextCaches {
     return found;
   }
 
-  /** Give all of them back. */
+  /** Release all caches. */
   dispose() {
     for (const cache of this.#caches.values()) if ('memory' in cache) this.#tensors.dispose(cache.number);
     for (const [length, caches] of this.#before) this.#drop(length, caches);

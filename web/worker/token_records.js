@@ -3,9 +3,9 @@
 
 import { stage } from '../gpu/readback.js';
 
-/** @typedef {{name: string, tensor: import('./tensors.js').Remote}[]} Made outputs of a sampler, one after the other in a record */
+/** @typedef {{name: string, tensor: import('./tensors.js').Remote}[]} Made outputs of a sampler, contiguous in a record */
 
-/** Limit of tokens in a batch: all batches have staging buffers of one size. */
+/** Limit of tokens in a batch, so that all staging buffers have the same size. */
 export const MOST = 16;
 
 /** @type {Record<string, {bytes: number, read: (view: DataView, at: number) => number}>} */
@@ -31,7 +31,7 @@ export class Records {
     return this.#fields.reduce((sum, { type, elements }) => sum + elements * TYPES[type].bytes, 0);
   }
 
-  /** Memory for the records of a batch. @param {Made} made the outputs of its first token */
+  /** Return memory for the records of a batch. @param {Made} made the outputs of its first token */
   stage(made) {
     this.#fields = made.map(({ name, tensor: { type, dims } }) => (
       { name, type, elements: dims.reduce((product, dim) => product * dim, 1) }));
@@ -39,7 +39,7 @@ export class Records {
     return stage(this.#device, [{ buffer, offset: 0, nbytes: MOST * this.#stride }])[0];
   }
 
-  /** How one record gets to where it is read. @param {Made} made @param {GPUBuffer} to @param {number} step of the batch */
+  /** Return the copies that write one record. @param {Made} made @param {GPUBuffer} to @param {number} step index in the batch */
   copies(made, to, step) {
     let at = step * this.#stride;
     return made.map(({ tensor }, i) => {
@@ -50,7 +50,7 @@ export class Records {
     });
   }
 
-  /** What the first `count` records say. @param {ArrayBuffer} bytes @param {number} count */
+  /** Parse the first `count` records. @param {ArrayBuffer} bytes @param {number} count */
   read(bytes, count) {
     const view = new DataView(bytes);
     /** @type {{ids: number[], logProbabilities: number[], top: {ids: number[], logProbabilities: number[]}[]}} */

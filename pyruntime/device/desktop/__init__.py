@@ -1,1 +1,1 @@
-"""WebGPU outside the browser: the API of wgpu-py, on wgpu-native (`wgpu`) or on Dawn (`wgpudawn`)."""
+"""WebGPU outside the browser, through the API of wgpu-py: on wgpu-native (`wgpu`) or on Dawn (`wgpudawn`)."""

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, and which of them a session uses."""
+"""The GPU adapters of this machine, and the choice of one for a session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyruntime.errors import EPFail, InvalidArgument
 __all__ = ["Adapter", "Choice", "adapters_of", "choose"]
 
 VARIABLE = "PYRUNTIME_ADAPTER"
-"""Environment variable: what `provider_options={'adapter': ...}` says, where that says nothing."""
+"""Environment variable that names the adapter where `provider_options={'adapter': ...}` does not."""
 
 VENDORS = {
     0x1002: "amd",
@@ -25,7 +25,7 @@ VENDORS = {
     0x8086: "intel",
     0x10005: "mesa",
 }
-"""WebGPU's names of vendors by their PCI numbers, or by those that Khronos has given."""
+"""WebGPU's vendor names by PCI vendor ID, or by the ID that Khronos assigned."""
 
 KINDS = {"DiscreteGPU": "discrete", "IntegratedGPU": "integrated", "CPU": "software"}
 ORDER = {
@@ -36,11 +36,11 @@ ORDER = {
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A GPU, or a processor that stands in for one.
+    """A GPU, or a software adapter.
 
     Attributes:
-        index: its number in `pyruntime.adapters()`. kind: 'discrete', 'integrated', 'software' or 'other'.
-        backend: what drives it, such as 'Vulkan'. vendor, architecture, device, description: as WebGPU names them.
+        index: position in `pyruntime.adapters()`. kind: 'discrete', 'integrated', 'software' or 'other'.
+        backend: the graphics API, such as 'Vulkan'. vendor, architecture, device, description: as in GPUAdapterInfo.
     """
 
     index: int
@@ -55,7 +55,7 @@ class Adapter:
         return f"{self.index}: {self.device or self.description or self.vendor} ({self.kind}, {self.backend})"
 
     def is_named(self, text: str) -> bool:
-        """Return whether this is what a choice says: a number, a kind, or a part of a name."""
+        """Return whether `text` (lower case) is the index, or part of the kind, backend or a name."""
         if text.isdecimal():
             return int(text) == self.index
         names = self.kind, self.backend, self.vendor, self.architecture, self.device, self.description
@@ -64,11 +64,11 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which adapter is wanted.
+    """Which adapter a session asks for.
 
     Attributes:
-        adapter: its number, its kind, or a part of its name in lower case; '' for any that is no software adapter.
-        power_preference: 'high-performance' or 'low-power', which counts where several fit.
+        adapter: index, kind or part of a name, in lower case; '' for any but a software adapter.
+        power_preference: 'high-performance' or 'low-power'; decides among several that match.
     """
 
     adapter: str = ""
@@ -76,7 +76,7 @@ class Choice:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> Choice:
-        """Return the choice of provider options, and of the environment where they leave it open.
+        """Read the choice from provider options; `PYRUNTIME_ADAPTER` replaces a missing 'adapter'.
 
         Raises:
             InvalidArgument: an unknown power preference.
@@ -89,7 +89,7 @@ class Choice:
 
 
 def adapters_of(implementation: Implementation) -> list[tuple[Adapter, GpuObject]]:
-    """Return the adapters of an implementation, described."""
+    """Return (description, GPUAdapter) for each adapter of an implementation."""
     return [(_described(i, found), found) for i, found in enumerate(implementation.adapters())]
 
 
@@ -102,10 +102,10 @@ def _described(index: int, found: GpuObject) -> Adapter:
 
 
 def choose(adapters: Sequence[Adapter], choice: Choice) -> Adapter:
-    """Choose an adapter; a software adapter only where it is asked for.
+    """Choose an adapter. A software adapter is chosen only if `choice` names it.
 
     Raises:
-        EPFail: there is none, or none that fits; says which there are.
+        EPFail: there is no adapter, or none matches; the message lists the adapters found.
     """
     if choice.adapter:
         fitting = [a for a in adapters if a.is_named(choice.adapter)]

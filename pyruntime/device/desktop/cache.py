@@ -1,4 +1,4 @@
-"""Files that processes share: `PYRUNTIME_CACHE` names their folder, and nothing is stored without it."""
+"""Cached files that processes share, in the folder that `PYRUNTIME_CACHE` names; without it nothing is stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ def _path(*names: str) -> Path | None:
 
 
 def load(*names: str) -> bytes | None:
-    """Return the contents of a file; None where it is not there."""
+    """Return the contents of a cached file; None where there is none.
+
+    Raises:
+        InvalidArgument: the file cannot be read.
+    """
     path = _path(*names)
     if path is None:
         return None
@@ -33,7 +37,7 @@ def load(*names: str) -> bytes | None:
 
 
 def store(data: bytes, *names: str) -> None:
-    """Write a file, whole or not at all: other processes see what was there before, or this.
+    """Write a cached file atomically: other processes read either the old contents or the new.
 
     Raises:
         InvalidArgument: the folder cannot be written.

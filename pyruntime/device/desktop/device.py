@@ -1,8 +1,8 @@
-"""WebGPU under CPython. Calls block, without the interpreter's lock, and nothing in them is awaited.
+"""WebGPU under CPython. Calls block, and release the interpreter's lock meanwhile; nothing is awaited.
 
-With wgpu-native a submit that validation refuses ends the process. So everything that validation looks at is made
-through calls that report (bind groups, pipelines, command encoders), and what is left, buffers that were destroyed in
-the meantime and a device that is gone, is looked at before each submit.
+With wgpu-native, a submit that fails validation ends the process. So everything that validation can refuse is created
+by calls that report errors (bind groups, pipelines, command encoders), and each submit first checks for what remains:
+destroyed buffers and a lost device.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from pyruntime.ops.interpreter import current
 __all__ = ["DesktopDevice"]
 
 CHECKS = "PYRUNTIME_SHADER_CHECKS"
-"""Environment variable: '1' keeps bounds checks and loop guards in generated kernels, too."""
+"""Environment variable: '1' keeps bounds checks and loop guards in generated kernels too, as in custom ones."""
 
 _devices: WeakSet[DesktopDevice] = WeakSet()
 
 _LOSS = re.compile(r"\bdevice\W+(is )?lost", re.I)
-"""What both implementations say of a lost device."""
+"""Matches the messages of both implementations about a lost device."""
 
 _numbers = count(1)
-"""Of buffers and recordings, of all devices."""
+"""Numbers for buffers and recordings, unique over all devices."""
 
 
 class DesktopDevice:
-    """Implements `Device` on a GPUDevice of the wgpu-py API.
+    """A `Device` on a GPUDevice of the wgpu-py API.
 
     Attributes:
-        adapter: what it is on.
-        turn: the threads that use it, one at a time.
-        replays: see `Device`; only Python queues runs here.
+        adapter: the adapter that the device was opened on.
+        turn: the lock that threads hold while they use the device.
+        replays: always 0: only Python queues runs here.
     """
 
     def __init__(self, implementation: Implementation, adapter: Adapter, found: GpuObject) -> None:
-        """Open a device with every limit and useful feature of an adapter. Raises EPFail: it gives none."""
+        """Open a device with all limits and useful features of an adapter. Raises EPFail: the adapter refuses."""
         wanted = {name: found.limits[name] for name in LIMITS.values()}
         try:
             self.gpu_device: GpuObject = implementation.request_device(found, wanted)
         except RuntimeError as error:
-            raise EPFail(f"the adapter {adapter} gave no device: {error}") from None
+            raise EPFail(f"the adapter {adapter} refused a device: {error}") from None
         self.adapter = adapter
         self.info = AdapterInfo(
             adapter.vendor, adapter.architecture, adapter.device, adapter.description, adapter.kind == "software"
@@ -79,7 +79,7 @@ class DesktopDevice:
         _devices.add(self)
 
     def _check(self) -> None:
-        """Raises DeviceLost: the device is gone."""
+        """Raise DeviceLost if the device was lost."""
         if self.lost is None:
             self.lost = self._implementation.why_gone(self.gpu_device)
         if self.lost is not None:
@@ -89,7 +89,7 @@ class DesktopDevice:
 
     @contextmanager
     def _reported(self, what: str) -> Iterator[None]:
-        """Name what failed. Raises DeviceLost, EngineError: for an exception of the package."""
+        """Turn the implementation's exceptions into DeviceLost or EngineError, with `what` before the message."""
         try:
             yield
         except (DeviceLost, EngineError):
@@ -135,7 +135,7 @@ class DesktopDevice:
                     self.ledger.remove(number)
 
     def gpu_buffer(self, number: int) -> GpuObject:
-        """Return the GPUBuffer of a number. Raises DeviceLost: it is lost with its device."""
+        """Return the GPUBuffer of this number. Raises DeviceLost: the device was lost, and the buffer with it."""
         self._check()
         return self._buffers[number]
 
@@ -146,9 +146,9 @@ class DesktopDevice:
             self._write(Write(target, data, offset))
 
     def _write(self, write: Write) -> int:
-        """Queue a write; returns its bytes."""
+        """Queue a write; return its bytes."""
         queue, buffer = self.gpu_device.queue, self._buffers[write.target.buffer]
-        with self._reported("the GPU took no bytes"):
+        with self._reported("the GPU refused an upload"):
             for at, part in pieces(write.target, write.data, write.offset):
                 queue.write_buffer(buffer, at, part)
                 if len(part) == PIECE:
@@ -156,7 +156,7 @@ class DesktopDevice:
         return write.target.nbytes
 
     async def upload(self, writes: Sequence[Write]) -> None:
-        """See `Device.upload`. What is queued is sent after each `PIECE`, so that the copies of it are freed."""
+        """See `Device.upload`. Submits after each `PIECE`, so that the implementation frees its copies of the bytes."""
         with self.turn:
             self._check()
             queued = 0
@@ -206,7 +206,7 @@ class DesktopDevice:
         """See `Device.bind`."""
         with self.turn:
             self._check()
-            with self._reported("the GPU could not bind what the run brings"):
+            with self._reported("the GPU could not bind the run's buffers"):
                 opened = self._recordings[recording]
                 made = opened.bound(self.gpu_device, self._buffers, buffers)
             return self._recorded(made)
@@ -233,11 +233,11 @@ class DesktopDevice:
                     readback.abandon()
 
     def _ready(self, recording: int, reads: Sequence[Read], numbers: Sequence[int]) -> tuple[list[Ready], list[int]]:
-        """The dispatches of a run, and about how many operations each takes.
+        """Return the dispatches of a run, and an estimate of the operations of each.
 
         Raises:
-            EngineError: a buffer that it uses was freed: the submit would end the process.
-            DeviceLost: the device is gone.
+            EngineError: a buffer of the run was freed; submitting would end the process.
+            DeviceLost: the device was lost.
         """
         self._check()
         recorded = self._recordings[recording]
@@ -248,7 +248,7 @@ class DesktopDevice:
             return recorded.ready(self._pipelines, numbers)
 
     def _play(self, commands: list[Ready], work: Sequence[int], readback: Readback) -> None:
-        """Queue dispatches in several submits, and the copies of what is read in the last."""
+        """Submit dispatches in several submits, and the copies for the readback in the last one."""
         device, queue = self.gpu_device, self.gpu_device.queue
         if self._pace.is_long(work):
             self._pace.run(work, lambda first, end: self._slice(commands[first:end]), current().progress)
@@ -263,7 +263,10 @@ class DesktopDevice:
         queue.submit([encoder.finish()])
 
     def _slice(self, commands: Sequence[Ready]) -> Callable[[], None]:
-        """Submit dispatches; returns what waits for their end, and ends the run where it has to."""
+        """Submit a slice of a long run; return a function that waits until the GPU has finished it.
+
+        Both check the run's time limit and `RunOptions.terminate` first.
+        """
         _check_of_run()()
         encoder, marker = self.gpu_device.create_command_encoder(), self._staging.take(4)
         self._implementation.encode(encoder, commands)
@@ -312,12 +315,12 @@ class DesktopDevice:
 
 
 def _check_of_run() -> Callable[[], None]:
-    """What ends the run that is under way: its limit of time, or `RunOptions.terminate`."""
+    """Return the current run's check, which raises when its time limit or `RunOptions.terminate` ends it."""
     return current().check or (lambda: None)
 
 
 def _forked() -> None:
-    """Drivers do not survive a fork: in the child, devices are lost."""
+    """Mark all devices as lost, in the child of a fork: drivers do not survive one."""
     for device in _devices:
         device.lost = device.lost or "this process was forked from the one that opened it"
         device.turn = Turn()

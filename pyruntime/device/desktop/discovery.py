@@ -1,4 +1,4 @@
-"""Adapters as they are found, and devices opened on them."""
+"""Finding the adapters of this machine, and creating devices on them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pyruntime.errors import EPFail
 __all__ = ["adapters", "check", "open_device"]
 
 _found: dict[Implementation, list[tuple[Adapter, GpuObject]]] = {}
-"""Adapters that no device was opened on: to find them takes up to half a second."""
+"""Adapters without a device yet. They are cached, since enumerating them takes up to half a second."""
 
 _known: dict[Implementation, list[Adapter]] = {}
-"""What the first look found."""
+"""Descriptions of all adapters that the first enumeration found."""
 
 
 _process = os.getpid()
 
 
 def _looked_at() -> Iterator[tuple[Implementation, list[Adapter]]]:
-    """Implementations with their adapters, the preferred one first, each looked at when it is asked for.
+    """Yield each installed implementation with its adapters, in order of preference, enumerated on demand.
 
     Raises:
-        EPFail: none is installed.
+        EPFail: no implementation is installed.
     """
     if _known and _process != os.getpid():
         raise EPFail(
@@ -44,7 +44,7 @@ def _looked_at() -> Iterator[tuple[Implementation, list[Adapter]]]:
     if none:
         raise EPFail(
             "no WebGPU implementation is installed: pip install wgpu (or wgpudawn), or install this package with its "
-            "extra [gpu]; PYRUNTIME_WEBGPU=off asks for none"
+            "extra [gpu]; PYRUNTIME_WEBGPU=off uses none"
         )
 
 
@@ -58,7 +58,7 @@ def adapters() -> list[Adapter]:
 
 
 def check(choice: Choice) -> None:
-    """Raises EPFail: there is no implementation of WebGPU, or no adapter that is wanted."""
+    """Raise EPFail if no WebGPU implementation is installed or no adapter matches."""
     _chosen(choice)
 
 
@@ -74,17 +74,17 @@ def _chosen(choice: Choice) -> tuple[Implementation, Adapter]:
 
 
 def open_device(choice: Choice) -> DesktopDevice:
-    """Open a device on the adapter that is wanted.
+    """Open a device on the adapter that matches.
 
     Raises:
-        EPFail: there is none, or it gives no device.
+        EPFail: no adapter matches, or it refuses a device.
     """
     implementation, chosen = _chosen(choice)
     if chosen not in [adapter for adapter, _ in _found[implementation]]:
         _found[implementation] = adapters_of(implementation)
     at = next((i for i, (adapter, _) in enumerate(_found[implementation]) if adapter == chosen), None)
     if at is None:
-        raise EPFail(f"the adapter {chosen} is no longer there")
+        raise EPFail(f"the adapter {chosen} no longer exists")
     device = DesktopDevice(implementation, *_found[implementation].pop(at))
     device.target = load(device.info).of(device.target)
     return device

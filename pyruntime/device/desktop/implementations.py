@@ -1,15 +1,15 @@
-"""wgpu-native and Dawn under the API of wgpu-py: all that differs between the two is in this module.
+"""wgpu-native and Dawn through the API of wgpu-py. Everything that differs between the two is in this module.
 
 |                     | `wgpu`: wgpu-native, naga                    | `wgpudawn`: Dawn, Tint                  |
 |---------------------|----------------------------------------------|-----------------------------------------|
 | `enable subgroups;` | refused, though subgroups work without it    | required                                |
 | feature             | `subgroup`                                   | `subgroups`                             |
-| refused submit      | ends the process: `DesktopDevice` looks first | an exception                            |
+| refused submit      | ends the process: `DesktopDevice` checks first | an exception                            |
 | lost device         | seen when the next command is encoded        | a promise                               |
 | pipelines, threads  | safe                                         | with `implicit-device-synchronization`  |
 | checks in kernels   | off for generated ones (decision 20)         | on                                      |
-| timestamps          | exact                                        | rounded, but for a toggle               |
-| subgroup size       | measured by a kernel                         | told by the adapter                     |
+| timestamps          | exact                                        | rounded, unless a toggle is set               |
+| subgroup size       | measured by a kernel                         | reported by the adapter                     |
 | subgroup matrices   | none                                         | with the toggle `allow_unsafe_apis`     |
 """
 
@@ -38,17 +38,17 @@ VARIABLE = "PYRUNTIME_WEBGPU"
 """Environment variable: `wgpu` or `dawn` where both are installed, `off` for neither."""
 
 _LOOK_S = 0.25
-"""Seconds between two looks at whether a run that waits for the GPU may go on."""
+"""Seconds between checks of a run's time limit and termination while it waits for the GPU."""
 
 _poller, _lost_promise = attrgetter("_poller"), attrgetter("_lost_promise")
 _state, _thread_event = attrgetter("_state"), attrgetter("_thread_event")
-"""What the packages keep to themselves, and have no other way to say; pyproject.toml allows their versions."""
+"""Private attributes of the packages, which have no public equivalent; pyproject.toml restricts the versions."""
 
 _ENABLE_SUBGROUPS = re.compile(r"^enable subgroups;$", re.M)
 
 
 class Implementation:
-    """wgpu-native, and what both have in common."""
+    """wgpu-native; base class with what both implementations share."""
 
     package: ClassVar[str] = "wgpu"
     features: ClassVar[dict[str, str]] = {
@@ -56,7 +56,7 @@ class Implementation:
         "shader-f16": "shader-f16",
         "timestamp-query": "timestamp-query",
     }
-    """Features to request, with their WebGPU names."""
+    """Features to request: the implementation's name to WebGPU's."""
 
     _backend: ClassVar[str] = "wgpu.backends.wgpu_native"
 
@@ -67,21 +67,21 @@ class Implementation:
         self._lib, self._null = ffi.lib, ffi.ffi.NULL
         own = (self.api.GPUError, self.api.GPUPipelineError)
         self.errors: tuple[type[Exception], ...] = (*own, RuntimeError, ValueError)
-        with suppress(RuntimeError):  # another user of the package was first: its settings hold
+        with suppress(RuntimeError):  # the package is in use already, with other settings
             self._set_up(import_module(f"{self._backend}.extras"))
 
     def _set_up(self, extras: Any) -> None:
-        extras.set_instance_extras(backends=["Primary"])  # OpenGL's adapters are those of Vulkan again, with less
+        extras.set_instance_extras(backends=["Primary"])  # without OpenGL, which lists Vulkan's adapters again
 
     def adapters(self) -> list[GpuObject]:
-        """Return the GPUAdapters of this machine; a device can be requested of each once."""
+        """Return the GPUAdapters of this machine; each can open one device."""
         return list(self.api.gpu.enumerate_adapters_sync())
 
     def request_device(self, adapter: GpuObject, limits: dict[str, int]) -> GpuObject:
-        """Open a device with these limits and the useful features of its adapter.
+        """Open a device with these limits and the useful features that its adapter has.
 
         Raises:
-            RuntimeError: the adapter gives none.
+            RuntimeError: the adapter refuses.
         """
         wanted = sorted(f for f in self._requested() if f in adapter.features)
         return adapter.request_device_sync(required_features=wanted, required_limits=limits)
@@ -94,7 +94,7 @@ class Implementation:
         return frozenset(name for own, name in self.features.items() if own in device.features)
 
     def subgroup_sizes(self, adapter: GpuObject) -> tuple[int, int]:
-        """Return the least and the largest subgroup; zeros where the adapter does not say."""
+        """Return the smallest and the largest subgroup size; zeros where the adapter does not report them."""
         return 0, 0
 
     def matrices(self, adapter: GpuObject) -> Iterable[tuple[str, str, int, int, int]]:
@@ -102,14 +102,14 @@ class Implementation:
         return ()
 
     def source(self, wgsl: str) -> str:
-        """Return WGSL as this compiler takes it, line by line the same."""
+        """Return WGSL in this compiler's dialect, with the same line numbers."""
         return _ENABLE_SUBGROUPS.sub("", wgsl)
 
     def module(self, device: GpuObject, wgsl: str, trusted: bool) -> GpuObject:
-        """Compile a module. Without bounds checks and loop guards where it is `trusted`: every index is in range.
+        """Compile a shader module. If `trusted` (all indices are in range), omit bounds checks and loop guards.
 
         Raises:
-            Exception: of the package, with the compiler's message.
+            Exception: an exception of the package, with the compiler's message.
         """
         if not trusted:
             return device.create_shader_module(code=self.source(wgsl))
@@ -125,11 +125,11 @@ class Implementation:
         return internal.GPUShaderModule("", made, device)
 
     def why_gone(self, device: GpuObject) -> str | None:
-        """Return why a device no longer works, where that is known without using it."""
+        """Return why a device was lost, as far as that is known without a call to the device; None while it works."""
         return "destroyed: GPUDevice.destroy was called" if _poller(device) is None else None
 
     def wait(self, promise: GpuObject, check: Callable[[], None]) -> None:
-        """Wait for a promise, without the interpreter's lock; `check` is called now and then, and may raise."""
+        """Wait for a promise without the interpreter's lock; call `check`, which may raise, at intervals."""
         while not _thread_event(promise).wait(_LOOK_S):
             check()
         promise.sync_wait()
@@ -137,10 +137,10 @@ class Implementation:
     def read(
         self, buffer: GpuObject, ranges: Sequence[tuple[int, int]], check: Callable[[], None] = lambda: None
     ) -> list[memoryview]:
-        """Copy ranges (offset, bytes) of a staging buffer to the host, when all that was submitted is done.
+        """Wait for everything submitted, then copy ranges (offset, bytes) of a staging buffer to the host.
 
         Args:
-            ranges: in order. check: see `wait`.
+            ranges: in ascending order. check: see `wait`.
         """
         end = -(-sum(ranges[-1]) // 8) * 8
         self.wait(buffer.map_async("READ_NOSYNC", 0, end), check)
@@ -156,9 +156,10 @@ class Implementation:
         commands: Iterable[tuple[GpuObject, GpuObject, tuple[int, int, int]]],
         timestamps: dict[str, Any] | None = None,
     ) -> None:
-        """Encode dispatches (pipeline, bind group, workgroups) in a pass, by the C functions: a third of the time.
+        """Encode dispatches (pipeline, bind group, workgroups) in one compute pass.
 
-        They report nothing, but `finish` of the encoder does.
+        Calls the C functions directly, which takes a third of the time of the Python API; errors appear in the
+        encoder's `finish`.
         """
         encoding = encoder.begin_compute_pass(timestamp_writes=timestamps)
         lib, null, target, current = self._lib, self._null, encoding._internal, None
@@ -215,16 +216,16 @@ class Dawn(Implementation):
 
 
 _KINDS: dict[str, type[Implementation]] = {"dawn": Dawn, "wgpu": Implementation}
-"""The preferred one first."""
+"""In order of preference."""
 
 _loaded: dict[str, Implementation] = {}
 
 
 def installed() -> list[Implementation]:
-    """Return the implementations that may be used, the preferred one first; none where `PYRUNTIME_WEBGPU` is `off`.
+    """Return the implementations to use, in order of preference; none where `PYRUNTIME_WEBGPU` is `off`.
 
     Raises:
-        EPFail: `PYRUNTIME_WEBGPU` names another one, or one that is not installed.
+        EPFail: `PYRUNTIME_WEBGPU` has another value, or names an implementation that is not installed.
     """
     wanted = os.environ.get(VARIABLE, "").lower()
     if wanted == "off":

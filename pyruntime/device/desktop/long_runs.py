@@ -1,6 +1,6 @@
-"""Runs of much work are submitted in slices.
+"""Long runs, submitted in slices.
 
-Some systems reset a GPU that takes seconds for one submit (Windows: 2 s), and what is submitted cannot be ended.
+Some systems reset a GPU that works on one submit for seconds (Windows: 2 s), and a submit cannot be cancelled.
 web/gpu/long_runs.js does the same in browsers.
 """
 
@@ -15,34 +15,34 @@ from pyruntime.device.base import Bound
 __all__ = ["Pace", "work_of"]
 
 LONG_S = 0.5
-"""Seconds of work from which on a run is submitted in slices."""
+"""Seconds of estimated work above which a run is submitted in slices."""
 
 SLICE_S = 0.1
-"""Seconds of work in a slice; two of them are submitted at a time, so that the GPU does not wait."""
+"""Seconds of work in a slice. Two slices are in flight, so that the GPU never waits for the host."""
 
 FIRST_RATE, SOFTWARE_RATE = 1e11, 1e9
-"""Operations a second that a GPU is taken to do at first, and a software adapter: they do about as many at least."""
+"""Operations a second assumed before any measurement, of a GPU and of a software adapter: low estimates."""
 
 GROWTH = 4
-"""Limit of what the measured operations a second may grow by from slice to slice: a short slice says little."""
+"""Largest growth of the measured rate from slice to slice: short slices are measured inaccurately."""
 
 WORK_OF_A_BYTE = 4
-"""Floating-point operations that reading or writing a byte counts as."""
+"""Number of floating-point operations that reading or writing one byte counts as."""
 
 
 def work_of(command: Bound) -> int:
-    """About how many operations a dispatch takes."""
+    """Estimate the work of a dispatch, in floating-point operations."""
     return command.flops + WORK_OF_A_BYTE * sum(part.nbytes for part in command.storage)
 
 
 @dataclass(slots=True)
 class Pace:
-    """How fast a device works: operations a second, as the last slices or the last long run had them."""
+    """Speed of a device in operations a second, measured on the last slices."""
 
     rate: float
 
     def is_long(self, work: Sequence[int]) -> bool:
-        """Return whether a run of dispatches that take so many operations each is submitted in slices."""
+        """Return whether a run is submitted in slices, given the operations of each dispatch."""
         return len(work) > 1 and sum(work) > LONG_S * self.rate
 
     def run(
@@ -51,11 +51,11 @@ class Pace:
         submit: Callable[[int, int], Callable[[], None]],
         progress: Callable[[int, int], object] | None,
     ) -> None:
-        """Submit dispatches in slices.
+        """Submit dispatches in slices, and update the rate.
 
         Args:
-            submit: takes the first and the end of those of a slice; returns what waits for their end, and may raise.
-            progress: gets how many operations are done, of all.
+            submit: submits dispatches [first, end); returns a function that waits for them, which may raise.
+            progress: called with the operations done and the total.
         """
         first, total = 0, sum(work)
         ends = [(time.perf_counter(), 0)]
@@ -68,7 +68,7 @@ class Pace:
             if len(queued) > 1 or first == len(work):
                 part, wait = queued.pop(0)
                 wait()
-                before, done_before = ends[-2:][0]  # the end of one slice may be seen with that of the next
+                before, done_before = ends[-2:][0]  # two slices may be seen to end at once
                 now, done = time.perf_counter(), ends[-1][1] + part
                 ends.append((now, done))
                 self.rate = min((done - done_before) / max(now - before, 1e-4), GROWTH * self.rate)
@@ -77,7 +77,7 @@ class Pace:
         self.rate = total / max(ends[-1][0] - ends[0][0], 1e-4)
 
     def _end(self, work: Sequence[int], first: int) -> int:
-        """Return the end of the slice that begins with a dispatch: a slice has one at least."""
+        """Return the end of the slice that starts at dispatch `first`; a slice has at least one dispatch."""
         end, left = first + 1, SLICE_S * self.rate - work[first]
         while end < len(work) and work[end] <= left:
             left -= work[end]

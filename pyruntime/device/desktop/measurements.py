@@ -1,4 +1,4 @@
-"""What was measured on an adapter, for later processes: a JSON file for each, in the folder of `PYRUNTIME_CACHE`."""
+"""Measurements of adapters, cached for later processes: a JSON file for each, in the folder of `PYRUNTIME_CACHE`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["load", "store"]
 
 
 def load(info: AdapterInfo) -> Knowledge:
-    """Read what was measured on an adapter; nothing where there is no file, or none that can be read."""
+    """Read the measurements of an adapter; empty where there is no file or it is not valid."""
     found = cache.load("devices", _name(info))
     try:
         return Knowledge.from_dict(json.loads(found)) if found else Knowledge()
@@ -22,7 +22,7 @@ def load(info: AdapterInfo) -> Knowledge:
 
 
 def store(info: AdapterInfo, known: Knowledge) -> None:
-    """Store what was measured in place of the earlier file."""
+    """Replace the file with the measurements of an adapter."""
     cache.store(json.dumps(known.to_dict()).encode(), "devices", _name(info))
 
 

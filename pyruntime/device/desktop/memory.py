@@ -1,4 +1,4 @@
-"""Bytes to the GPU and back."""
+"""Uploads to the GPU and readbacks."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pyruntime.device.desktop.implementations import GpuObject, Implementation
 __all__ = ["Arrived", "Readback", "Staging", "pieces"]
 
 PIECE = 32 << 20
-"""Bytes of an upload that are queued at a time: the package copies them to memory that the GPU reads."""
+"""Bytes of an upload that are queued at a time: the implementation copies queued bytes to memory that the GPU reads."""
 
 MOST_TOGETHER = 64 << 20
-"""Bytes that are read back through one staging buffer; a larger slice has one of its own."""
+"""Bytes that are read back through one staging buffer; a larger slice has a separate one."""
 
 MOST_STAGING = 256 << 20
-"""Bytes of unused staging buffers that are kept."""
+"""Limit of the bytes of unused staging buffers."""
 
 
 def pieces(target: Slice, data: Raw, offset: int) -> list[tuple[int, bytes | memoryview]]:
-    """Return what is to be written at which offsets of the target's buffer; lengths are multiples of four bytes.
+    """Split a write into (offset in the target's buffer, bytes) pairs, with lengths that are multiples of four bytes.
 
-    Nothing is copied but the bytes of a last word that is not whole: a file's come from its memory map.
+    Only a last partial word is copied and padded; other parts are views, of a file's memory map for instance.
     """
     end = target.nbytes
     whole = end & ~3
@@ -41,7 +41,7 @@ def _part(data: Raw, offset: int, nbytes: int) -> memoryview:
 
 
 class Arrived:
-    """What was read back, in memory that nothing else has."""
+    """Bytes that were read back, in separate memory on the host."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -52,7 +52,7 @@ class Arrived:
 
 
 class Staging:
-    """Buffers that the host reads from, by their sizes: powers of two, and above `MOST_TOGETHER` whole megabytes."""
+    """Pool of buffers for readbacks. Sizes are powers of two; above `MOST_TOGETHER`, multiples of 1 MiB."""
 
     def __init__(self, implementation: Implementation, device: GpuObject) -> None:
         self._implementation, self._device = implementation, device
@@ -60,7 +60,7 @@ class Staging:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffers that are kept."""
+        """Bytes of the unused buffers."""
         return sum(size * len(some) for size, some in self._free.items())
 
     def take(self, nbytes: int) -> GpuObject:
@@ -75,14 +75,14 @@ class Staging:
         return self._device.create_buffer(label="staging", size=size, usage=usage.MAP_READ | usage.COPY_DST)
 
     def give(self, buffer: GpuObject) -> None:
-        """Take back a buffer that is unmapped; it is destroyed where many are kept already."""
+        """Return an unmapped buffer to the pool; it is destroyed where the pool would exceed `MOST_STAGING`."""
         if buffer.size + self.nbytes > MOST_STAGING:
             buffer.destroy()
         else:
             self._free.setdefault(buffer.size, []).append(buffer)
 
     def clear(self) -> None:
-        """Destroy the buffers that are kept."""
+        """Destroy the unused buffers."""
         for some in self._free.values():
             for buffer in some:
                 buffer.destroy()
@@ -90,7 +90,7 @@ class Staging:
 
 
 class Readback:
-    """What one run gives back: the slices side by side in staging buffers, each of which is mapped once."""
+    """The readback of one run: slices packed into staging buffers, each of which is mapped once."""
 
     def __init__(self, staging: Staging, reads: Sequence[Read]) -> None:
         self._staging, self._reads = staging, reads
@@ -104,7 +104,7 @@ class Readback:
             raise
 
     def encode(self, encoder: GpuObject, buffers: dict[int, GpuObject]) -> None:
-        """Encode the copies to the staging buffers."""
+        """Encode the copies into the staging buffers."""
         reads = iter(self._reads)
         for buffer, group in zip(self._buffers, self._groups, strict=True):
             for offset, nbytes in group:
@@ -113,7 +113,7 @@ class Readback:
                 encoder.copy_buffer_to_buffer(buffers[source.buffer], source.offset, buffer, offset, words)
 
     def collect(self, implementation: Implementation, check: Callable[[], None]) -> list[Raw]:
-        """Wait for the copies, and return the bytes in the order of the reads."""
+        """Wait for the copies; return the bytes of each slice, in the order of the reads."""
         made: list[Raw] = []
         for group in self._groups:
             made += [Arrived(data) for data in implementation.read(self._buffers[0], group, check)]
@@ -121,14 +121,16 @@ class Readback:
         return made
 
     def abandon(self) -> None:
-        """Destroy the staging buffers that were not read."""
+        """Destroy the staging buffers that `collect` did not read."""
         for buffer in self._buffers:
             buffer.destroy()
         self._buffers.clear()
 
 
 def _groups(sizes: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """Slices of these sizes by staging buffer: offset, a multiple of eight, and bytes of each."""
+    """Pack slices into staging buffers; return (offset, bytes) of each slice, by buffer. Offsets are multiples of
+    eight.
+    """
     groups: list[list[tuple[int, int]]] = []
     end = MOST_TOGETHER
     for nbytes in sizes:

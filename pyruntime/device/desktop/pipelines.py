@@ -1,4 +1,4 @@
-"""Compute pipelines, one for each WGSL source, compiled in threads while Python plans on."""
+"""Compute pipelines, one for each WGSL source, compiled in threads while Python continues planning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyruntime.kernels.wgsl.module import CUSTOM
 __all__ = ["Pipelines"]
 
 THREADS = 8
-"""Pipelines that compile at a time: 60 of them take 0.14 to 0.36 s with 8 threads instead of 1.2 s (H200)."""
+"""Pipelines compiled at a time: 60 take 0.14 to 0.36 s with 8 threads, and 1.2 s with one (H200)."""
 
 _COMMENT = re.compile(r"//.*|/\*[\s\S]*?\*/")
 _BINDING = re.compile(r"@binding\(\s*(\d+)u?\s*\)[^;]*?\bvar\s*<\s*(storage|uniform)\b\s*(?:,\s*(\w+))?")
@@ -23,11 +23,11 @@ _NAME = re.compile(r"^// (\w+)$", re.M)
 
 
 class Pipelines:
-    """What has been compiled on a device.
+    """The compiled pipelines of a device.
 
     Args:
-        checks: keep bounds checks and loop guards in generated kernels, too; custom ones always have them.
-        ledger: counts the pipelines.
+        checks: keep bounds checks and loop guards in generated kernels too; custom kernels always have them.
+        ledger: its `pipelines` is updated.
     """
 
     def __init__(self, implementation: Implementation, device: GpuObject, ledger: Ledger, checks: bool) -> None:
@@ -37,15 +37,15 @@ class Pipelines:
         self._threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "pyruntime-pipelines")
 
     def __getitem__(self, source: str) -> GpuObject:
-        """The pipeline of a source that was compiled."""
+        """Return the pipeline of a source for which `wait` has returned."""
         return self._made[source].result()
 
     def group_layout(self, source: str) -> GpuObject:
-        """Return the layout of what a shader binds."""
+        """Return the bind group layout of a shader."""
         return self._layout(source)[0]
 
     def _layout(self, source: str) -> tuple[GpuObject, GpuObject]:
-        """Bind group and pipeline layout for what a shader declares: another layout is refused."""
+        """Return the bind group layout and the pipeline layout that match a shader's declarations."""
         found = _BINDING.findall(_COMMENT.sub(" ", source))
         key = tuple((int(binding), _type(space, access)) for binding, space, access in found)
         if key not in self._layouts:
@@ -56,7 +56,7 @@ class Pipelines:
         return self._layouts[key]
 
     def ask(self, source: str) -> None:
-        """Begin to compile a source, where that has not begun; `compile` reports failures."""
+        """Start to compile a source, unless that was done before; `wait` reports errors."""
         if source not in self._made:
             self._ledger.pipelines += 1
             self._made[source] = self._threads.submit(self._make, source)
@@ -68,10 +68,11 @@ class Pipelines:
         return self._device.create_compute_pipeline(layout=self._layout(source)[1], compute=compute)
 
     def wait(self, sources: Sequence[str]) -> None:
-        """Wait for the pipelines of sources that were asked for.
+        """Wait for the pipelines of sources that were passed to `ask`.
 
         Raises:
-            EngineError: a source does not compile, with the compiler's message and the source; it is forgotten.
+            EngineError: a source does not compile; has the compiler's message and the source. A later `ask` tries
+                again.
         """
         for source in sources:
             try:
@@ -82,7 +83,7 @@ class Pipelines:
                 raise EngineError(_message(source, error)) from None
 
     def close(self) -> None:
-        """Forget all, when what is being compiled is done."""
+        """Wait for running compilations, cancel the others, and release all pipelines."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._made.clear()
         self._layouts.clear()
@@ -95,7 +96,7 @@ def _type(space: str, access: str) -> str:
 
 
 def _message(source: str, error: BaseException) -> str:
-    """The compiler's message, which names line and column, and the source with line numbers."""
+    """Format the compiler's message, which names line and column, and the source with line numbers."""
     numbered = "\n".join(f"{i:4} | {line}".rstrip() for i, line in enumerate(source.splitlines(), 1))
     named = _NAME.search(source)
     return f"{named[1] if named else 'shader'}: the pipeline could not be made: {str(error).strip()}\n\n{numbered}"

@@ -1,4 +1,4 @@
-"""Recorded commands: bind groups made once, encoded anew for each run."""
+"""Recorded commands: bind groups are created once, and encoded again for each run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ Ready = tuple[GpuObject, GpuObject, tuple[int, int, int]]
 """A dispatch: pipeline, bind group, workgroups."""
 
 FIRST, MOST, WHOLE = 16, 96, 48
-"""Dispatches in the first submit, and at most in one: each has twice as many as the one before, so that the GPU works
-on the first while the others are encoded. As many as `WHOLE` go in one."""
+"""Dispatches in the first submit and in the largest one: each submit has twice as many as the one before, so that the
+GPU works on the first while later ones are encoded. Up to `WHOLE` dispatches go in a single submit.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A command with slots: its number among the commands, and what it binds."""
+    """A command with slots: its index in the recording, its bind group layout and its bindings."""
 
     place: int
     layout: GpuObject
@@ -32,12 +33,12 @@ class _Open:
 
 @dataclass(slots=True)
 class Recording:
-    """Commands with what they bind.
+    """Commands with their bind groups.
 
     Attributes:
-        buffers: numbers of all buffers that are bound, slots excepted.
-        groups: the bind group of each command; for those with slots the one made last, None at first.
-        work: about how many operations each command takes. repeated: commands that run several times.
+        buffers: numbers of all bound buffers, without those of slots.
+        groups: the bind group of each command; for a command with slots the latest one, None before the first `bound`.
+        work: estimated operations of each command. repeated: ranges of commands that run several times.
     """
 
     commands: list[Bound]
@@ -59,7 +60,7 @@ class Recording:
         commands: list[Bound],
         repeated: Sequence[Repeated] = (),
     ) -> Recording:
-        """Record commands. Raises the package's exceptions: a bind group is refused."""
+        """Record commands. Raises an exception of the package where a bind group is refused."""
         known: dict[int, GpuObject | None] = {}
         used: set[int] = set()
         opened: dict[int, list[_Open]] = {}
@@ -81,7 +82,7 @@ class Recording:
     def bound(self, device: GpuObject, buffers: Mapping[int, GpuObject], given: Sequence[int]) -> Recording:
         """Return this recording with the buffers of these numbers in its slots.
 
-        Bind groups are made for the commands that bind another buffer than in the call before.
+        Only commands with other buffers than in the previous call get new bind groups.
         """
 
         def filled(part: Slice) -> Slice:
@@ -101,9 +102,9 @@ class Recording:
         return Recording(self.commands, list(self.groups), used, *shared)
 
     def ready(self, pipelines: Pipelines, numbers: Sequence[int]) -> tuple[list[Ready], list[int]]:
-        """Return the dispatches of a run with these numbers, and about how many operations each takes.
+        """Return the dispatches of a run with these numbers, and the estimated operations of each.
 
-        The pipelines of the recording are compiled.
+        All pipelines of the recording must have been compiled.
         """
         if len(self._pipelines) < len(self.commands):
             self._pipelines[:] = [pipelines[c.source] for c in self.commands]
@@ -120,7 +121,7 @@ class Recording:
 
 
 def submits_of(commands: Sequence[Ready]) -> Iterator[Sequence[Ready]]:
-    """Yield the commands of each submit; one without commands where there are none."""
+    """Split commands into submits; without commands, yield one empty submit."""
     count = FIRST if len(commands) > WHOLE else WHOLE
     first = 0
     while True:

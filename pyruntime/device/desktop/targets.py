@@ -1,4 +1,4 @@
-"""What an adapter's device is to the compiler."""
+"""The compiler's `Target` for a desktop device."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pyruntime.target import (
 __all__ = ["LIMITS", "target_of"]
 
 LIMITS = {name: re.sub("[A-Z]", lambda m: f"-{m[0].lower()}", theirs) for name, theirs in Limits.names.items()}
-"""Of `Limits`, by the names of the wgpu-py API."""
+"""Fields of `Limits`, and the limits of the wgpu-py API that they come from."""
 
 MOST = (1 << 31) - 4
-"""The largest limit: kernels count bytes and elements in 32 bits."""
+"""Upper bound for limits: kernels count bytes and elements in 32 bits."""
 
 MOST_BINDINGS = 16
-"""Storage buffers of a stage: drivers offer up to a million, and browsers 8 to 16."""
+"""Upper bound for storage buffers of a stage: drivers offer up to a million, browsers 8 to 16."""
 
 _LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
-"""Of WGSL; naga and Tint both have it."""
+"""Language features of WGSL that both naga and Tint have."""
 
 _PROBE = """@group(0) @binding(0) var<storage, read_write> y: array<u32>;
 
@@ -40,10 +40,10 @@ fn main(@builtin(subgroup_size) size: u32, @builtin(local_invocation_index) i: u
 
 
 def target_of(implementation: Implementation, adapter: Adapter, found: GpuObject, device: GpuObject) -> Target:
-    """Return limits, features and vendor of a device.
+    """Return the limits, features and vendor of a device.
 
     Args:
-        found: the GPUAdapter that the device is of.
+        found: the GPUAdapter of the device.
     """
     limits = {name: min(int(device.limits[theirs]), MOST) for name, theirs in LIMITS.items()}
     limits["storage_buffers"] = min(limits["storage_buffers"], MOST_BINDINGS)
@@ -65,7 +65,7 @@ def target_of(implementation: Implementation, adapter: Adapter, found: GpuObject
 
 
 def _measured_subgroup(implementation: Implementation, device: GpuObject) -> int:
-    """Invocations of a subgroup, as a kernel sees them."""
+    """Measure the subgroup size with a kernel."""
     usage = implementation.api.BufferUsage
     buffer = device.create_buffer(size=16, usage=usage.STORAGE | usage.COPY_SRC)
     module = implementation.module(device, _PROBE, False)

@@ -1,4 +1,4 @@
-"""The time of each dispatch: by the GPU's timestamps, or by a submit for each."""
+"""Execution time of each dispatch: from GPU timestamps, or from the wall time of separate submits."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pyruntime.device.desktop.recordings import Ready
 __all__ = ["spans_of"]
 
 MOST = 1024
-"""Dispatches of one query set, which has 4096 queries at most."""
+"""Dispatches in one query set: each takes two queries, and a set has at most 4096."""
 
 _BYTES = 8
-"""Of a timestamp."""
+"""Size of a timestamp in bytes."""
 
 
 def spans_of(
     implementation: Implementation, device: GpuObject, staging: Staging, commands: Sequence[Ready], has_queries: bool
 ) -> list[tuple[int, int]]:
-    """Run each command by itself; returns begin and duration in nanoseconds, from the begin of the first."""
+    """Run the commands one at a time; return (begin, duration) of each in nanoseconds, from the begin of the first."""
     if not has_queries:
         return _by_submits(implementation, device, staging, commands)
     ticks: list[tuple[int, int]] = []
@@ -36,7 +36,7 @@ def spans_of(
 def _by_timestamps(
     implementation: Implementation, device: GpuObject, staging: Staging, commands: Sequence[Ready]
 ) -> list[tuple[int, int]]:
-    """When the GPU began and ended each command."""
+    """Return the GPU's timestamps (begin, end) of each command, in nanoseconds."""
     queries = 2 * len(commands)
     usage = implementation.api.BufferUsage
     query_set = device.create_query_set(type="timestamp", count=queries)
@@ -60,7 +60,7 @@ def _by_timestamps(
 def _by_submits(
     implementation: Implementation, device: GpuObject, staging: Staging, commands: Sequence[Ready]
 ) -> list[tuple[int, int]]:
-    """The wall time of each command in a submit of its own."""
+    """Return (begin, duration) of each command in nanoseconds of wall time, with one submit a command."""
     spans: list[tuple[int, int]] = []
     origin = time.perf_counter_ns()
     for command in commands:

@@ -1,1 +1,1 @@
-"""Plans on a device: memory, weights, recordings, runs."""
+"""Execution of plans on a device: memory, constants, recordings, runs."""

@@ -1,7 +1,7 @@
-"""Memory for activations, which the plans of a session share: as much as the largest takes, not their sum.
+"""Memory for activations, shared by the plans of a session: as large as the largest plan needs, not their sum.
 
-Runs that are queued in one go (uploads, dispatches, copies to staging buffers) may share it also while they overlap:
-the queue keeps their order. What is queued piece by piece has memory of its own, or it to itself.
+Runs that are queued in one piece (uploads, dispatches, copies to staging buffers) may share the memory even while they
+overlap, since the queue executes them in order. Runs of several pieces use it exclusively, or have separate memory.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["Arenas"]
 
 
 class Arenas:
-    """Buffers that the plans in them use in turn.
+    """The buffers of a session's arenas.
 
     Attributes:
-        buffers: arena i of every plan is the first bytes of buffer i.
+        buffers: arena i of every plan lies at the start of buffer i.
     """
 
     def __init__(self, device: Device) -> None:
@@ -37,16 +37,18 @@ class Arenas:
         return sum(self._sizes)
 
     def missing(self, sizes: Sequence[int]) -> int:
-        """Return the bytes that a plan with arenas of these sizes allocates, before it frees those they replace."""
+        """Return the bytes to allocate for a plan with arenas of these sizes, before the buffers they replace are
+        freed.
+        """
         return sum(sizes[i] for i in self._larger(sizes))
 
     def _larger(self, sizes: Sequence[int]) -> list[int]:
-        """Arenas that there are not, or not of this size."""
+        """Return the indices of arenas that have no buffer, or a smaller one."""
         return [i for i, size in enumerate(sizes) if i >= len(self._sizes) or size > self._sizes[i]]
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Use the memory exclusively: waits for all runs, and lets none begin."""
+        """Use the memory exclusively: wait for all runs, and let no other begin."""
         async with self._lock:
             while self._overlapping:
                 self._last_of_them.clear()
@@ -55,7 +57,7 @@ class Arenas:
 
     @asynccontextmanager
     async def overlapping(self) -> AsyncIterator[None]:
-        """Use the memory for a run that is queued in one go."""
+        """Use the memory for a run that is queued in one piece."""
         while self._lock.locked():
             async with self._lock:
                 pass
@@ -68,15 +70,15 @@ class Arenas:
                 self._last_of_them.set()
 
     async def join(self, user: int, sizes: Sequence[int], moved: Callable[[], None]) -> None:
-        """Have arenas of these sizes. Where memory has to grow, what is recorded over it is void, and its buffers go.
+        """Provide buffers for a plan's arenas. Larger buffers replace old ones, whose recordings become invalid.
 
         Args:
-            user: leaves by this number. moved: called when the memory is another one.
+            user: identifies the plan for `leave`. moved: called when buffers were replaced.
 
         Raises:
-            OutOfMemory: nothing has changed then.
+            OutOfMemory: the device refused; the buffers are unchanged.
         """
-        self._users[user] = moved  # from now on others do not free the memory as the last
+        self._users[user] = moved  # so that no other user's `leave` frees the memory
         try:
             if self._larger(sizes):
                 async with self.alone():
@@ -98,7 +100,7 @@ class Arenas:
             self._device.free(old)
 
     def leave(self, user: int) -> None:
-        """Use it no longer; with the last user the memory goes."""
+        """Stop using the memory; the last user's call frees it."""
         if self._users.pop(user, None) is not None and not self._users:
             self._device.free(self.buffers)
             self.buffers, self._sizes = [], []

@@ -1,4 +1,4 @@
-"""Concurrent awaits: several pieces of a device's work, and what their exceptions hold."""
+"""Concurrent awaits of a device's work, without reference cycles through exceptions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["all_of", "forget_frames"]
 
 
 async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
-    """Wait for all of these, also where one fails: what the others allocate meanwhile has to be freed.
+    """Wait for all coroutines, even if one fails: what the others allocate has to be freed by the caller.
 
-    Raises what the first of these raised, in the order of the arguments: one may fail only because one before it does.
+    Raises the exception of the first failed coroutine in argument order, since later failures may follow from it.
     """
     failures: dict[int, BaseException] = {}
     try:
@@ -25,12 +25,12 @@ async def all_of(*parts: Coroutine[Any, Any, object]) -> None:
             raise failures[min(failures)]
     finally:
         for part in parts:
-            part.close()  # one that was cancelled before its first turn has not begun
-        failures.clear()  # a traceback that leads to this frame, which holds its exception, would be a cycle
+            part.close()  # a coroutine that was cancelled before it started has to be closed
+        failures.clear()  # else the traceback, this frame and the exception form a cycle
 
 
 async def _alternating(parts: list[Coroutine[Any, Any, None]]) -> None:
-    """Drive each part until it lets others go on or ends, until all have ended."""
+    """Run the coroutines alternately, each up to its next `let_others`, until all have ended."""
     while parts:
         for part in list(parts):
             try:
@@ -42,10 +42,10 @@ async def _alternating(parts: list[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _noted(number: int, part: Coroutine[Any, Any, object], failures: dict[int, BaseException]) -> None:
-    """Await `part`, and keep what it raises, which refers to nothing that `part` had, in `failures`.
+    """Await `part`; store its exception, without the frames' locals, in `failures[number]`.
 
-    In Pyodide the frames of a task lead back to it, and to the future that it waited for last. So a task that raised
-    this itself would be a cycle, which keeps the locals of all frames on the way to the caller that handles it.
+    In Pyodide the frames of a task refer to the task and to the future it last waited for. A task that raised this
+    exception itself would be a cycle, which keeps alive the locals of all frames up to the handler.
     """
     try:
         await part
@@ -57,10 +57,10 @@ async def _noted(number: int, part: Coroutine[Any, Any, object], failures: dict[
 
 
 def forget_frames(error: BaseException) -> None:
-    """Empty the frames that an exception, its causes and contexts came through, but for those that go on.
+    """Clear the frames of an exception, its causes and contexts, except frames that are still running.
 
-    In Pyodide's event loop the frames of a task that ends with an exception lead back to the task and the exception: a
-    cycle, which would keep all that they refer to.
+    In Pyodide's event loop the frames of a task that ends with an exception refer to the task and the exception: a
+    cycle, which would keep all their locals alive.
     """
     seen, todo = set[int](), [error]
     while todo:

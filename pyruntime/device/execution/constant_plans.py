@@ -1,4 +1,4 @@
-"""Plans of constants, which run once: many are submitted as one, since each would wait for the device several times."""
+"""Plans that only compute constants, submitted together: separate submits would each wait for the device."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["is_constant_plan", "run_constant_plans"]
 
 
 def is_constant_plan(plan: Plan, device: Device) -> bool:
-    """Return whether a plan only computes tensors that stay on the device from constants."""
+    """Return whether a plan only computes resident tensors from constants."""
     step = plan.steps[0] if len(plan.steps) == 1 else None
     plain = isinstance(step, GpuSegment) and not (step.uploads or step.downloads or step.numbers or plan.patches)
     return plain and max(plan.arenas, default=0) <= device.target.limits.buffer_bytes
 
 
 async def run_constant_plans(plans: Sequence[Plan], device: Device, held: Weights) -> list[dict[str, int]]:
-    """Run plans that are `is_constant_plan`: one allocation, one upload and one submit for all of them.
+    """Run plans that satisfy `is_constant_plan`, with one allocation, one upload and one submit for all.
 
     Args:
-        held: constants that the session has on the device, or uploads.
+        held: the session's constants, which are not uploaded again.
 
     Returns:
-        For each plan the buffers of its tensors by name, now the caller's.
+        For each plan its tensors' buffers by name, which the caller now owns.
 
     Raises:
-        OutOfMemory, EngineError: nothing is left on the device.
+        OutOfMemory, EngineError: everything that was allocated has been freed.
     """
     weights = Weights(device, held)
     scratch: list[int] = []
@@ -62,14 +62,14 @@ async def run_constant_plans(plans: Sequence[Plan], device: Device, held: Weight
 
 
 async def _allocate(device: Device, sizes: Sequence[int], label: str, made: list[int]) -> None:
-    """Buffers of these sizes, into `made`."""
+    """Allocate buffers of these sizes, and append their numbers to `made`."""
     made += await device.allocate(sizes, label)
 
 
 def _bound(
     plans: Sequence[Plan], device: Device, weights: Weights, kept: Iterator[int], scratch: Iterator[int]
 ) -> tuple[list[dict[str, int]], list[Bound]]:
-    """The tensors of each plan, and the commands of all, with their memory."""
+    """Return the tensors of each plan by name, and the commands of all plans bound to their memory."""
     made: list[dict[str, int]] = []
     commands: list[Bound] = []
     for plan in plans:

@@ -1,4 +1,4 @@
-"""A plan on a device: pipelines compiled, weights uploaded, memory allocated, commands recorded; ready to run."""
+"""A plan prepared to run on a device: pipelines compiled, constants uploaded, memory allocated, commands recorded."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Executable", "Replay", "shares_arenas"]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A run as data: a recording, and the tensors (name, type, place) written before and read after it.
+    """A run as data: a recording, and the tensors (name, type, slice) written before it and read back after it.
 
     Attributes:
-        recording: where runs bring buffers, with slots for them, numbered as `Plan.external`.
-        inputs, outputs: tensors on the device that a run brings and makes. kept: outputs in the memory of inputs.
-        unread: inputs on the host of which only the type counts. bounds: integers that those on the host have to be.
+        recording: its slots are numbered as `Plan.external`.
+        inputs, outputs: tensors on the device, in buffers that each run brings. kept: outputs in the memory of inputs.
+        unread: host inputs of which only the type matters. bounds: integer host inputs, with the range they must be in.
     """
 
     recording: int
@@ -41,17 +41,17 @@ class Replay:
 
 
 class Executable:
-    """A plan that can run: its memory, its recordings and its runs.
+    """A plan prepared to run: its memory, its recordings and its runs.
 
     Attributes:
-        on_release: called once when the executable is released.
-        on_move: called each time its memory has become another one: what was recorded is void.
-        waited: milliseconds that parts of `prepare`, which are under way at once, took until each was done.
+        on_release: called once, when the executable is released.
+        on_move: called each time the arenas move to other buffers, which makes recordings invalid.
+        waited: milliseconds until each concurrent part of `prepare` was done, by name.
 
     Args:
-        resident: buffers of tensors that earlier stages left, by value name.
-        bound: names of external tensors that each run brings, in buffers of its own.
-        arenas: shared with other plans; without, and where a run is queued piece by piece, memory is its own.
+        resident: buffers of tensors that earlier stages have left on the device, by value name.
+        bound: names of external tensors whose buffers each run brings.
+        arenas: shared with other plans, if runs are queued in one piece (`shares_arenas`); else memory is separate.
     """
 
     def __init__(
@@ -75,26 +75,26 @@ class Executable:
 
     @property
     def resident(self) -> Mapping[str, int]:
-        """Buffers of tensors that stay on the GPU between stages, by value name."""
+        """Buffers of the tensors that stay on the GPU between stages, by value name."""
         return self.memory.resident
 
     @property
     def bound(self) -> frozenset[str]:
-        """Names of external tensors that each run brings."""
+        """Names of the external tensors whose buffers each run brings."""
         return self.memory.bound
 
     async def prepare(self, compute: Compute | None = None) -> None:
-        """Compile, upload, allocate, record.
+        """Compile pipelines, upload constants, allocate memory, record commands.
 
         Args:
-            compute: makes further resident tensors.
+            compute: computes further resident tensors.
 
         Raises:
-            OutOfMemory, EngineError: nothing this executable allocated is kept.
+            OutOfMemory, EngineError: everything that was allocated has been freed.
         """
         self.memory.check()
         try:
-            # Pipelines are begun with when this is called: what is recorded meanwhile names those.
+            # Compilation starts first: recordings, made concurrently, refer to the started pipelines.
             await all_of(
                 self._timed("pipelines", lambda: self._device.compile(self.plan.shaders)),
                 self._fill(compute),
@@ -104,7 +104,7 @@ class Executable:
             raise
 
     async def _fill(self, compute: Compute | None) -> None:
-        """Memory with what is in it, and the recordings, which bind it."""
+        """Allocate and fill the memory, then record the commands, which bind it."""
         memory = self.memory
         await all_of(
             self._timed("allocate", lambda: memory.allocate(self._moved)),
@@ -130,10 +130,10 @@ class Executable:
             told()
 
     def replay(self, fed: Container[str] = ()) -> Replay | None:
-        """Describe how to run this without Python; None unless it is one GPU segment.
+        """Return the data to repeat runs without Python; None unless the plan is a single GPU segment.
 
         Args:
-            fed: inputs on the device, as against outputs that stay there.
+            fed: names of the external tensors that are inputs; the others are outputs.
         """
         step = self.plan.steps[0] if len(self.plan.steps) == 1 else None
         if not isinstance(step, GpuSegment):
@@ -159,13 +159,13 @@ class Executable:
         )
 
     def keep_resident(self) -> dict[str, int]:
-        """Free everything but the resident tensors, whose buffers become the caller's."""
+        """Free everything except the resident tensors; return their buffers, which the caller now owns."""
         kept = self.memory.keep_resident()
         self.release()
         return kept
 
     def release(self) -> None:
-        """Free what this executable allocated; constants that no other plan of the session uses go too."""
+        """Free all memory of this executable, and release its constants."""
         for told in self.on_release:
             told()
         self.on_release.clear()
@@ -175,5 +175,5 @@ class Executable:
 
 
 def shares_arenas(plan: Plan) -> bool:
-    """Return whether runs of the plan are queued in one go."""
+    """Return whether a plan's runs are queued in one piece, so that other plans may use the same arenas."""
     return len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment)

@@ -1,4 +1,4 @@
-"""The memory of a plan on a device: activations, parameters, constants, and tensors that stay between stages."""
+"""A plan's memory on a device: activations, parameters, constants, and tensors that stay between stages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pyruntime.errors import OutOfMemory
 __all__ = ["Compute", "PlanMemory", "region_slice"]
 
 Compute: TypeAlias = Callable[[], Awaitable[Mapping[str, int]]]
-"""Makes tensors on the GPU: their buffers by name."""
+"""Coroutine function that computes tensors on the GPU; returns their buffers by name."""
 
 
 class PlanMemory:
-    """Where a plan's regions are.
+    """Maps the regions of a plan to buffers.
 
     Attributes:
-        resident: buffers of tensors that stay on the GPU between stages, by value name.
-        bound: names of external tensors that each run brings, in buffers of its own.
+        resident: buffers of the tensors that stay on the GPU between stages, by value name.
+        bound: names of the external tensors whose buffers each run brings.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PlanMemory:
         self._loaded = False
 
     def check(self) -> None:
-        """Raises OutOfMemory: the device has no buffers as large as an arena."""
+        """Raise OutOfMemory if an arena is larger than the device's largest buffer."""
         limit = self._device.target.limits.buffer_bytes
         largest = max(self._plan.arenas, default=0)
         if largest > limit:
@@ -52,10 +52,10 @@ class PlanMemory:
             )
 
     async def allocate(self, moved: Callable[[], None]) -> None:
-        """Have memory for activations and parameters.
+        """Allocate memory for activations and parameters, and upload the parameters.
 
         Args:
-            moved: called when arenas are in other buffers: what was recorded is void.
+            moved: called when the arenas move to other buffers, which makes recordings invalid.
         """
         await all_of(self.arenas.join(id(self), self._plan.arenas, moved), self._allocate_params())
 
@@ -65,17 +65,17 @@ class PlanMemory:
             self._device.write(self.params, self._plan.params)
 
     async def load(self) -> None:
-        """Upload the constants."""
+        """Upload the plan's constants, or use those that are on the device."""
         await self._weights.load(self._plan.constants)
         self._loaded = True
 
     async def compute(self, compute: Compute | None) -> None:
-        """Have further resident tensors made."""
+        """Add the resident tensors that `compute` makes."""
         if compute is not None:
             self.resident.update(await compute())
 
     async def allocate_resident(self) -> None:
-        """Have buffers for the external tensors that neither runs bring nor stages have left."""
+        """Allocate buffers for the external tensors that are neither bound by runs nor left by earlier stages."""
         fresh = [t for t in self._plan.external if t.name not in self.resident and t.name not in self.bound]
         made = await self._device.allocate([t.region.nbytes for t in fresh], "resident")
         self._own += made
@@ -83,28 +83,28 @@ class PlanMemory:
 
     @property
     def params(self) -> Slice:
-        """Where the parameters are."""
+        """The buffer with the plan's parameters."""
         return Slice(self._params[0], 0, len(self._plan.params))
 
     def external(self, bound: Mapping[str, int]) -> list[int]:
-        """Return the buffers of the plan's external tensors; 0 for those that runs bring and that are not `bound`."""
+        """Return the buffers of the plan's external tensors by index; 0 for runs' tensors missing in `bound`."""
         external = [0] * (1 + max((t.region.index for t in self._plan.external), default=-1))
         for t in self._plan.external:
             external[t.region.index] = bound.get(t.name, 0) if t.name in self.bound else self.resident[t.name]
         return external
 
     def slice(self, region: Region, external: Sequence[int], nbytes: int | None = None) -> Slice:
-        """Return where the first bytes of a region are."""
+        """Return the first `nbytes` bytes of a region (default: all of it) as a slice of a buffer."""
         nbytes = region.nbytes if nbytes is None else nbytes
         if region.space is Space.EXTERNAL:
-            # What a run brings may be smaller than the largest the plan is for.
+            # A run's buffer may be smaller than the region, which has the largest size of the plan.
             buffer = external[region.index]
             left = self._device.ledger.live.get(buffer, region.offset + nbytes) - region.offset
             return Slice(buffer, region.offset, min(nbytes, left))
         return region_slice(region, nbytes, self._plan, self._weights, self.arenas.buffers)
 
     def bind(self, command: Command, external: Sequence[int]) -> Bound:
-        """Bind a command to its memory, with slots for buffers that runs bring and are not known."""
+        """Bind a command to its memory, with slots for the buffers of runs that are not known yet."""
         uniform = Slice(self._params[0], *command.params) if command.params else None
         storage = tuple(
             Slot(r.index, r.offset, r.nbytes)
@@ -116,12 +116,12 @@ class PlanMemory:
         return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled, int(command.flops))
 
     def keep_resident(self) -> dict[str, int]:
-        """Hand over the resident tensors, whose buffers become the caller's."""
+        """Return the buffers of the resident tensors, which the caller now owns."""
         self._own = []
         return dict(self.resident)
 
     def release(self) -> None:
-        """Free what was allocated; constants that no other plan of the session uses go too."""
+        """Free the memory, and release the constants."""
         self.arenas.leave(id(self))
         self._device.free([*self._params, *self._own])
         if self._loaded:
@@ -131,7 +131,7 @@ class PlanMemory:
 
 
 def region_slice(region: Region, nbytes: int, plan: Plan, weights: Weights, arenas: Sequence[int]) -> Slice:
-    """Return where the first bytes of a region of constants or activations are."""
+    """Return the first `nbytes` bytes of a region of constants or activations as a slice of a buffer."""
     if region.space is Space.WEIGHTS:
         place = weights.slice(plan.constants[region.index])
         return Slice(place.buffer, place.offset + region.offset, nbytes)

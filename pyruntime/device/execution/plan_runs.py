@@ -1,4 +1,4 @@
-"""Runs of a plan that is on a device: what is written, submitted and read back, step after step."""
+"""Runs of a prepared plan: uploads, submits and readbacks of each step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,19 @@ from pyruntime.ops.interpreter import current
 __all__ = ["Observer", "PlanRuns", "Sized", "arrived"]
 
 Observer: TypeAlias = Callable[[Plan, int, float, Measured | None, Sequence[int]], None]
-"""Called after each step of a measured run: plan, number of the step, when it began (`time.perf_counter`), for GPU
-segments what was measured, and the run's dynamic sizes."""
+"""Called after each step of a measured run with the plan, the number of the step, its begin (`time.perf_counter`), the
+measurement (None for host steps), and the run's dynamic sizes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """What one run's sizes make of a plan: the values of its expressions, and the parameters (None: as they are)."""
+    """A plan evaluated for one run's sizes.
+
+    Attributes:
+        numbers: values of the plan's expressions. params: parameters for these sizes; None: those of the plan.
+        sizes: the dynamic sizes.
+    """
 
     numbers: tuple[int, ...] = ()
     params: bytes | None = None
@@ -32,10 +38,10 @@ class Sized:
 
 
 class PlanRuns:
-    """Runs a plan with the memory and the recordings it has on a device.
+    """Runs a plan with its memory and recordings on a device.
 
     Attributes:
-        begun: how many runs were begun.
+        begun: number of runs that were started.
     """
 
     def __init__(self, plan: Plan, device: Device, memory: PlanMemory, recordings: Recordings) -> None:
@@ -44,7 +50,7 @@ class PlanRuns:
         self._sized: tuple[tuple[int, ...], Sized] = ((), Sized())
 
     def sized(self, sizes: Sequence[int]) -> Sized:
-        """Evaluate the plan for these sizes; kept for the next run of the same."""
+        """Evaluate the plan for these sizes. The latest result is cached."""
         key = tuple(sizes)
         if self._sized[0] != key:
             numbers = tuple(self._plan.numbers(key))
@@ -58,15 +64,15 @@ class PlanRuns:
         observe: Observer | None = None,
         sizes: Sequence[int] = (),
     ) -> None:
-        """Run all steps; `values` holds the inputs and receives what comes back to the host.
+        """Run all steps. `values` holds the inputs on the host, and receives the outputs on the host.
 
-        Plans of one GPU segment may overlap: their writes, dispatches and copies are queued in one go. Others, and runs
-        that are measured, run one at a time: all runs have the same memory. Between steps the check of the `RunContext`
-        is called and may raise.
+        Runs of plans with a single GPU segment may overlap, since their writes, dispatches and copies are queued in one
+        piece. Other runs, and measured ones, use the arenas exclusively. The check of the `RunContext` is called before
+        each step and may raise.
 
         Args:
-            bound: a buffer for each external tensor that this run brings; no buffer twice.
-            observe: called after each step, which is then measured: slower as a whole.
+            bound: a buffer for each external tensor of the run; no buffer may occur twice.
+            observe: called after each step; makes the run a measured one, which is slower.
             sizes: values of the plan's dynamic sizes.
         """
         self.begun += 1
@@ -115,9 +121,9 @@ class PlanRuns:
     def writes(
         self, step: GpuSegment, values: Mapping[str, HostValue], external: list[int], sized: Sized
     ) -> list[Write]:
-        """Return what a segment uploads, parameters for other sizes first; empty tensors are not sent.
+        """Return the uploads of a segment, with parameters for the run's sizes first; empty tensors are left out.
 
-        Parameters go with every run: another one may be queued between this and the last of these sizes.
+        Parameters are written in every run, since a run with other sizes may be queued before it.
         """
         writes = []
         if sized.params is not None:
@@ -134,13 +140,13 @@ class PlanRuns:
         return writes
 
     def reads(self, step: GpuSegment, external: list[int], sized: Sized) -> list[Read]:
-        """Return what a segment reads back, without empty tensors."""
+        """Return the readbacks of a segment; empty tensors are left out."""
         wanted = ((t.region, t.sized(sized.numbers).nbytes) for t in step.downloads)
         return [Read(self._memory.slice(region, external, nbytes)) for region, nbytes in wanted if nbytes]
 
 
 def arrived(step: GpuSegment, answers: Iterable[Raw], values: MutableMapping[str, HostValue], sized: Sized) -> None:
-    """Put what a segment read back into `values`."""
+    """Store the tensors that a segment read back in `values`."""
     raws = iter(answers)
     for transfer in step.downloads:
         kind = transfer.sized(sized.numbers)

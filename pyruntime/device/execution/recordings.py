@@ -1,4 +1,4 @@
-"""The GPU segments of a plan as recordings of a device, for the sets of buffers that runs bring."""
+"""Recordings of a plan's GPU segments, for each set of buffers that runs bind."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pyruntime.device.execution.plan_memory import PlanMemory
 __all__ = ["Recorded", "Recordings"]
 
 _MOST = 8
-"""Sets of buffers whose recordings are cached."""
+"""Number of buffer sets whose recordings are cached."""
 
 
 @dataclass(slots=True)
 class Recorded:
-    """GPU segments recorded for one set of external buffers: recordings by number of the step."""
+    """Recordings for one set of external buffers, by number of the step."""
 
     external: list[int]
     recordings: dict[int, int]
 
 
 class Recordings:
-    """The recordings of a plan: each segment is recorded once, and bound to the buffers of a run."""
+    """The recordings of a plan. Each segment is recorded once, then bound to the buffers of runs."""
 
     def __init__(self, plan: Plan, device: Device, memory: PlanMemory) -> None:
         self._plan, self._device, self._memory = plan, device, memory
@@ -34,7 +34,7 @@ class Recordings:
 
     @property
     def open(self) -> dict[int, int]:
-        """The GPU segments by number of the step, with slots for what runs bring; recorded when first asked for."""
+        """Recordings by number of the step, with slots for the buffers of runs; recorded on first use."""
         if not self._open:
             external = self._memory.external({})
             for n, step in enumerate(self._plan.steps):
@@ -45,7 +45,7 @@ class Recordings:
         return self._open
 
     def of(self, bound: Mapping[str, int]) -> Recorded:
-        """Return the recordings for these buffers by name; the least recently used set is dropped."""
+        """Return the recordings for these buffers (by tensor name). The least recently used set is dropped."""
         key = tuple([bound[name] for name in self._names])
         made = self._bound.pop(key, None)
         if made is None:
@@ -60,7 +60,7 @@ class Recordings:
         return made
 
     def forget(self) -> None:
-        """Drop all: what they bind is no longer there."""
+        """Drop all recordings, whose buffers no longer exist."""
         for recordings in (*(r.recordings for r in self._bound.values()), self._open):
             self._drop(recordings)
         self._bound, self._open = {}, {}

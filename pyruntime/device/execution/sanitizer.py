@@ -1,8 +1,8 @@
-"""The sanitizer: every dispatch runs in the plan's memory and in memory of its own, and both must give the same bits.
+"""Sanitizer: run every dispatch in the plan's memory and again in separate memory, and compare the bits.
 
-What the plan shares, reuses or overwrites too early shows in the first dispatch that reads it, and so does a kernel
-that leaves a part of its output unwritten, or whose invocations do not agree about the order of reads and writes.
-Session config entry `pyruntime.sanitize` = '1'; a run takes a submit and a readback for each dispatch.
+The first dispatch that differs shows memory that the plan shares, reuses or overwrites too early, a kernel that leaves
+part of its output unwritten, or a race between invocations. Enabled by the session config entry `pyruntime.sanitize` =
+'1'. A run takes one submit and one readback for each dispatch.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pyruntime.ops.host import HostValue
 __all__ = ["SanitizedExecutable"]
 
 POISON = 0xCD
-"""The byte that unwritten memory is filled with: as float32 -4.3e8, as float16 -23.2, as an index out of range."""
+"""Byte that fills unwritten memory: -4.3e8 as float32, -23.2 as float16, out of range as an index."""
 
 
 class SanitizedExecutable(Executable):
-    """An executable that compares each dispatch with itself in `alone`, the same plan with memory for every value.
+    """An executable that compares each dispatch with that of `alone`, the plan with separate memory for each value.
 
-    A run raises Fail for the first dispatch that differs, with node, kernel, value and the first byte.
+    A run raises Fail for the first dispatch that differs, with node, kernel, value and offset of the first byte.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SanitizedExecutable(Executable):
 
 
 class _ComparedRuns(PlanRuns):
-    """Runs of a plan, each dispatch followed by the same one of `alone`."""
+    """Runs of a plan in which each dispatch is followed by that of the plan with separate memory."""
 
     def __init__(self, device: Device, executable: Executable, alone: Executable) -> None:
         super().__init__(executable.plan, device, executable.memory, executable.recordings)
@@ -112,7 +112,7 @@ class _ComparedRuns(PlanRuns):
     async def _compare(
         self, place: int, command: Command, twin: Command, here: list[int], there: list[int], sized: Sized
     ) -> None:
-        """Run one dispatch in both memories and compare all it wrote."""
+        """Run one dispatch in both memories, and compare everything it wrote."""
         poison, reads, names = list[Write](), list[Read](), list[str]()
         for access, other in zip(command.accesses, twin.accesses, strict=True):
             nbytes = sized.numbers[access.scaled] if access.scaled >= 0 else access.nbytes
@@ -140,7 +140,7 @@ class _ComparedRuns(PlanRuns):
         node = self._plan.assignments[command.node]
         return (
             f"pyruntime.sanitize: dispatch {place}, kernel {command.kernel} of node '{node.name}' ({node.op_type}), "
-            f"gives other bits in the plan's memory than in memory of its own: '{value}' has "
+            f"gives different bits in the plan's memory and in separate memory: '{value}' has "
             f"0x{a[at : at + 4][::-1].hex()} instead of 0x{b[at : at + 4][::-1].hex()} at byte {at}, and "
             f"{len(differing)} of {-(-len(a) // 4)} words differ. "
             "Please report it with the model; `pyruntime.disable` (docs/SWITCHES.md) leaves out passes and kernels"

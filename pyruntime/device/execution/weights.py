@@ -1,4 +1,4 @@
-"""Constants on the device: each computed once, uploaded once, shared by all plans of a session, freed with the last."""
+"""Constants on the device: uploaded or computed once, shared by all plans of a session, freed with the last of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Weights"]
 
 @dataclass(slots=True)
 class _Buffer:
-    """A buffer and how many constants in it are used."""
+    """A buffer, and the number of constants in it."""
 
     number: int
     nbytes: int
@@ -26,7 +26,10 @@ class _Buffer:
 
 @dataclass(slots=True)
 class _Held:
-    """A constant on the device: where, and how many plans use it. Its source stays, since its key may be its place."""
+    """A constant on the device, and the number of plans that use it.
+
+    `source` is kept alive, since the key may contain its address.
+    """
 
     place: Slice
     buffer: _Buffer
@@ -35,14 +38,14 @@ class _Held:
 
 
 class Weights:
-    """Constants by what they are (`Constant.key`; for computed ones, the operators and constants they follow from).
+    """Constants on a device, by key (`Constant.key`; for computed constants, their operators and constant inputs).
 
-    Each `load` or `compute` needs a `drop`. Unused constants leave the device only with `sweep`, so that a plan that
-    replaces another one finds them there.
+    Each `load` or `compute` needs a `drop`. Unused constants stay on the device until `sweep`, so that a plan that
+    replaces another one finds them.
     """
 
     def __init__(self, device: Device, lender: Weights | None = None) -> None:
-        """Constants on `device`; what `lender` has there or uploads is used, not uploaded again."""
+        """Create an empty set. Constants that `lender` has on the device, or is uploading, are not uploaded again."""
         self._device = device
         self._held: dict[Hashable, _Held] = {}
         self._coming: dict[Hashable, asyncio.Event] = {}
@@ -50,7 +53,7 @@ class Weights:
         self._lent: set[Hashable] = set()
 
     async def load(self, constants: Sequence[Constant]) -> None:
-        """Use these constants: upload those that are not there yet, small ones packed into common buffers."""
+        """Use these constants. Missing ones are uploaded; small ones share buffers."""
         if self._lender is not None:
             lent = await self._lender.lend(constants)
             self._lent |= lent
@@ -68,7 +71,7 @@ class Weights:
             self._held[key].users += 1
 
     async def _upload(self, fresh: Mapping[Hashable, Constant]) -> None:
-        """Upload constants, which are then held by no user."""
+        """Upload constants, without users yet."""
         largest_first = sorted(fresh.values(), key=lambda c: -c.nbytes)
         groups = grouped(largest_first, [c.nbytes for c in largest_first])
         sizes = [sum(round_up(c.nbytes) for c in group) for group in groups]
@@ -92,11 +95,11 @@ class Weights:
         self._held |= made
 
     def is_coming(self, constants: Iterable[Constant]) -> bool:
-        """Whether one of these is being uploaded."""
+        """Return whether one of these constants is being uploaded."""
         return any(c.key in self._coming for c in constants)
 
     async def lend(self, constants: Sequence[Constant]) -> set[Hashable]:
-        """Use those of these constants that are on the device, or being uploaded; returns the keys, for `drop`."""
+        """Use those of the constants that are on the device or being uploaded; return their keys, for `drop`."""
         for uploaded in {self._coming[c.key] for c in constants if c.key in self._coming}:
             while not uploaded.is_set():
                 await (let_others() if is_blocking() else uploaded.wait())
@@ -106,7 +109,7 @@ class Weights:
         return keys
 
     async def compute(self, key: Hashable, nbytes: int, make: Callable[[], Awaitable[int]]) -> int:
-        """Use a computed constant: the number of its buffer, which `make` gives where it is not there yet."""
+        """Use a computed constant, which `make` computes into a buffer where it is missing; return its buffer."""
         if key not in self._held:
             number = await make()
             self._device.ledger.relabel(number, "computed")
@@ -115,13 +118,13 @@ class Weights:
         return self._held[key].place.buffer
 
     def drop(self, keys: Iterable[Hashable]) -> None:
-        """End the use of these; each key once for each `load` or `compute`."""
+        """Release these constants once, after one `load` or `compute`."""
         for key in keys:
             if key in self._held:
                 self._held[key].users -= 1
 
     def sweep(self) -> None:
-        """Free unused constants."""
+        """Free constants that no plan uses."""
         for key in [k for k, held in self._held.items() if held.users <= 0]:
             buffer = self._held.pop(key).buffer
             buffer.used -= 1
@@ -130,26 +133,26 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device."""
+        """Bytes of the constants' buffers."""
         return sum(b.nbytes for b in {id(h.buffer): h.buffer for h in self._held.values()}.values())
 
     def missing(self, constants: Iterable[Constant]) -> int:
-        """Return the bytes that `load` would allocate for these."""
+        """Return the bytes that `load` would allocate for these constants."""
         fresh = {c.key: c.nbytes for c in constants}
         return sum(round_up(nbytes) for key, nbytes in fresh.items() if key not in self._held)
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether a constant is on the device."""
+        """Return whether a constant is on the device."""
         return key in self._held
 
     def slice(self, constant: Constant) -> Slice:
-        """Return where a loaded constant is."""
+        """Return the location of a loaded constant."""
         if self._lender is not None and constant.key in self._lent:
             return self._lender.slice(constant)
         return self._held[constant.key].place
 
     def release(self) -> None:
-        """Free everything, and end the use of what is lent."""
+        """Free all constants, and release those of the lender."""
         if self._lender is not None:
             self._lender.drop(self._lent)
         self._device.free(list({h.buffer.number for h in self._held.values()}))

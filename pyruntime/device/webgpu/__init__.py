@@ -1,1 +1,1 @@
-"""WebGPU in the browser."""
+"""GPU devices of the browser."""

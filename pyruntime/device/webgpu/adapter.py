@@ -1,4 +1,4 @@
-"""The GPU adapter, which a browser may not have yet when it is asked first."""
+"""Requests for a GPU adapter, repeated while the browser's GPU process starts."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pyruntime.target import FLOAT16_CONVERSION, SOFTWARE_ADAPTER, SOFTWARE_VEND
 __all__ = ["find_adapter", "kind_of", "matrix_unit", "subgroup_size"]
 
 _START_MS = 2000.0
-"""Milliseconds from the first question for an adapter on, in which there may be none since the GPU process starts."""
+"""Milliseconds after the first request in which a missing adapter may mean that the GPU process is starting."""
 
 _RESTART_MS = 3000.0
-"""The same where there has been one: the GPU process may be starting again."""
+"""The same after an adapter was found once: the GPU process may be restarting."""
 
 _ASKED = "pyruntime: adapter asked"
-"""The performance mark of the first question, which web/worker/runtime.js asks while Python starts."""
+"""Performance mark of the first request, which web/worker/runtime.js makes while Python starts."""
 
 _had_adapter = False
 
 
 async def find_adapter() -> JsObject:
-    """Request the high-performance adapter, again while the GPU process may be starting.
+    """Request the high-performance adapter, repeatedly while the GPU process may be starting.
 
-    Where there is none, that of compatibility mode (OpenGL ES 3.1), whose limits are lower.
+    Without one, request an adapter of compatibility mode (OpenGL ES 3.1), which has lower limits.
 
     Raises:
-        EPFail: no WebGPU, or no adapter.
+        EPFail: the browser has no WebGPU, or no adapter.
     """
     global _had_adapter
     navigator = js.navigator
@@ -57,7 +57,9 @@ async def find_adapter() -> JsObject:
 
 
 def _first_asked() -> float:
-    """When this thread first requested an adapter: now, where it has not yet."""
+    """Return the time of this thread's first request in milliseconds; without an earlier one, mark and return the
+    present.
+    """
     marks = list(js.performance.getEntriesByName(_ASKED))
     if not marks:
         js.performance.mark(_ASKED)
@@ -65,16 +67,19 @@ def _first_asked() -> float:
 
 
 def subgroup_size(info: JsObject) -> list[str]:
-    """`SUBGROUP_SIZE` with the size of all subgroups; nothing where they differ or the browser does not say."""
+    """Return the feature `SUBGROUP_SIZE` with the adapter's only subgroup size; nothing where sizes differ or are
+    unknown.
+    """
     least, most = (int(getattr(info, f"subgroup{which}Size", 0) or 0) for which in ("Min", "Max"))
     return [f"{SUBGROUP_SIZE}{least}"] if least == most and least else []
 
 
 def matrix_unit(info: JsObject, language: JsObject) -> list[str]:
-    """`MATRIX_UNIT` with the sizes of a device's matrices; nothing where the browser tells of none.
+    """Return the feature `MATRIX_UNIT` with the sizes of subgroup matrices; nothing where there are none.
 
     Args:
-        language: WGSLLanguageFeatures, of which kernels of matrices use two; None where the browser has none.
+        language: WGSLLanguageFeatures, of which kernels with subgroup matrices need two; None where the browser has
+            none.
     """
     if language is None or not all(language.has(feature) for feature in ("buffer_view", "subgroup_id")):
         return []
@@ -83,6 +88,6 @@ def matrix_unit(info: JsObject, language: JsObject) -> list[str]:
 
 
 def kind_of(info: AdapterInfo) -> list[str]:
-    """Return the features that say whether an adapter is a GPU or software; none if its vendor says so."""
+    """Return the feature for a hardware adapter or for a software adapter; nothing if the vendor name already tells."""
     known = info.vendor.lower() == SOFTWARE_VENDOR
     return [] if known else [SOFTWARE_ADAPTER if info.is_fallback else FLOAT16_CONVERSION]

@@ -1,4 +1,4 @@
-"""How to get WebGPU in the browser at hand.
+"""Advice on how to enable WebGPU in the user's browser.
 
 Sources: the release notes of Chrome, Firefox and Safari; `chrome://gpu`, Firefox's `about:config`.
 """
@@ -13,12 +13,12 @@ _FIREFOX_WORKER = " and dom.webgpu.workers.enabled"
 
 
 def no_webgpu(user_agent: str, secure: bool, worker: bool) -> str:
-    """Say what to do where `navigator.gpu` is missing.
+    """Return the error text for a missing `navigator.gpu`.
 
     Args:
         user_agent: `navigator.userAgent`.
-        secure: `isSecureContext`; elsewhere no browser offers WebGPU.
-        worker: this is a worker, where Firefox has it switched off separately.
+        secure: `isSecureContext`; browsers offer WebGPU only to secure contexts.
+        worker: this is a worker, for which Firefox has a separate switch.
     """
     said = "this browser has no WebGPU (navigator.gpu is missing): "
     if not secure:
@@ -38,7 +38,7 @@ def no_webgpu(user_agent: str, secure: bool, worker: bool) -> str:
 
 
 def no_adapter(user_agent: str) -> str:
-    """Say what to do where `navigator.gpu` finds no adapter."""
+    """Return the error text for a browser with WebGPU but without an adapter."""
     said = "WebGPU found no adapter: "
     match _browser(user_agent):
         case "Firefox":
@@ -60,7 +60,7 @@ def no_adapter(user_agent: str) -> str:
 
 
 def _browser(user_agent: str) -> str:
-    """`Firefox`, `Edge`, `Chrome` (and what is made of Chromium), `Safari`, or nothing, as for WebKitGTK."""
+    """Return `Firefox`, `Edge`, `Chrome` (any Chromium), `Safari`, or '' for others, such as WebKitGTK."""
     for token, name in (("Firefox/", "Firefox"), ("Edg/", "Edge"), ("Chrome/", "Chrome"), ("Safari/", "Safari")):
         if token in user_agent:
             return "" if name == "Safari" and "Linux" in user_agent else name

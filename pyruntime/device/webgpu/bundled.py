@@ -1,7 +1,7 @@
-"""The modules of web/ that a device calls, as one script: for pages that do not provide them, notebooks for instance.
+"""The JavaScript modules that a device calls, bundled into one script, for pages that do not provide them (notebooks).
 
-A script, since `eval` takes text at once where `import` waits and wants an address: a policy may refuse a Blob's, and
-Python has `import` from `eval` alone.
+A script, because `eval` runs source text synchronously, while `import` is asynchronous and needs a URL: a content
+security policy may refuse Blob URLs, and Python can reach `import` only through `eval`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\s*\((?!')", re.M)
 
 
 def _root() -> Path:
-    """`web/` inside the wheel, or next to the package in a source checkout."""
+    """Return `web/` inside the wheel, or next to the package in a source checkout."""
     package = Path(str(resources.files("pyruntime")))
     inside = package / "web"
     return inside if inside.is_dir() else package.parent / "web"
 
 
 def reached(module: str) -> dict[str, str]:
-    """Return the sources of a module of `web/` and of those it imports, by name; each after those that it needs."""
+    """Return the source of a module of `web/` and of all modules it imports, by path; imported modules come first."""
     found: dict[str, str] = {}
     _reach(module, found, ())
     return found
@@ -45,15 +45,15 @@ def _reach(module: str, found: dict[str, str], above: tuple[str, ...]) -> None:
 
 
 def _resolve(module: str, specifier: str) -> str:
-    """The path below `web/` of what `module` imports as `specifier`."""
+    """Return the path below `web/` of a module that `module` imports as `specifier`."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(module), specifier))
 
 
 def bundled(module: str) -> str:
-    """Return an expression whose value has the exports of a module of `web/`.
+    """Return a JavaScript expression whose value is an object with the exports of a module of `web/`.
 
     Raises:
-        ValueError: modules import each other in a circle, or in a form that is not known here.
+        ValueError: modules import each other in a cycle, or by a form of import that is not supported.
     """
     texts = reached(module)
     names = {name: f"module{i}" for i, name in enumerate(texts)}
@@ -62,7 +62,7 @@ def bundled(module: str) -> str:
 
 
 def _function(name: str, text: str, names: dict[str, str]) -> str:
-    """A module as a function that returns its exports."""
+    """Return a module as a JavaScript function that returns its exports."""
     exports = _EXPORT.findall(text)
 
     def passed(match: re.Match[str]) -> str:
@@ -71,7 +71,7 @@ def _function(name: str, text: str, names: dict[str, str]) -> str:
 
     text = _IMPORT.sub(lambda match: f"const {match[1]} = {names[_resolve(name, match[2])]};\n", text)
     text = _EXPORT.sub("", _PASSED.sub(passed, text))
-    text = text.replace("import.meta.url", "undefined")  # a script has none: what needs it does without
+    text = text.replace("import.meta.url", "undefined")  # a script has none; callers handle that
     if other := _OTHER.search(text):
         raise ValueError(f"web/{name} has {other[0]!r}, which bundled.py does not know")
     return f"(() => {{\n{text}return {{ {', '.join(exports)} }};\n}})"

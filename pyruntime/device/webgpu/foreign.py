@@ -1,4 +1,4 @@
-"""Buffers that the page has made on the device."""
+"""Copies between a device's buffers and GPUBuffers that the page created."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ __all__ = ["copy_foreign"]
 async def copy_foreign(
     device: JsObject, foreign: JsObject, source: JsObject, target: JsObject, nbytes: int, complaint: str
 ) -> None:
-    """Copy the first bytes of one GPUBuffer to another; `foreign` is the one of the two that may not allow it.
+    """Copy the first `nbytes` bytes, rounded up to words, from one GPUBuffer to another.
+
+    Args:
+        foreign: the one of the two that the page created.
 
     Raises:
-        InvalidArgument: it does not; the message begins with `complaint`.
+        InvalidArgument: the page's buffer is too small, of another device or lacks a usage; begins with `complaint`.
     """
     words = (nbytes + 3) & ~3
     if int(foreign.size) < words:

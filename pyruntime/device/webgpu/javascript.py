@@ -1,4 +1,4 @@
-"""Bytes that stay in JavaScript: models, tensors, what comes back from the GPU."""
+"""Bytes that stay in JavaScript's memory: models, tensors, readbacks."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ __all__ = [
 ]
 
 JsObject: TypeAlias = Any
+"""A JavaScript object, as a Pyodide proxy."""
 
 _BIG = 32 << 20
-"""Bytes from which on a file stays a Blob where Python is in a worker."""
+"""Size in bytes above which a fetched file stays a Blob, if Python runs in a worker."""
 
 _LARGE = 2 << 20
-"""Bytes from which on web/gpu/staging.js uploads in pieces."""
+"""Size in bytes above which web/gpu/staging.js uploads in pieces."""
 
 
 class JsBytes(ByteSource):
-    """Bytes of a JavaScript ArrayBuffer, outside the WebAssembly heap: parts are copied into Python when read."""
+    """Bytes of an ArrayBuffer, outside the WebAssembly heap. Ranges are copied into Python when they are read."""
 
     def __init__(self, buffer: JsObject, offset: int = 0, size: int | None = None) -> None:
         super().__init__(int(buffer.byteLength) - offset if size is None else size)
@@ -58,7 +59,7 @@ class JsBytes(ByteSource):
 
 
 class JsBlob(ByteSource):
-    """Bytes of a Blob, which the browser keeps in memory or on disk: parts are read when they are needed."""
+    """Bytes of a Blob, which the browser keeps in memory or on disk. Ranges are read on demand."""
 
     smallest_window = 1 << 15
 
@@ -77,7 +78,7 @@ class JsBlob(ByteSource):
 
 
 class JsFile(ArrivingSource):
-    """Bytes of a `ModelFile` of web/loading/file.js, which may still arrive; what a graph's reader wants is at hand."""
+    """Bytes of a `ModelFile` of web/loading/file.js, which may still be loading. The graph's bytes arrive first."""
 
     smallest_window = 1 << 15
 
@@ -96,9 +97,9 @@ class JsFile(ArrivingSource):
         return data
 
     def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
-        """See `ByteSource.window`. What the file has kept in memory comes as a whole.
+        """See `ByteSource.window`. Returns the whole cached segment around `offset`, where there is one.
 
-        For large elements that may be nothing: the range ends after the header of their field, which is what is wanted.
+        A segment may end right after the header of a large field: readers of a graph do not need the elements.
         """
         if holds(self._window, self._base, offset, minimum, self.size):
             return self._window, self._base
@@ -111,7 +112,7 @@ class JsFile(ArrivingSource):
         return super().window(offset, minimum)
 
     def _kept(self, offset: int) -> JsObject:
-        """The segment around `offset` that is kept in memory, if any."""
+        """Return the cached segment around `offset`; a false value where there is none."""
         return self.file.kept(offset)
 
     async def there(self, end: int) -> None:
@@ -137,7 +138,7 @@ class JsFile(ArrivingSource):
 
 
 class JsArriving(JsFile):
-    """Bytes of an `ArrivingBuffer` of web/loading/buffer.js, which lie in memory as far as they have come."""
+    """Bytes of an `ArrivingBuffer` of web/loading/buffer.js, in memory as far as they have arrived."""
 
     smallest_window = ByteSource.smallest_window
     in_order = True
@@ -154,9 +155,9 @@ class JsArriving(JsFile):
 
 
 def read_bytes(value: JsObject) -> JsBytes | JsBlob | JsFile | None:
-    """Wrap an ArrayBuffer, a typed array, (in a worker) a Blob, an `ArrivingBuffer` or a `ModelFile` as bytes.
+    """Wrap an ArrayBuffer, a typed array, a Blob (in a worker), an `ArrivingBuffer` or a `ModelFile` as bytes.
 
-    None for anything else.
+    Returns None for any other value.
     """
     if js.ArrayBuffer.isView(value):
         return JsBytes(value.buffer, int(value.byteOffset), int(value.byteLength))
@@ -185,10 +186,10 @@ _ELEMENTS: dict[str, str] = {
     "Float32Array": "float32",
     "Float64Array": "float64",
 }
-"""NumPy's types of the elements of typed arrays."""
+"""NumPy dtypes of JavaScript's typed arrays."""
 
 _BITS = {"Uint8Array": (DType.BOOL,), "Uint16Array": (DType.FLOAT16,)}
-"""Element types that JavaScript's tensors keep in arrays of integers."""
+"""Element types that JavaScript represents by an integer array of the same width."""
 
 
 def javascript_object(source: ByteSource) -> JsObject | None:
@@ -204,17 +205,17 @@ def javascript_object(source: ByteSource) -> JsObject | None:
 
 
 def in_python(value: Any, wanted: DType | None, name: str) -> Any:
-    """Convert a JavaScript value that is fed: typed arrays to arrays, others by `to_py`.
+    """Convert a JavaScript input: typed arrays to NumPy arrays, other objects by `to_py`.
 
     Args:
-        wanted: the type that the model declares; what an ArrayBuffer or a DataView, which have none, are read as.
-        name: of the input, for the error.
+        wanted: element type that the model declares; the element type of an ArrayBuffer or a DataView.
+        name: name of the input, for the error.
 
     Returns:
-        The value; unchanged where it is none of JavaScript's. Arrays have one dimension and separate memory.
+        The converted value, or `value` itself if it is not JavaScript's. Arrays are one-dimensional copies.
 
     Raises:
-        InvalidArgument: bytes without a declared type, or that are no whole number of elements.
+        InvalidArgument: a buffer without a declared type, or whose size is not a whole number of elements.
     """
     if not isinstance(value, JsProxy):
         return value
@@ -230,13 +231,13 @@ def in_python(value: Any, wanted: DType | None, name: str) -> Any:
     size = raw.nbytes * 8 // wanted.bits
     if wanted.nbytes(size) != raw.nbytes:
         raise InvalidArgument(
-            f"input '{name}': {raw.nbytes} bytes are no whole number of {wanted.type_string} elements"
+            f"input '{name}': {raw.nbytes} bytes are not a whole number of {wanted.type_string} elements"
         )
     return decode(raw, wanted, (size,))
 
 
 def _bytes_of(value: JsObject) -> memoryview:
-    """A copy of the bytes of a typed array, a DataView or a buffer."""
+    """Return a copy of the bytes of a typed array, a DataView or a buffer."""
     whole = (value.buffer, value.byteOffset, value.byteLength) if js.ArrayBuffer.isView(value) else (value,)
     flat = js.Uint8Array.new(*whole)
     data: memoryview = flat.to_py()
@@ -244,14 +245,14 @@ def _bytes_of(value: JsObject) -> memoryview:
 
 
 def js_object(value: object) -> JsObject:
-    """Dicts and lists as JavaScript's objects and arrays."""
+    """Convert dicts and lists to JavaScript objects and arrays."""
     return to_js(value, dict_converter=js.Object.fromEntries)
 
 
 class Watch:
-    """A `Watch` of web/gpu/long_runs.js, for a run that is aborted where the block ends before it.
+    """Context manager with a `Watch` of web/gpu/long_runs.js; leaving the block aborts a run that has not ended.
 
-    A class: the frame of a generator would hold the model of a run that failed, until Python collects cycles.
+    A class, because a generator's frame would keep the model of a failed run alive until Python collects cycles.
     """
 
     def __init__(self, progress: Callable[[int, int], object] | None) -> None:
@@ -269,10 +270,10 @@ class Watch:
 
 @cache
 def web_modules() -> JsObject:
-    """Return web/gpu/device.js: the page's, registered as the module `pyruntime_device`, else the wheel's.
+    """Return web/gpu/device.js: the module that the page registered as `pyruntime_device`, else the wheel's copy.
 
     Raises:
-        EPFail: there is none, and the page's policy forbids to run the text of the wheel's.
+        EPFail: there is none, and the page's policy forbids to evaluate the wheel's copy.
     """
     try:
         import pyruntime_device
@@ -289,10 +290,13 @@ def web_modules() -> JsObject:
 
 
 async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes | JsBlob:
-    """Fetch the bytes at `url` into JavaScript; `report(loaded, total)` as they come (total 0: unknown).
+    """Fetch the bytes at `url` into JavaScript's memory.
+
+    Args:
+        report: called with (loaded, total) in bytes as data arrives; total 0: unknown.
 
     Raises:
-        NoSuchFile: the server does not answer with success. Fail: the file did not come whole, or changed meanwhile.
+        NoSuchFile: the server does not answer with success. Fail: the file was incomplete, or changed meanwhile.
     """
     told = create_proxy(lambda loaded, total: report(int(loaded), int(total or 0)))
     try:
@@ -308,12 +312,13 @@ async def fetch_bytes(url: str, report: Callable[[int, int], None]) -> JsBytes |
 
 
 def js_data(data: Any, offset: int, nbytes: int, proxies: list[JsObject] | None) -> tuple[JsObject, int]:
-    """`nbytes` bytes of `data` from `offset` on, as web/gpu/staging.js uploads them: where they are, and the offset.
+    """Return `nbytes` bytes of `data` from `offset` on for web/gpu/staging.js: an object, and an offset in it.
 
     Args:
-        data: bytes, or a source of them. What lies in JavaScript stays there.
-        proxies: gets what holds large bytes of Python's, which are not copied then; None: Blobs, files and these are
-            read into an array.
+        data: bytes, or a source of them. Bytes in JavaScript's memory are not copied.
+        proxies: receives proxies of large Python buffers, for the caller to destroy; None: Blobs, files and large
+            buffers
+            are copied to an array.
     """
     if isinstance(data, JsBytes):
         return data.buffer, offset + data.offset

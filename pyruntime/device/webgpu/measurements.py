@@ -1,4 +1,4 @@
-"""What was measured on an adapter, kept for the next visit: JSON in Cache Storage, one entry an adapter."""
+"""Measurements of an adapter, cached for later visits: JSON in Cache Storage, one entry an adapter."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CACHE = "pyruntime-devices"
 
 
 async def load(info: AdapterInfo) -> Knowledge:
-    """Read what was measured on an adapter; nothing where there is no storage, or no entry that can be read."""
+    """Read the measurements of an adapter; empty where there is no storage or no valid entry."""
     try:
-        caches = getattr(js, "caches", None)  # not there in pages that are not secure
-        where = js_object({"cacheName": _CACHE})  # a cache that is not there is not made
+        caches = getattr(js, "caches", None)  # missing in insecure contexts
+        where = js_object({"cacheName": _CACHE})  # `match` creates no cache
         found = await caches.match(_address(info), where) if caches is not None else None
         return Knowledge.from_dict(json.loads(str(await found.text()))) if found else Knowledge()
     except (JsException, ValueError):
@@ -28,7 +28,7 @@ async def load(info: AdapterInfo) -> Knowledge:
 
 
 async def store(info: AdapterInfo, known: Knowledge) -> None:
-    """Store what was measured in place of the earlier entry; no error where the browser stores nothing."""
+    """Replace the entry with the measurements of an adapter; no error where the browser refuses storage."""
     try:
         caches = getattr(js, "caches", None)
         if caches is not None:

@@ -15,12 +15,12 @@ __all__ = ["Pipelines"]
 
 
 class Pipelines:
-    """What has been compiled on a device.
+    """The compiled pipelines of a device.
 
     Args:
         web: web/gpu/device.js.
-        ledger: counts the pipelines.
-        failed: the exception for a call of the device that failed.
+        ledger: its `pipelines` is updated.
+        failed: returns the exception for a failed call, given a description and JavaScript's error.
     """
 
     def __init__(
@@ -35,23 +35,25 @@ class Pipelines:
         self._ready: dict[str, JsObject] = {}
 
     def __getitem__(self, source: str) -> JsObject:
-        """The GPUComputePipeline of a source, or what stands for it in a recording while it is under way."""
+        """Return the GPUComputePipeline of a source; while it compiles, an object that stands for it in recordings."""
         known = self._known(source)
         return self._ready[known] if known in self._ready else self._begun[known]
 
     def _known(self, source: str) -> str:
-        """The source that its pipeline is known by: an optimized kernel that exists needs no fallback kernel."""
+        """Return the key of a source: that of the optimized kernel alone, if it was compiled without a fallback."""
         return source if source in self._begun or source in self._ready else without_fallback(source)
 
     def ask(self, source: str) -> None:
-        """Begin to make the pipeline of a source, where it has not been begun; `compile` reports failures."""
+        """Start to compile the pipeline of a source, unless that was done before; `compile` reports errors."""
         known = self._known(source)
         if known not in self._begun and known not in self._ready:
             with suppress(JsException):
                 self._begin(source, soon=True)
 
     async def compile(self, sources: Sequence[str]) -> None:
-        """See `Device.compile`. All are waited for as one promise: each that Python awaits costs it a millisecond."""
+        """See `Device.compile`. Awaits one promise for all pipelines: each promise that Python awaits takes a
+        millisecond.
+        """
         wanted: dict[str, JsObject] = {}
         for source in dict.fromkeys(sources):
             known = self._known(source)
@@ -75,13 +77,13 @@ class Pipelines:
             self._begun.pop(source, None)
 
     def _begin(self, source: str, soon: bool = False) -> None:
-        """Begin with the source's pipeline: its promise, the shader's module, and the module's text, a part of it."""
+        """Start to compile a source's pipeline; keep the pipeline's promise, the shader module and its WGSL."""
         compile_ = self._web.compileSoon if soon else self._web.compileWithFallback
         self._begun[source] = compile_(self._device, source)
         self._ledger.pipelines += 1
 
     async def _one(self, source: str, begun: JsObject) -> JsObject:
-        """The pipeline of one source, which is forgotten where it fails."""
+        """Await the pipeline of one source; after a failure a later request compiles it again."""
         try:
             return await begun.pipeline
         except JsException as error:
@@ -95,16 +97,16 @@ class Pipelines:
             raise EngineError(_compile_message(source, str(begun.code), info, error)) from None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Release all pipelines."""
         self._begun.clear()
         self._ready.clear()
 
 
 def _compile_message(source: str, code: str, info: JsObject, error: JsException) -> str:
-    """The compiler's message with the line it means, a caret under the column, and what it read with line numbers.
+    """Format the compiler's message with its source line, a caret under the column, and the numbered source.
 
     Args:
-        source: names the kernel. code: the part of it that was compiled, perhaps without its name.
+        source: WGSL with the kernel's name. code: the part of it that was compiled.
     """
     lines = code.splitlines()
     numbered = "\n".join(f"{i:4} | {line}".rstrip() for i, line in enumerate(lines, 1))

@@ -1,6 +1,6 @@
-"""WebGPU through Pyodide's foreign-function interface. What it needs of `js` beyond that is in `javascript.py`.
+"""WebGPU through Pyodide's foreign function interface. Other uses of `js` are in `javascript.py`.
 
-What takes many calls of WebGPU is done by web/gpu/device.js in one: buffers, recordings, submissions, measurements.
+Operations that need many WebGPU calls are one call of web/gpu/device.js: buffers, recordings, submits, measurements.
 Source: WebGPU specification; Pyodide documentation, `pyodide.ffi`.
 """
 
@@ -49,19 +49,19 @@ __all__ = [
 ]
 
 _FEATURES = ("subgroups", "shader-f16", "timestamp-query", SUBGROUP_MATRIX)
-_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)  # what of WGSL not every browser has
+_LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)  # optional features of WGSL
 _numbers = count(1)
-"""Of buffers and recordings. Devices share them: JavaScript knows memory by its number, that of lost devices too."""
+"""Numbers of buffers and recordings, unique over all devices: JavaScript may still refer to lost ones."""
 
 _LOSS_TELLS = (0.0, 0.01, 0.05, 0.2)
-"""Seconds to wait, one after the other, for `device.lost` after a call has failed."""
+"""Seconds to wait, in turn, for `device.lost` after a failed call."""
 
 
 async def open_device() -> WebGpuDevice:
-    """Open a device with every limit and useful feature that its adapter offers.
+    """Open a device with all limits and useful features of its adapter.
 
     Raises:
-        EPFail: no WebGPU, no adapter, or it gives no device; or the page forbids to run web/gpu/device.js.
+        EPFail: no WebGPU, no adapter or no device, or the page's policy forbids to run web/gpu/device.js.
     """
     adapter = await find_adapter()
     web = web_modules()
@@ -70,18 +70,18 @@ async def open_device() -> WebGpuDevice:
     try:
         device = await adapter.requestDevice(js_object({"requiredLimits": limits, "requiredFeatures": features}))
     except JsException as error:
-        raise EPFail(f"the adapter gave no device: {error.message}") from None
+        raise EPFail(f"the adapter refused a device: {error.message}") from None
     return WebGpuDevice(adapter.info, device, features, web)
 
 
 def adopt_device(device: JsObject) -> WebGpuDevice:
-    """Use a GPUDevice that the page has opened; it stays the page's, with the limits that the page requested."""
+    """Wrap a GPUDevice that the page opened, with the limits that the page requested. The page remains its owner."""
     features = [f for f in _FEATURES if device.features.has(f)]
     return WebGpuDevice(getattr(device, "adapterInfo", None), device, features, web_modules())
 
 
 class WebGpuDevice:
-    """Implements `Device` on a GPUDevice."""
+    """A `Device` on a GPUDevice of the browser."""
 
     def __init__(self, info: JsObject, device: JsObject, features: Sequence[str], web: JsObject) -> None:
         said = (str(getattr(info, k, "") or "") for k in ("vendor", "architecture", "device", "description"))
@@ -114,7 +114,9 @@ class WebGpuDevice:
         self._watch.destroy()
 
     def _on_uncaptured(self, event: JsObject) -> None:
-        """What no error scope caught, a write that was refused say: memory may not be what it should, so it goes."""
+        """Lose the device after an error outside of any error scope, such as a refused write: memory may have wrong
+        contents.
+        """
         event.preventDefault()
         if self.lost is None:
             self.lost = f"given up after an error outside of any run: {event.error.message}"
@@ -130,7 +132,9 @@ class WebGpuDevice:
         )
 
     async def _failed(self, what: str, error: BaseException | JsObject) -> EngineError:
-        """The exception for a call that failed: DeviceLost where the device is gone, which it tells a moment later."""
+        """Return the exception for a failed call: DeviceLost if the device was lost, which the browser reports a moment
+        later.
+        """
         for seconds in _LOSS_TELLS:
             if self.lost is not None:
                 return self._gone()
@@ -170,12 +174,12 @@ class WebGpuDevice:
         return made
 
     def allocate_now(self, size: int, label: str) -> int:
-        """Allocate a buffer where nothing can be awaited: a refusal is one of the errors outside of any run."""
+        """Allocate a buffer without awaiting. A refusal is reported as an uncaptured error, which loses the device."""
         self._check()
         return self._number(self._web.bufferOf(self.gpu_device, size, label), size, label)
 
     def _number(self, buffer: JsObject, size: int, label: str) -> int:
-        """The number of a buffer of `size` bytes, from now on."""
+        """Register a buffer of `size` bytes; return its number."""
         number = next(_numbers)
         self._buffers[number] = buffer
         self.ledger.add(number, size, label)
@@ -188,10 +192,10 @@ class WebGpuDevice:
             self._web.destroy(self.gpu_device, to_js([self._buffers.pop(number) for number in known]))
 
     def gpu_buffer(self, number: int) -> JsObject:
-        """Return the GPUBuffer of a number.
+        """Return the GPUBuffer of this number.
 
         Raises:
-            DeviceLost: it is lost with its device.
+            DeviceLost: the device was lost, and the buffer with it.
         """
         self._check()
         return self._buffers[number]
@@ -202,7 +206,7 @@ class WebGpuDevice:
         try:
             self._web.uploadNow(self.gpu_device, js_object(self._write(Write(target, data, offset))))
         except JsException as error:
-            raise EngineError(f"the GPU took no bytes: {error.message}") from None
+            raise EngineError(f"the GPU refused an upload: {error.message}") from None
 
     async def upload(self, writes: Sequence[Write]) -> None:
         """See `Device.upload`."""
@@ -211,13 +215,13 @@ class WebGpuDevice:
         try:
             await self._web.upload(self.gpu_device, js_object([self._write(w, proxies) for w in writes]))
         except JsException as error:
-            raise await self._failed("the GPU took no bytes", error) from None
+            raise await self._failed("the GPU refused an upload", error) from None
         finally:
             for proxy in proxies:
                 proxy.destroy()
 
     def _write(self, write: Write, proxies: list[JsObject] | None = None) -> dict[str, Any]:
-        """A Write of web/gpu/staging.js. Large bytes are not copied where `proxies` gets what holds them."""
+        """Return a `Write` of web/gpu/staging.js. With `proxies`, large Python buffers are not copied (`js_data`)."""
         data, offset = js_data(write.data, write.offset, write.target.nbytes, proxies)
         target = write.target
         buffer = self._buffers[target.buffer]
@@ -233,20 +237,20 @@ class WebGpuDevice:
         self.gpu_device.queue.submit(to_js([encoder.finish()]))
 
     async def copy_from(self, buffer: JsObject, number: int, nbytes: int, what: str) -> None:
-        """Copy the first bytes of a GPUBuffer of the page's into a buffer, after everything submitted so far.
+        """Copy the first bytes of the page's GPUBuffer into buffer `number`, after everything submitted so far.
 
         Raises:
-            InvalidArgument: it is too small, of another device, or without COPY_SRC; names `what`.
+            InvalidArgument: the GPUBuffer is too small, of another device, or lacks COPY_SRC; begins with `what`.
         """
         self._check()
         complaint = f"{what}: the GPUBuffer cannot be read"
         await copy_foreign(self.gpu_device, buffer, buffer, self._buffers[number], nbytes, complaint)
 
     async def copy_to(self, number: int, buffer: JsObject, nbytes: int, what: str) -> None:
-        """Copy a buffer's first bytes into a GPUBuffer of the page's, after everything submitted so far.
+        """Copy the first bytes of buffer `number` into the page's GPUBuffer, after everything submitted so far.
 
         Raises:
-            InvalidArgument: it is too small, of another device, or without COPY_DST; names `what`.
+            InvalidArgument: the GPUBuffer is too small, of another device, or lacks COPY_DST; begins with `what`.
         """
         self._check()
         complaint = f"{what}: the GPUBuffer cannot be written"
@@ -281,7 +285,7 @@ class WebGpuDevice:
         try:
             made = self._web.bind(self.gpu_device, self._recordings[recording], self._js_buffers(buffers))
         except JsException as error:
-            raise EngineError(f"the GPU could not bind what the run brings: {error.message}") from None
+            raise EngineError(f"the GPU could not bind the run's buffers: {error.message}") from None
         return self._recorded(made, [*self._unchecked.pop(recording, ()), made.refused])
 
     def _recorded(self, made: JsObject, unchecked: list[JsObject]) -> int:
@@ -290,7 +294,9 @@ class WebGpuDevice:
         return number
 
     def _written(self, commands: Sequence[Bound], repeated: Sequence[Repeated]) -> tuple[str, JsObject, JsObject]:
-        """What web/gpu/recording.js makes commands of: a text, the pipelines and the buffers that it counts."""
+        """Return the arguments of `record` of web/gpu/recording.js: the commands as JSON, their pipelines, their
+        buffers.
+        """
         made = written(commands, repeated)
         pipelines = to_js([self._pipelines[source] for source in made.sources])
         return made.text, pipelines, self._js_buffers(made.buffers)
@@ -314,7 +320,7 @@ class WebGpuDevice:
                 if refused := await scope:
                     raise EngineError(f"the model's buffers could not be bound: {refused}")
             if recording not in self._recordings:
-                raise EngineError("its recording was dropped while it waited, as is done with a lost device's")
+                raise EngineError("the recording was dropped during the run, as those of a lost device are")
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
             with Watch(current().progress) as watch:
                 answers = await self._web.play(self.gpu_device, self._recordings[recording], *given, watch)
@@ -347,11 +353,12 @@ class WebGpuDevice:
             self.drop(empty)
 
     def replay_object(self, replay: Replay, sizes: dict[str, Any] | None, params: bytes) -> JsObject:
-        """Make the object of a run for `run` of web/gpu/replay.js, which needs no Python.
+        """Return a run as an object for `run` of web/gpu/replay.js, which repeats it without Python.
 
         Args:
-            sizes: what `Sizes` of web/gpu/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.
-            params: of the plan.
+            sizes: the fields of `Sizes` of web/gpu/sizes.js except `buffer` and `params`; None for a plan without
+                dynamic sizes.
+            params: the plan's parameters.
         """
         made = described(replay, sizes)
         commands = self._recordings[replay.recording]

@@ -1,6 +1,6 @@
-"""Recordings and runs as the JSON texts that web/gpu/recording.js reads: one call each, however long they are.
+"""Recordings and runs as JSON for web/gpu/recording.js, so that each takes one call whatever its length.
 
-A text names buffers and pipelines by their indices in lists that are sent with it.
+The JSON refers to buffers and pipelines by index in lists that are passed with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Written", "described", "written"]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A text and what it counts: numbers of buffers, WGSL of pipelines."""
+    """JSON, and what its indices refer to: numbers of buffers, WGSL sources of pipelines."""
 
     text: str
     buffers: list[int]
@@ -29,7 +29,7 @@ class Written:
 
 
 def written(commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> Written:
-    """Write the commands of a recording; equal objects are written once."""
+    """Serialize the commands of a recording. An object that occurs several times is written once."""
     buffers, sources = dict[int, int](), dict[str, int]()
     distinct: dict[int, Bound] = {}
     order = [distinct.setdefault(id(c), c) for c in commands]
@@ -48,10 +48,11 @@ def written(commands: Sequence[Bound], repeated: Sequence[Repeated] = ()) -> Wri
 
 
 def described(replay: Replay, sizes: dict[str, Any] | None) -> Written:
-    """Describe the tensors of a run, by the names of web/gpu/replay.js.
+    """Serialize a run, with the field names of web/gpu/replay.js.
 
     Args:
-        sizes: what `Sizes` of web/gpu/sizes.js has but `buffer` and `params`, where the plan leaves sizes open.
+        sizes: the fields of `Sizes` of web/gpu/sizes.js except `buffer` and `params`; None for a plan without dynamic
+            sizes.
     """
     buffers = dict[int, int]()
 

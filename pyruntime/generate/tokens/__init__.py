@@ -1,1 +1,1 @@
-"""A reader of tokenizer.json: normalizers, pre-tokenizers, models, post-processors and decoders, in Python alone."""
+"""Reader of tokenizer.json in pure Python: normalizers, pre-tokenizers, models, post-processors and decoders."""

@@ -63,7 +63,7 @@ def _metaspace(spec: dict[str, Any]) -> Decoder:
 
 
 def cleaned(text: str) -> str:
-    """Spaces before punctuation and contractions taken away."""
+    """Remove spaces before punctuation and contractions."""
     for old in (" .", " ?", " !", " ,"):
         text = text.replace(old, old[1:])
     text = text.replace(" ' ", "'")
@@ -110,7 +110,7 @@ def _bpe(spec: dict[str, Any]) -> Decoder:
 
 
 def decoder(spec: dict[str, Any] | None) -> Decoder:
-    """Make the function that a file describes; its results are joined. Raises NotImplemented: an unknown kind."""
+    """Return the decoder described by tokenizer.json; its results are joined. Raises NotImplemented: unknown kind."""
     if spec is None:
         return lambda tokens: [t if i == 0 else f" {t}" for i, t in enumerate(tokens)]
     kind = spec["type"]
@@ -133,5 +133,5 @@ def decoder(spec: dict[str, Any] | None) -> Decoder:
     if kind in described:
         return described[kind](spec)
     if kind not in plain:
-        raise NotImplemented(f"tokenizer.json: the decoder {kind!r} is not known here; install the tokenizers wheel")
+        raise NotImplemented(f"tokenizer.json: the decoder {kind!r} is not supported; install the tokenizers wheel")
     return plain[kind]

@@ -1,7 +1,7 @@
-"""Models of tokenizer.json: a piece of text to tokens of the vocabulary.
+"""Models of tokenizer.json: split a piece of text into tokens of the vocabulary.
 
 Source: Sennrich et al. 2016 (BPE), Schuster and Nakajima 2012 (WordPiece), Kudo 2018 (Unigram); huggingface/tokenizers,
-format of the file.
+file format.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNKNOWN_PENALTY = 10.0
 
 
 def _bytes_of(text: str, vocabulary: dict[str, int]) -> list[int] | None:
-    """Ids of <0x..> tokens for the bytes of a text; None where one is missing."""
+    """Return the ids of <0x..> tokens for the UTF-8 bytes of a text; None where one is missing."""
     found = [vocabulary.get(f"<0x{b:02X}>") for b in text.encode()]
     return None if None in found else [i for i in found if i is not None]
 
@@ -49,7 +49,7 @@ class _Bpe:
         return found
 
     def _symbols(self, piece: str) -> list[str]:
-        """Characters as the vocabulary writes them; what it lacks as bytes, or as itself."""
+        """Return the characters as spelled in the vocabulary; unknown ones as byte tokens if those exist."""
         made: list[str] = []
         for i, c in enumerate(piece):
             symbol = (self._prefix if i else "") + c + (self._suffix if i == len(piece) - 1 else "")
@@ -60,7 +60,7 @@ class _Bpe:
         return made
 
     def _merged(self, symbols: list[str]) -> list[str]:
-        """Pairs merged by rank, the leftmost first of equal ones."""
+        """Merge pairs by rank, the leftmost of equal ones first."""
         following = [*range(1, len(symbols)), -1]
         previous = [*range(-1, len(symbols) - 1)]
         alive: list[str | None] = list(symbols)
@@ -121,7 +121,7 @@ def _word_piece(spec: dict[str, Any]) -> Split:
             at = end
         if at < len(piece) or not piece:
             if unknown is None:
-                raise InvalidArgument(f"the vocabulary has no token for {piece!r}, and none for what is unknown")
+                raise InvalidArgument(f"the vocabulary has no token for {piece!r}, and no unknown token")
             return [unknown]
         return made
 
@@ -135,7 +135,7 @@ def _word_level(spec: dict[str, Any]) -> Split:
 
 
 def _unigram(spec: dict[str, Any]) -> Split:
-    """The split of the highest sum of scores; of a text without token, one unknown."""
+    """Return a splitter that maximizes the sum of scores; pieces without a token become one unknown token."""
     pieces: list[tuple[str, float]] = [(p, s) for p, s in spec["vocab"]]
     vocabulary = {p: i for i, (p, _) in enumerate(pieces)}
     scores = [s for _, s in pieces]
@@ -179,7 +179,7 @@ def _unigram(spec: dict[str, Any]) -> Split:
 
 
 def model_of(spec: dict[str, Any]) -> tuple[Split, dict[str, int]]:
-    """Make the function that a file describes, and its vocabulary. Raises NotImplemented: an unknown kind."""
+    """Return the splitter that tokenizer.json describes, and its vocabulary. Raises NotImplemented: unknown kind."""
     kind = spec.get("type") or ("Unigram" if isinstance(spec.get("vocab"), list) else "BPE")
     if kind == "BPE":
         return _Bpe(spec), spec["vocab"]
@@ -187,5 +187,5 @@ def model_of(spec: dict[str, Any]) -> tuple[Split, dict[str, int]]:
         return _unigram(spec), {p: i for i, (p, _) in enumerate(spec["vocab"])}
     plain = {"WordPiece": _word_piece, "WordLevel": _word_level}
     if kind not in plain:
-        raise NotImplemented(f"tokenizer.json: the model {kind!r} is not known here; install the tokenizers wheel")
+        raise NotImplemented(f"tokenizer.json: the model {kind!r} is not supported; install the tokenizers wheel")
     return plain[kind](spec), spec["vocab"]

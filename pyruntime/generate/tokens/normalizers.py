@@ -1,6 +1,6 @@
-"""Normalizers of tokenizer.json: text to text before it is split.
+"""Normalizers of tokenizer.json, which change the text before it is split.
 
-Source: huggingface/tokenizers, format of the file.
+Source: huggingface/tokenizers, file format.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 
 def byte_alphabet() -> list[str]:
-    """Return the character that stands for each byte in byte-level vocabularies. Source: GPT-2's encoder."""
+    """Return the character that represents each byte in byte-level vocabularies. Source: GPT-2's encoder."""
     kept = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(256, 512))
     return [chr(b) if b in kept else chr(next(others)) for b in range(256)]
 
 
 def is_chinese(character: str) -> bool:
-    """Return whether BERT splits around this character."""
+    """Return whether BERT treats this character as a separate word."""
     point = ord(character)
     return any(a <= point <= b for a, b in _CHINESE)
 
 
 def replacer(spec: dict[str, Any]) -> Normalizer:
-    """Make the function that replaces `pattern`, a string or a regular expression, by `content`."""
+    """Return a function that replaces `pattern`, a string or a regular expression, with `content`."""
     pattern, content = spec["pattern"], spec["content"]
     if "String" in pattern:
         return lambda text: text.replace(pattern["String"], content)
@@ -56,7 +56,7 @@ def _strip_accents(text: str) -> str:
 
 
 def _lowercase(text: str) -> str:
-    # Rust lowers Σ by its place only for whole strings as Python does; the tokenizers crate lowers single characters.
+    # The tokenizers crate lowers single characters; lowering whole strings would treat a final Σ differently.
     return "".join(c.lower() for c in text)
 
 
@@ -86,7 +86,7 @@ def _clean(c: str) -> str:
 
 
 def normalizer(spec: dict[str, Any] | None) -> Normalizer:
-    """Make the function that a file describes. Raises NotImplemented: an unknown kind."""
+    """Return the normalizer that tokenizer.json describes. Raises NotImplemented: unknown kind."""
     if spec is None:
         return lambda text: text
     kind = spec["type"]
@@ -116,5 +116,5 @@ def normalizer(spec: dict[str, Any] | None) -> Normalizer:
         return _bert(spec)
     plain: dict[str, Normalizer] = {"Lowercase": _lowercase, "StripAccents": _strip_accents}
     if kind not in plain:
-        raise NotImplemented(f"tokenizer.json: the normalizer {kind!r} is not known here; install the tokenizers wheel")
+        raise NotImplemented(f"tokenizer.json: the normalizer {kind!r} is not supported; install the tokenizers wheel")
     return plain[kind]

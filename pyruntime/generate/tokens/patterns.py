@@ -1,4 +1,4 @@
-"""Regular expressions of tokenizer.json for Python's `re`: Unicode properties become ranges.
+"""Regular expressions of tokenizer.json for Python's `re`: Unicode properties become character ranges.
 
 \\p{L}, \\p{Lu}, \\pN, \\P{...}, \\p{^...} by general category, \\s and \\S by White_Space. Source: Unicode's general
 categories (`unicodedata`), Oniguruma's syntax.
@@ -27,7 +27,7 @@ _PROPERTY = re.compile(r"\\([pP])(?:\{(\^?)([A-Za-z_]+)\}|([A-Z]))|\\(.)|(\[\^?)
 
 @cache
 def _categories() -> dict[str, list[tuple[int, int]]]:
-    """Runs of code points of each category of two letters."""
+    """Return the ranges of code points of each two-letter category."""
     made: dict[str, list[tuple[int, int]]] = {}
     begin, last = 0, unicodedata.category("\0")
     for point in range(1, sys.maxunicode + 2):
@@ -44,10 +44,10 @@ def _class(runs: Iterable[tuple[int, int]]) -> str:
 
 @cache
 def category_ranges(name: str, negated: bool = False) -> str:
-    """Return the inside of a character class: code points of a general category, or all others.
+    """Return the inside of a character class: the code points of a general category, or all others.
 
     Raises:
-        NotImplemented: no general category; scripts are not known to Python.
+        NotImplemented: not a general category; Python has no data about scripts.
     """
     name = _NAMES.get(name, name)
     runs = sorted(run for kind, of in _categories().items() if kind.startswith(name) for run in of)
@@ -70,7 +70,7 @@ def category_ranges(name: str, negated: bool = False) -> str:
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern of tokenizer.json. Raises NotImplemented: what `re` cannot express."""
+    """Compile a pattern of tokenizer.json. Raises NotImplemented: `re` cannot express it."""
     inside = 0
 
     def replaced(match: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
-"""Pre-tokenizers of tokenizer.json: text to the pieces that the model splits further.
+"""Pre-tokenizers of tokenizer.json, which split text into pieces for the model.
 
-Source: huggingface/tokenizers, format of the file.
+Source: huggingface/tokenizers, file format.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pyruntime.generate.tokens.patterns import category_ranges, compiled
 __all__ = ["PreTokenizer", "pre_tokenizer"]
 
 PreTokenizer = Callable[[list[str], bool], list[str]]
-"""Pieces to smaller pieces; told whether the first of them begins the text."""
+"""Splits pieces into smaller ones; the flag says whether the first piece starts the text."""
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 def _split(text: str, pattern: re.Pattern[str], behavior: str, invert: bool = False) -> list[str]:
-    """Pieces of a text at the matches of a pattern; empty ones are left out."""
+    """Split a text at the matches of a pattern; empty pieces are left out."""
     parts: list[tuple[str, bool]] = []
     at = 0
     for match in pattern.finditer(text):
@@ -98,7 +98,7 @@ def _pattern(spec: dict[str, Any]) -> re.Pattern[str]:
 
 
 def pre_tokenizer(spec: dict[str, Any] | None) -> PreTokenizer:
-    """Make the function that a file describes. Raises NotImplemented: an unknown kind."""
+    """Return the pre-tokenizer that tokenizer.json describes. Raises NotImplemented: unknown kind."""
     if spec is None:
         return lambda pieces, first: pieces
     kind = spec["type"]
@@ -131,12 +131,12 @@ def pre_tokenizer(spec: dict[str, Any] | None) -> PreTokenizer:
     plain = {"BertPreTokenizer": _bert, "WhitespaceSplit": lambda p: _split(p, compiled(r"\s+"), "Removed")}
     if kind not in plain:
         raise NotImplemented(
-            f"tokenizer.json: the pre-tokenizer {kind!r} is not known here; install the tokenizers wheel"
+            f"tokenizer.json: the pre-tokenizer {kind!r} is not supported; install the tokenizers wheel"
         )
     return _each(plain[kind])
 
 
 def _words(piece: str) -> list[str]:
-    """Runs of word characters, and runs of what is neither word nor space."""
+    """Split into runs of word characters, and runs of other characters that are not spaces."""
     word = r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u200c\u200d\u24b6-\u24e9"
     return compiled(rf"[{word}]+|[^{word}\s]+").findall(piece)

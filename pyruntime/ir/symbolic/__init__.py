@@ -1,1 +1,1 @@
-"""Sizes that are known when a plan runs: dimensions, polynomials, ranges."""
+"""Dynamic sizes, whose values are known only when a plan runs: dimensions, polynomials, ranges."""

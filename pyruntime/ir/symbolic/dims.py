@@ -1,19 +1,18 @@
-"""Dimensions that are known when a plan runs: a value seen, and an expression over the sizes that inputs bring.
+"""Dynamic dimensions: an example value, and an expression over the sizes of a run's inputs.
 
-A `Dim` stands in a shape where an int stood. Arithmetic keeps both sides: `2 * s + 1` is a Dim whose value is that of
-the sizes seen (the hint) and whose expression holds for others. A comparison that the ranges of the sizes do not decide
-answers by the hint and is remembered as a guard: what was planned holds for other sizes while every guard answers the
-same. Code that needs a number (`int()`, `range()`, a hash) gets the hint, and the plan is specialised for that number.
-So code that was written for ints is right with Dims, and as general as what it asks.
+A `Dim` takes the place of an int in a shape. Arithmetic keeps both parts: `2 * s + 1` is a Dim whose value follows from
+the sizes seen (the hint) and whose expression holds for all others. A comparison that the ranges of the sizes do not
+decide is answered by the hint and recorded as a guard: a plan is valid for other sizes as long as every guard has the
+same answer. Code that needs a number (`int()`, `range()`, a hash) gets the hint, and the plan is specialized for it. So
+code written for ints is correct with Dims, and restricts a plan only as far as it compares or converts.
 
-Expressions are polynomials (`polynomials`); the sizes in them, their ranges and the guards are a plan's `Sizes`
-(`sizes`).
+Expressions are polynomials (`polynomials`); their sizes, the ranges and the guards are a plan's `Sizes` (`sizes`).
 
-    upper(x)        the most x can be within the plan's ranges: for the choice of kernels and the size of memory
-    multiple(x, n)  whether x is a multiple of n whatever the sizes are
-    hint(x)         the number seen, for reports: nothing is remembered
+    upper(x)        upper bound of x within the plan's ranges: for kernel selection and memory sizes
+    multiple(x, n)  whether x is a multiple of n for all sizes
+    hint(x)         the example value, for reports: records no guard
 
-Source: torch's SymInt (hints and guards); tract's symbols. An int subclass would lose its guards where C code reads it.
+Source: torch's SymInt (hints and guards); tract's symbols. A subclass of int would bypass guards in C code.
 """
 
 from __future__ import annotations
@@ -46,16 +45,17 @@ __all__ = [
 
 
 NUMBERS_ALONE = TypeError, AttributeError, ValueError
-"""What NumPy raises where a function of numbers is called with Dims: bad operand, no such method, invalid data type."""
+"""Exceptions that NumPy raises where a function of numbers gets Dims."""
 
 
 Expression: TypeAlias = list[Any]
-"""A polynomial as data: [[coefficient, [atom, ...]], ...], an atom being a number of `Sizes.names` or [operation,
-expression, int or expression]."""
+"""A polynomial as data: [[coefficient, [atom, ...]], ...], where an atom is an index in `Sizes.names` or [operation,
+expression, int or expression].
+"""
 
 
 class Asked(Protocol):
-    """What a Dim asks of its plan's `Sizes`, which have the documentation."""
+    """The methods of a plan's `Sizes` that a Dim uses; documented there."""
 
     def ask(self, terms: Terms, comparison: str, number: bool = False) -> bool: ...
 
@@ -73,7 +73,7 @@ class Asked(Protocol):
 
 
 class Dim:
-    """A dimension that other runs may bring in another size. Behaves as an int; see the module."""
+    """A dimension whose size may differ from run to run. Behaves as an int; see the module."""
 
     __slots__ = ("sizes", "terms")
 
@@ -81,7 +81,7 @@ class Dim:
         self.sizes, self.terms = sizes, terms
 
     def _made(self, terms: Terms) -> Any:
-        """An int where no size is left."""
+        """Return a Dim with these terms, or an int where they contain no size."""
         if not terms:
             return 0
         return terms[0][1] if len(terms) == 1 and not terms[0][0] else Dim(self.sizes, terms)
@@ -222,7 +222,7 @@ class Dim:
         return self.sizes.ask(sum_of(a, b, -1), comparison) != negate
 
     def _compare_real(self, other: float, comparison: str, swap: bool, negate: bool) -> bool:
-        """With a number that is no integer, or infinite."""
+        """Compare with a float that is no integer, or infinite."""
         if comparison == "==":
             return negate
         if math.isnan(other):
@@ -255,7 +255,7 @@ class Dim:
         return not self.sizes.ask(self.terms, "==")
 
     def __index__(self) -> int:
-        """The number seen; the plan holds for it alone."""
+        """Return the hint; the plan becomes specialized for it."""
         value = self.sizes.value(self.terms)
         self.sizes.ask(sum_of(self.terms, constant(value), -1), "==", number=True)
         return value
@@ -269,7 +269,7 @@ class Dim:
         return hash(self.__index__())
 
     def __getattr__(self, name: str) -> Any:
-        """What else an int has (bit_length, ...), of the number seen."""
+        """Return other attributes of int (bit_length, ...), of the hint."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.__index__(), name)
@@ -282,22 +282,22 @@ class Dim:
 
 
 def is_dim(value: object) -> TypeGuard[Dim]:
-    """True for a Dim: its number may be another one in other runs."""
+    """Return whether a value is a Dim."""
     return isinstance(value, Dim)
 
 
 def expression(value: Any) -> Expression:
-    """An int or a Dim as data."""
+    """Return an int or a Dim as data."""
     return value.sizes.data(value.terms) if isinstance(value, Dim) else [[int(value), []]]
 
 
 def hint(value: Any) -> int:
-    """The number seen. Nothing is remembered: for reports, not for decisions."""
+    """Return the example value, for reports rather than decisions: no guard is recorded."""
     return value.sizes.value(value.terms) if isinstance(value, Dim) else int(value)
 
 
 def upper(value: Any) -> int:
-    """The most `value` can be within the plan's ranges; the number itself for an int."""
+    """Return an upper bound of `value` within the plan's ranges; an int itself."""
     if type(value) is int:
         return value
     if not isinstance(value, Dim):
@@ -307,7 +307,7 @@ def upper(value: Any) -> int:
 
 
 def lower(value: Any) -> int:
-    """The least `value` can be within the plan's ranges; the number itself for an int."""
+    """Return a lower bound of `value` within the plan's ranges; an int itself."""
     if not isinstance(value, Dim):
         return int(value)
     low = value.sizes.range(value.terms)[0]
@@ -315,14 +315,14 @@ def lower(value: Any) -> int:
 
 
 def divisor(value: Any) -> int:
-    """The largest number known to divide `value` whatever the sizes are; the number itself for an int."""
+    """Return the largest known divisor of `value` for all sizes; the absolute value of an int."""
     if not isinstance(value, Dim):
         return abs(int(value))
     return math.gcd(*(factor for _, factor in value.terms))
 
 
 def exact_quotient(value: Any, by: Any) -> Any:
-    """value / by where that is a whole number whatever the sizes are; else None. Nothing is remembered."""
+    """Return value / by if it is an integer for all sizes; else None. Records no guard."""
     if not isinstance(value, Dim) and not isinstance(by, Dim):
         return value // by if by and value % by == 0 else None
     sizes = value.sizes if isinstance(value, Dim) else by.sizes
@@ -332,17 +332,17 @@ def exact_quotient(value: Any, by: Any) -> Any:
 
 
 def positive(value: Any) -> Any:
-    """max(1, value), without asking where `value` is at least 1 whatever the sizes are."""
+    """Return max(1, value); records no guard where `value` is at least 1 for all sizes."""
     return value if lower(value) >= 1 else max(1, value)
 
 
 def multiple(value: Any, of: int) -> bool:
-    """True where `value` is a multiple of `of` whatever the sizes are. Nothing is remembered."""
+    """Return whether `value` is a multiple of `of` for all sizes. Records no guard."""
     return divisor(value) % of == 0
 
 
 def int_array(values: Iterable[Any] | Any) -> np.ndarray[Any, Any]:
-    """An int64 array; of Python objects where there are Dims among the values."""
+    """Return an int64 array, or an array of objects where the values contain Dims."""
     if isinstance(values, Dim):
         return np.array(values, dtype=object)
     items = list(values) if isinstance(values, Iterable) else values

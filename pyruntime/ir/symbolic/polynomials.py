@@ -1,7 +1,7 @@
-"""Polynomials with integer coefficients over named atoms: what a `Dim` computes with.
+"""Polynomials with integer coefficients over named atoms: the arithmetic of `Dim`.
 
-An atom is a name; what it stands for is known to `Sizes` alone. Terms are sorted and no coefficient is 0, so two
-polynomials are the same one where they are equal as tuples.
+Only `Sizes` knows what an atom stands for. Terms are sorted and no coefficient is 0, so equal polynomials are equal
+tuples.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TypeAlias
 __all__ = ["Monomial", "Terms", "cancelled", "common_factor", "constant", "product", "quotient", "split", "sum_of"]
 
 Monomial: TypeAlias = tuple[tuple[str, ...], int]
-"""Atoms, sorted, and a coefficient."""
+"""A coefficient, after its sorted atoms."""
 
 Terms: TypeAlias = tuple[Monomial, ...]
-"""A polynomial: its monomials, sorted; the constant has no atoms."""
+"""A polynomial: sorted monomials; that of the constant has no atoms."""
 
 
 def constant(value: int) -> Terms:
@@ -39,7 +39,7 @@ def product(a: Terms, b: Terms) -> Terms:
 
 
 def common_factor(terms: Terms) -> Monomial:
-    """What divides every term: atoms, and a number above 0."""
+    """Return the greatest common divisor of all terms: atoms, and a positive number."""
     common = list(terms[0][0]) if terms else []
     for atoms, _ in terms[1:]:
         rest, kept = list(atoms), []
@@ -52,14 +52,14 @@ def common_factor(terms: Terms) -> Monomial:
 
 
 def cancelled(a: Terms, b: Terms) -> tuple[Terms, Terms]:
-    """a and b without what all terms of both have in common; a // b stays the same."""
+    """Divide a and b by their common factor; a // b is unchanged."""
     divisor = (common_factor((*a, *b)),)
     x, y = quotient(a, divisor), quotient(b, divisor)
     return (a, b) if x is None or y is None else (x, y)
 
 
 def quotient(a: Terms, b: Terms) -> Terms | None:
-    """a / b where b divides every term of a, or is a factor of it; else None."""
+    """Return a / b if it is a polynomial with integer coefficients, else None."""
     if len(b) == 1:
         ((divisor, d),) = b
         made = []
@@ -89,12 +89,12 @@ def _long_quotient(a: Terms, b: Terms) -> Terms | None:
 
 
 def _degree(term: Monomial) -> tuple[int, tuple[str, ...]]:
-    """An order of monomials that products keep."""
+    """Sort key of monomials; multiplication preserves the order."""
     return len(term[0]), term[0]
 
 
 def split(a: Terms, b: Terms) -> tuple[Terms, Terms]:
-    """a = whole * b + rest, by the terms that b divides."""
+    """Return (whole, rest) with a = whole * b + rest, where `whole` has the terms of a that b divides."""
     whole: Terms = ()
     rest = []
     for term in a:

@@ -1,9 +1,9 @@
-"""Exact quotients n / d of dynamic dimensions in shape arithmetic of floats, so that ceil(h / 2) stays symbolic.
+"""Exact quotients n / d of dynamic dimensions in float shape arithmetic, so that ceil(h / 2) stays symbolic.
 
-Exporters write floor(h * 0.5) and ceil(h / 2) of a size h as Cast, Mul or Div, Floor or Ceil, Cast. A `Real` is what
-such float tensors hold for a dynamic dimension h. It gives what float32 would give, or specialises the plan for the
-hint of h. Products and sums are exact where denominators are powers of two and numbers are below 2^24. Any other
-quotient is only rounded to a whole number, which its one rounding to float32 does not change.
+Exporters write floor(h * 0.5) and ceil(h / 2) of a size h as Cast, Mul or Div, Floor or Ceil, Cast. A `Real` is the
+element of such a float tensor for a dynamic dimension h. It gives the results of float32 arithmetic, or specializes the
+plan for the hint of h. Products and sums are exact for denominators that are powers of two and values below 2^24. Any
+other quotient may only be rounded to an integer, which a single rounding to float32 does not change.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from pyruntime.ir.symbolic.dims import exact_quotient, is_dim, lower, upper
 __all__ = ["Real", "is_real", "real_of"]
 
 EXACT = 1 << 24
-"""Whole numbers below are float32 numbers."""
+"""float32 represents all integers below this one."""
 
 FINEST = 1 << 10
-"""The largest denominator of a factor or a summand."""
+"""Largest denominator of a factor or a summand."""
 
 
 def is_real(value: object) -> bool:
-    """True for a Real."""
+    """Return whether a value is a Real."""
     return isinstance(value, Real)
 
 
 def real_of(size: Any) -> Any:
-    """A size as an element of a float tensor."""
+    """Return a size as an element of a float tensor: a Real for a Dim, else a float."""
     return _made(size, 1) if is_dim(size) else float(size)
 
 
 def _made(over: Any, under: int) -> Any:
-    """over / under; a float where `over` is a number, or a dimension that float32 does not hold."""
+    """Return over / under: a float where `over` is a number, or a dimension too large for float32."""
     if is_dim(over) and max(abs(lower(over)), abs(upper(over))) < EXACT:
         return Real(over, under)
     return float(over) / under
 
 
 class Real:
-    """over / under: a Dim, and a number above 0."""
+    """The quotient over / under of a Dim and a positive int."""
 
     __slots__ = ("over", "under")
 
@@ -51,11 +51,11 @@ class Real:
 
     @property
     def is_exact(self) -> bool:
-        """True where float32 holds it."""
+        """True where float32 represents the quotient exactly."""
         return self.under & (self.under - 1) == 0
 
     def _with(self, other: Any, exact: Callable[[Any, int], Any], real: Callable[[float, float], Any]) -> Any:
-        """`exact` of another fraction, where float32 computes exactly with both; else `real` of the numbers seen."""
+        """Return `exact` of the other operand's fraction where float32 is exact for both; else `real` of the hints."""
         fraction = _fraction(other)
         if fraction is None:
             return NotImplemented
@@ -115,7 +115,7 @@ class Real:
         return self.__floor__() if self.over >= 0 else self.__ceil__()
 
     def whole(self) -> Any:
-        """The integer that a cast makes of it: towards 0."""
+        """Return the value truncated to an integer, as Cast does."""
         made = self.__trunc__()
         return made.over if isinstance(made, Real) else int(made)
 
@@ -164,7 +164,7 @@ class Real:
 
 
 def _fraction(value: Any) -> tuple[Any, int] | None:
-    """(over, under) of a number, a Dim or a Real; None for what is none, or not finite."""
+    """Return (over, under) of a number, a Dim or a Real; None for other values and non-finite numbers."""
     if isinstance(value, Real):
         return value.over, value.under
     if is_dim(value):

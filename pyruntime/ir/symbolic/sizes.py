@@ -1,8 +1,8 @@
 """The dynamic dimensions of a plan: their ranges, the guards on them, and expressions over them.
 
-A polynomial over sizes is known by its value for the sizes seen and by the range of its values. A comparison with 0
-that the range does not decide answers by the value and is remembered as a guard. What is no polynomial (`//`, `%`) is
-an atom of its own.
+For a polynomial over sizes, the value for the sizes seen and the range of values are known. A comparison with 0 that
+the range does not decide is answered by the value and recorded as a guard. Operations beyond polynomials (`//`, `%`)
+become atoms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyruntime.ir.symbolic.polynomials import Terms, common_factor, constant, pr
 __all__ = ["Guard", "Sizes", "evaluate"]
 
 _ROUNDS = 8
-"""Times that ranges are narrowed by one another: they are right after each, and seldom get narrower after a few."""
+"""Iterations of narrowing ranges by one another. Ranges are valid after each; a few nearly always suffice."""
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {"//": lambda a, b: a // b, "%": lambda a, b: a % b}
 _COMPARISONS: dict[str, Callable[[int], bool]] = {"<": lambda d: d < 0, "==": lambda d: d == 0}
@@ -27,7 +27,7 @@ _COMPARISONS: dict[str, Callable[[int], bool]] = {"<": lambda d: d < 0, "==": la
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """A size, or an operation on two expressions: its value now and the range of its values."""
+    """A size, or an operation on two expressions: the value seen, and the range of values."""
 
     value: int
     low: float
@@ -38,11 +38,11 @@ class _Atom:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`terms` compared with 0, and what it answered.
+    """A recorded comparison of `terms` with 0, and its answer.
 
     Attributes:
-        by: the node that was looked at, for reports.
-        number: true where code needed the number itself.
+        by: the node that was being planned, for reports.
+        number: whether code needed the number itself.
     """
 
     terms: Terms
@@ -54,17 +54,17 @@ class Guard:
 
 @dataclass(slots=True)
 class Sizes:
-    """The sizes that one plan leaves open, and what it relies on.
+    """The dynamic sizes of a plan, and the assumptions it makes about them.
 
     Attributes:
-        names: of the sizes, in order; expressions call them s0, s1, ...
-        ranges: (lowest, highest) of each.
-        grows: sizes that grow from run to run.
-        values: sizes that are the one element of an input, by its name; the others are dimensions, or follow.
-        by: what is being planned, named in guards.
-        _products: ranges of products of atoms that guards narrowed; `_atoms` has those of single atoms.
-        _bounds: polynomials and the range that guards, or the meaning of `//`, give them.
-        _same: what guards say an atom is, without atoms that are here themselves.
+        names: names of the sizes in order; expressions call them s0, s1, ...
+        ranges: (lowest, highest) of each size.
+        grows: whether each size grows from run to run.
+        values: sizes that are the only element of an input, by the input's name. Others are dimensions or derived.
+        by: the node being planned, recorded in guards.
+        _products: ranges of products of atoms that guards narrowed; those of single atoms are in `_atoms`.
+        _bounds: polynomials, each with the range that a guard or the definition of `//` implies.
+        _same: atoms that guards equate with a polynomial; the polynomials have no such atoms themselves.
     """
 
     names: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Sizes:
     _check: Callable[..., bool] | None = None
 
     def add(self, name: str, value: int, low: int, high: int, grows: bool = False) -> Any:
-        """A size seen as `value`, anything from `low` to `high` in other runs."""
+        """Add a size with the hint `value` and the range [low, high]; return its Dim."""
         atom = f"s{len(self.names)}"
         self.names.append(name)
         self.ranges.append((low, high))
@@ -89,12 +89,12 @@ class Sizes:
         return Dim(self, (((atom,), 1),))
 
     def index(self, size: Any) -> int:
-        """The number of a Dim that is one of the sizes itself."""
+        """Return the index of a Dim that is one of the sizes itself."""
         (((atom,), _),) = size.terms
         return int(atom[1:])
 
     def hold(self, values: Sequence[int]) -> bool:
-        """True where these sizes are within the ranges and every guard answers as it did."""
+        """Return whether sizes are within the ranges and every guard has its recorded answer."""
         if self._check is None:
             tests = [f"{low} <= s{i} <= {high}" for i, (low, high) in enumerate(self.ranges)]
             for guard in self.guards.values():
@@ -105,10 +105,10 @@ class Sizes:
         return self._check(*values)
 
     def specialized(self, by_chance: bool = True) -> dict[str, str]:
-        """Sizes whose very number the plan relies on, and who asked for it.
+        """Return the sizes that the plan is specialized for, each with the node that caused it.
 
         Args:
-            by_chance: those too that were compared with a number and happened to be it.
+            by_chance: include sizes that were compared with a number and happened to equal it.
         """
         asked: dict[str, str] = {}
         for guard in self.guards.values():
@@ -120,11 +120,11 @@ class Sizes:
         return asked
 
     def symbols(self, terms: Terms) -> list[str]:
-        """The names of the sizes in a polynomial, sorted."""
+        """Return the names of the sizes in a polynomial, sorted."""
         return sorted(self.names[int(atom[1:])] for atom in self._symbols(terms))
 
     def _symbols(self, terms: Terms) -> set[str]:
-        """The sizes in a polynomial, those in its operations too."""
+        """Return the size atoms in a polynomial, including those inside operations."""
         found: set[str] = set()
         for atoms, _ in terms:
             for name in atoms:
@@ -133,7 +133,7 @@ class Sizes:
         return found
 
     def pinned_by(self, call: Callable[[], object]) -> bool:
-        """True where `call` cannot do with Dims or asks for a number; what it asks is not remembered."""
+        """Return whether `call` fails with Dims or specializes the plan; the guards it records are removed."""
         before, atoms, bounds = dict(self.guards), dict(self._atoms), len(self._bounds)
         products, same = dict(self._products), dict(self._same)
         try:
@@ -150,12 +150,12 @@ class Sizes:
                 self._define(name, atom.operation, *atom.parts)
 
     def text(self, terms: Terms) -> str:
-        """Python source of a polynomial."""
+        """Return a polynomial as Python source."""
         parts = ["*".join((str(factor), *atoms)) for atoms, factor in terms]
         return f"({' + '.join(parts) or '0'})"
 
     def ask(self, terms: Terms, comparison: str, number: bool = False) -> bool:
-        """The answer of a comparison with 0, remembered where the ranges leave it open."""
+        """Compare a polynomial with 0; record a guard where the ranges do not decide."""
         terms = self._reduced(terms)
         low, high = self._tight(terms)
         if comparison == "<" and (high < 0 or low >= 0):
@@ -174,7 +174,9 @@ class Sizes:
         return answer
 
     def _learn(self, terms: Terms) -> None:
-        """Take `terms` to be 0: a value of two forms then has one bound, that of the form it is brought to."""
+        """Assume that `terms` is 0: narrow ranges, and substitute an atom so that equal values get the same form and
+        bounds.
+        """
         self._bounds.append((terms, 0, 0))
         self._narrow()
         terms = self._canonical(terms)
@@ -188,12 +190,12 @@ class Sizes:
             self._replace(*min(choices, key=lambda choice: sum(factor < 0 for _, factor in choice[1])))
 
     def _replace(self, name: str, terms: Terms) -> None:
-        """Have `_canonical` put `terms` in the place of an atom."""
+        """Make `_canonical` substitute `terms` for an atom."""
         self._same[name] = terms
         self._same = {known: self._canonical(other) for known, other in self._same.items()}
 
     def _canonical(self, terms: Terms) -> Terms:
-        """The terms by the atoms that are left when those that guards say something of are replaced."""
+        """Return the terms with all known substitutions applied."""
         if not any(name in self._same for atoms, _ in terms for name in atoms):
             return terms
         total: Terms = ()
@@ -205,7 +207,7 @@ class Sizes:
         return total
 
     def _narrow(self) -> None:
-        """Give every atom the range that follows from `_bounds`."""
+        """Narrow the range of every atom by `_bounds`."""
         for _ in range(_ROUNDS):
             changed = False
             for stated, low, high in self._bounds:
@@ -216,7 +218,7 @@ class Sizes:
                 break
 
     def _narrow_one(self, terms: Terms, number: int, low: float, high: float) -> bool:
-        """Bound the product of atoms in one term by what the others leave it; True where that is less than before."""
+        """Narrow the product of atoms in one term, given the range of the others; return whether that changed it."""
         atoms, factor = terms[number]
         rest = self.range(terms[:number] + terms[number + 1 :])
         ends = sorted(((low - rest[1]) / factor, (high - rest[0]) / factor))
@@ -234,7 +236,9 @@ class Sizes:
         return True
 
     def _tight(self, terms: Terms) -> tuple[float, float]:
-        """`range`, with a // n taken as a / n less something below 1: what depends on one size then cancels out."""
+        """Return a range with a // n taken as a / n minus something below 1, so that terms with the same size can
+        cancel.
+        """
         low, high = self.range(terms)
         total: dict[tuple[str, ...], Fraction] = {}
         slack = [Fraction(0), Fraction(0)]
@@ -252,13 +256,13 @@ class Sizes:
         if not any(slack):
             return low, high
         bounds = self.range(tuple((atoms, f) for atoms, f in total.items() if f))  # type: ignore[misc]
-        # The value is an integer: what floats round is nothing to bounds that are rounded to the integers within.
+        # The value is an integer, so float rounding cannot change bounds that are rounded to integers.
         return max(low, _inward(bounds[0] + float(slack[0]), math.ceil, -1)), min(
             high, _inward(bounds[1] + float(slack[1]), math.floor, 1)
         )
 
     def _reduced(self, terms: Terms) -> Terms:
-        """The terms without what all of them have in common and is above 0: the comparison with 0 stays the same."""
+        """Divide terms by their positive common factor, which does not change a comparison with 0."""
         common, factor = common_factor(terms)
         above = tuple(a for a in common if self._atoms[a].low > 0) if len(terms) > 1 else ()
         if not above and factor == 1:
@@ -266,11 +270,11 @@ class Sizes:
         return quotient(terms, ((above, factor),)) or terms
 
     def value(self, terms: Terms) -> int:
-        """The number seen."""
+        """Return the value for the sizes seen."""
         return sum(factor * math.prod(self._atoms[a].value for a in atoms) for atoms, factor in terms)
 
     def range(self, terms: Terms) -> tuple[float, float]:
-        """The lowest and the highest value within the ranges of the sizes, or further out."""
+        """Return lower and upper bounds of the value within the ranges of the sizes."""
         low = high = 0.0
         for atoms, factor in self._canonical(terms):
             ends = [float(factor)]
@@ -281,7 +285,7 @@ class Sizes:
         return low, high
 
     def operate(self, operation: str, a: Terms, b: Terms) -> Terms:
-        """An atom for what is no polynomial; the number itself where no size is left."""
+        """Return an atom for an operation that is not polynomial; a number where no size is involved."""
         if not any(atoms for atoms, _ in (*a, *b)):
             return constant(_OPERATIONS[operation](self.value(a), self.value(b)))
         name = f"({self.text(a)} {operation} {self.text(b)})"
@@ -290,7 +294,7 @@ class Sizes:
         return (((name,), 1),)
 
     def _define(self, name: str, operation: str, a: Terms, b: Terms) -> None:
-        """Add the atom that is an operation on two expressions."""
+        """Add an atom for an operation on two expressions."""
         (low, high), (least, most) = self.range(a), self.range(b)
         ends = (-math.inf, math.inf)
         if operation == "%" and least > 0:
@@ -304,9 +308,9 @@ class Sizes:
             self._bounds.append((sum_of(a, (((name,), b[0][1]),), -1), 0, b[0][1] - 1))
 
     def joined(self, a: Terms, b: Terms) -> tuple[Terms, Terms] | None:
-        """The division that (t // m + r) // n is, (t + m r) // (m n), for numbers m, n > 0; None for other a // b.
+        """Merge nested divisions: (t // m + r) // n is (t + m r) // (m n) for numbers m, n > 0; None for other a // b.
 
-        So one size has one form, however many strides it was divided by on its way.
+        So a size that several strides divide has a single form.
         """
         if len(b) != 1 or b[0][0] or b[0][1] < 0:
             return None
@@ -321,7 +325,7 @@ class Sizes:
         return None
 
     def data(self, terms: Terms) -> Expression:
-        """A polynomial as data."""
+        """Return a polynomial as data."""
         return [[factor, [self._atom_data(a) for a in atoms]] for atoms, factor in terms]
 
     def _atom_data(self, name: str) -> Any:
@@ -338,7 +342,7 @@ def _inward(bound: float, rounded: Callable[[float], int], outside: int) -> floa
 
 
 def evaluate(data: Expression, values: Sequence[int]) -> int:
-    """The value of an expression for these sizes."""
+    """Evaluate an expression for these sizes."""
     total = 0
     for factor, atoms in data:
         for atom in atoms:

@@ -1,1 +1,1 @@
-"""Bytes of model files: protobuf, FlatBuffers, tensor data, external files."""
+"""Model files as bytes: protobuf, FlatBuffers, tensor data, external files."""

@@ -1,9 +1,10 @@
-"""Tensor data in other files, resolved only through what the caller gave.
+"""External tensor data, read only from where the caller allows.
 
-A model names such a file by a relative path. `ExternalFiles` looks it up among bytes the user handed over;
-`ExternalDirectory`, where there is a file system, opens it in the model's directory and refuses every way out: absolute
-paths, `..`, URLs, symbolic links that leave the directory, hard links. `relative_address` says where a file is if the
-model came from a URL; `extents.py` says which files a model needs.
+A model names an external file by a relative path. `ExternalFiles` looks it up among bytes that the caller passed.
+`ExternalDirectory`, for file systems, opens it in the model's directory and refuses absolute paths, `..`, URLs,
+symbolic links that leave the directory, and hard links. `relative_address` returns the URL for a model that came from a
+URL; `extents.py` lists the files that a model needs.
+
 Source: ONNX External Data; CVE-2022-25882, CVE-2024-27318, CVE-2024-5187, CVE-2025-51480.
 """
 
@@ -30,27 +31,27 @@ __all__ = [
 
 
 class ExternalData(Protocol):
-    """Where the files a model refers to come from."""
+    """Resolves the external files of a model."""
 
     def resolve(self, location: str) -> ByteSource:
-        """The bytes of the file the model calls `location`.
+        """Return the bytes of the file that the model calls `location`.
 
         Raises:
-            NoSuchFile: there is none of that name.
+            NoSuchFile: there is no file of that name.
             Fail: the location is refused.
         """
         ...
 
 
 class ExternalFiles:
-    """Files in memory, by the name the model gives them (a leading `./` does not count); else from `otherwise`."""
+    """Files in memory, by the model's names for them (without leading `./`); others are resolved by `otherwise`."""
 
     def __init__(self, files: Mapping[str, Any], otherwise: ExternalData | None = None) -> None:
         self._files = {plain_location(name): data for name, data in files.items()}
         self._otherwise = otherwise
 
     def resolve(self, location: str) -> ByteSource:
-        """See `ExternalData.resolve`. Raises also InvalidArgument: what was given is not bytes-like."""
+        """See `ExternalData.resolve`. Also raises InvalidArgument: the given file is not bytes-like."""
         data = self._files.get(plain_location(location))
         if data is None and self._otherwise is not None:
             return self._otherwise.resolve(location)
@@ -61,7 +62,7 @@ class ExternalFiles:
 
 
 class ExternalDirectory:
-    """Files in a model's `directory`, or, where `model` is a symbolic link, in the directory of its target."""
+    """Files in `directory`; if `model` is a symbolic link, also in the directory of its target."""
 
     def __init__(self, directory: str | os.PathLike[str], model: str | os.PathLike[str] | None = None) -> None:
         self._directory = os.path.realpath(directory)
@@ -72,7 +73,7 @@ class ExternalDirectory:
 
     @staticmethod
     def of(path: str | os.PathLike[str]) -> ExternalDirectory:
-        """The directory `path`, or the directory of the model `path`."""
+        """Return the directory `path`, or the directory of the model at `path`."""
         if os.path.isdir(path):
             return ExternalDirectory(path)
         return ExternalDirectory(os.path.dirname(os.path.abspath(path)), path)
@@ -100,7 +101,7 @@ class ExternalDirectory:
 
 
 def plain_location(name: str) -> str:
-    """The name without a leading `./`, which does not count."""
+    """Return a location without a leading `./`."""
     return name[2:] if name.startswith("./") else name
 
 
@@ -119,7 +120,7 @@ def _refuse_escape(location: str) -> None:
 
 
 def count_of(entries: Mapping[str, str], key: str, default: int, label: str) -> int:
-    """The byte count that `entries` give for `key`. Raises Fail where it is none."""
+    """Return the byte count of `key` in `entries`. Raises Fail where the entry is not a byte count."""
     text = entries.get(key, "").strip()
     if not text:
         return default
@@ -131,11 +132,11 @@ def count_of(entries: Mapping[str, str], key: str, default: int, label: str) -> 
 
 
 def locate(entries: Mapping[str, str], nbytes: int, external: ExternalData | None, label: str) -> Span:
-    """The span of a tensor's external data: `length` bytes (default: `nbytes`) from `offset` (default: 0).
+    """Return the location of a tensor's external data: `length` bytes (default: `nbytes`) from `offset` (default: 0).
 
     Raises:
         NoSuchFile: the file was not given.
-        Fail: no location, one that is refused, or a span that is not within the file.
+        Fail: there is no location, it is refused, or the span exceeds the file.
     """
     location = entries.get("location", "")
     if not location:
@@ -155,10 +156,10 @@ def locate(entries: Mapping[str, str], nbytes: int, external: ExternalData | Non
 
 
 def relative_address(location: str) -> str:
-    """The URL, relative to the model's, of the file the model calls `location`.
+    """Return the URL, relative to the model's, of the file that the model calls `location`.
 
     Raises:
-        Fail: it is no relative path inside the model's folder.
+        Fail: `location` is not a relative path inside the model's folder.
     """
     from urllib.parse import quote  # few models have external data, and pages fetch what is imported before
 

@@ -1,4 +1,4 @@
-"""Descriptions of protobuf messages for the reader: their fields, the fields' kinds, and the records they make."""
+"""Descriptions of protobuf messages for the parser: fields, their kinds, and the records made from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Field", "Message"]
 # Wire types.
 VARINT, FIXED64, LENGTH, START_GROUP, END_GROUP, FIXED32 = range(6)
 
-# Field kinds: scalars, a bytes field left in the file, a message; then the repeated ones.
+# Field kinds: scalars, a bytes field that stays in the file, a message; then repeated ones.
 INT64, INT32, FLOAT, STRING, BYTES, SPAN, MESSAGE = range(7)
 MANY_INT64, MANY_FLOAT, MANY_STRING, MANY_BYTES, MANY_MESSAGE = range(7, 12)
 RUN_VARINT, RUN_FIXED32, RUN_FIXED64, RUN_BYTES = range(12, 16)
@@ -37,9 +37,9 @@ _WIRE_TYPES: Final[Mapping[int, Mapping[int, int]]] = {
 
 
 class Field(NamedTuple):
-    """A field: the record's attribute, its kind, the message it holds, the value where it is absent.
+    """A field of a message: the record's attribute, the kind, the message type of a nested message, the default value.
 
-    Scalar fields of one attribute are a oneof. Setting a message field clears the attributes named in `oneof`.
+    Scalar fields with the same attribute form a oneof. Setting a message field clears the attributes named in `oneof`.
     """
 
     attribute: str
@@ -50,10 +50,10 @@ class Field(NamedTuple):
 
 
 class Message:
-    """The description of a protobuf message that drives the parser.
+    """A protobuf message type, as the parser needs it.
 
-    `record` is called with the source, where `sourced`, and the values of `attributes` in the order that their fields
-    are declared in; repeated fields are tuples.
+    `record` is called with the source, if `sourced`, and the values of `attributes` in the order of their declaration;
+    repeated fields are tuples.
     """
 
     def __init__(self, name: str, record: Callable[..., Any], *, sourced: bool = False) -> None:
@@ -68,7 +68,7 @@ class Message:
         self.messages: tuple[tuple[int, Message], ...] = ()
 
     def declare(self, numbers: Mapping[int, Field]) -> None:
-        """Set the fields by number; apart from construction because messages contain each other."""
+        """Set the fields by number. Separate from the constructor, because messages may contain each other."""
         self.numbers = dict(numbers)
         defaults = {field.attribute: field.default for field in numbers.values()}
         self.attributes, self.defaults = tuple(defaults), list(defaults.values())

@@ -1,11 +1,11 @@
-"""Parse FlatBuffers into records, driven by descriptions of tables.
+"""Parser for FlatBuffers, driven by descriptions of tables.
 
-A table begins with the signed distance back to its vtable. The vtable has its own size, the table's, and one number for
-each field: the field's offset from the start of the table, 0 where it is absent. A number is stored at that offset; a
-string, vector or table at an unsigned distance from it. A vector begins with the count of its elements.
+A table starts with the signed distance back to its vtable. The vtable has its own size, the table's, and a number for
+each field: the field's offset from the start of the table, 0 if absent. A scalar is stored at that offset; a string,
+vector or table at an unsigned distance from it. A vector starts with its number of elements.
 
-Every position is checked against the file; nesting, the number of tables and names, and bytes that are taken out of the
-file are limited. Vectors of numbers and strings that several tables share are read once.
+Every position is checked against the file size. Nesting, the number of tables and names, and the bytes copied from the
+file are limited. Vectors of scalars, and strings, that several tables share are read once.
 Source: flatbuffers.dev, "FlatBuffers Internals".
 """
 
@@ -40,47 +40,47 @@ __all__ = [
 ]
 
 INT8, UINT8, INT32, INT64, FLOAT = "<b", "<B", "<i", "<q", "<f"
-"""Numbers, as `struct` has them."""
+"""Scalar types, as format strings of `struct`."""
 TEXT, BYTES = "text", "bytes"
-"""Strings, decoded and as they are."""
+"""Strings, decoded and undecoded."""
 SPAN = "span"
 """A byte vector that is not read: its offset and length in the file."""
 _NUMBERS = {form: struct.Struct(form) for form in (INT8, UINT8, "<H", INT32, "<I", INT64, FLOAT)}
 _PAGE = 1 << 15
 _BLOCK = 1 << 16
 _SHARE = 512
-"""Bytes of vectors of numbers and strings, beyond those of the file, that count as one more: vectors may overlap."""
+"""Bytes of vectors and strings, beyond the file's size, that count as one more message: vectors may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A vector of `of`: a number's format, TEXT, BYTES or a table."""
+    """A vector with elements of type `of`: a scalar's format, TEXT, BYTES or a table."""
 
     of: str | Table
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of several tables, chosen by the number in the preceding field; 0 is none."""
+    """One of several tables, selected by the number in the preceding field; 0: none."""
 
     of: Mapping[int, Table]
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A table whose record is made by the function that is the field's value."""
+    """A table that is read lazily: the field's value is a function that returns its record."""
 
     of: Table
 
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """The description of a table, and the record that it becomes.
+    """A table type, and the record made from it.
 
     Attributes:
-        name: in error messages.
-        record: takes the fields' values in the order of `fields`; with `sourced`, the source before them.
-        fields: the number of each field that is read, what is there, and its value where it is absent.
+        name: name for error messages.
+        record: takes the values in the order of `fields`; if `sourced`, after the source.
+        fields: number, kind and default value of each field that is read.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Table:
     fields: list[tuple[int, Kind, Any]] = field(default_factory=list)
 
     def declare(self, fields: Sequence[tuple[int, Kind, Any]]) -> None:
-        """Add fields; apart from the constructor, as tables may be in each other."""
+        """Add fields. Separate from the constructor, because tables may contain each other."""
         self.fields.extend(fields)
 
 
@@ -100,7 +100,7 @@ class FlatReader:
     """Reads the tables of one source.
 
     Raises:
-        InvalidProtobuf: from every method, for any bytes that are not what a description says.
+        InvalidProtobuf: from every method, where the bytes do not match a description.
     """
 
     def __init__(self, source: ByteSource, limits: Limits) -> None:
@@ -111,7 +111,7 @@ class FlatReader:
         self._seen: dict[tuple[int, str], Any] = {}
 
     def root(self, table: Table) -> Any:
-        """The record of the table that the file begins with."""
+        """Return the record of the root table."""
         return self._table(table, self._target(0, table), 0)
 
     def _table(self, table: Table, at: int, depth: int) -> Any:
@@ -135,7 +135,7 @@ class FlatReader:
         return table.record(self._source, *values) if table.sourced else table.record(*values)
 
     def _vtable(self, at: int, table: Table) -> Sequence[int]:
-        """The offset of each field from the start of its table; 0: absent. Many tables share one vtable."""
+        """Return each field's offset from the start of its table; 0: absent. Many tables share a vtable."""
         if (at, "vtable") not in self._seen:
             count = max(int(self._number("<H", at, table)) // 2 - 2, 0)
             data, start = self._bytes(at + 4, 2 * count, table)
@@ -144,7 +144,7 @@ class FlatReader:
         return distances
 
     def _value(self, kind: Kind, at: int, table: Table, depth: int) -> Any:
-        """What the field at `at` has."""
+        """Return the value of the field at `at`."""
         if isinstance(kind, Table):
             return self._table(kind, self._target(at, table), depth + 1)
         if isinstance(kind, Later):
@@ -180,7 +180,7 @@ class FlatReader:
         return numbers
 
     def _texts(self, at: int, count: int, table: Table) -> Sequence[bytes]:
-        """The strings that `count` distances from `at` on lead to."""
+        """Return the strings at `count` distances stored from `at` on."""
         import numpy as np
 
         self._spend(4 * count // _SHARE)
@@ -213,11 +213,11 @@ class FlatReader:
         return text
 
     def _target(self, at: int, table: Table) -> int:
-        """Where what is at a distance from `at` is."""
+        """Return the position that the distance stored at `at` refers to."""
         return at + int(self._number("<I", at, table))
 
     def _count(self, at: int, width: int, table: Table) -> int:
-        """Elements of `width` bytes in the vector at `at`, all of which are in the file."""
+        """Return the number of elements of the vector at `at`; checks that they are within the file."""
         count = int(self._number("<I", at, table))
         if count * width > self._source.size - at - 4:
             self._fail(table, at, f"{count} elements of {width} bytes where {self._source.size - at - 4} are left")
@@ -229,7 +229,7 @@ class FlatReader:
         return number.unpack_from(data, start)[0]
 
     def _bytes(self, at: int, count: int, table: Table) -> tuple[Buffer, int]:
-        """A buffer that has `count` bytes of the file, and where in it they begin."""
+        """Return a buffer with `count` bytes of the file, and their offset in it."""
         if at < 0 or count > self._source.size - at:
             self._fail(table, at, "something that is not in the file")
         if isinstance(self._source, MemorySource):

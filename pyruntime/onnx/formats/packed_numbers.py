@@ -1,6 +1,6 @@
-"""Typed tensor data of TensorProto as raw_data: variable-length integers and tagged elements decoded in bulk.
+"""Typed tensor data of TensorProto as raw_data: variable-length integers and tagged elements, decoded in bulk.
 
-Source: protobuf.dev, "Encoding"; onnx.proto, the comments on `int32_data` and similar fields for what each entry holds.
+Source: protobuf.dev, "Encoding"; onnx.proto, the comments on `int32_data` and similar fields.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _FIXED_WIDTH = {4: 4, 10: 8}  # float_data and double_data: bytes an element
 
 
 def varints(data: bytes | memoryview) -> Array:
-    """Variable-length integers as uint64, `sum((byte[k] & 127) << 7 k)` modulo 2^64.
+    """Decode variable-length integers to uint64: `sum((byte[k] & 127) << 7 k)` modulo 2^64.
 
     Raises:
-        InvalidProtobuf: an integer of more than 10 bytes, or the last one lacks its end.
+        InvalidProtobuf: an integer of more than 10 bytes, or an incomplete last one.
     """
     octets = np.frombuffer(data, np.uint8)
     last = octets < 0x80
@@ -44,7 +44,7 @@ def varints(data: bytes | memoryview) -> Array:
 
 
 def varints_at(octets: Array, starts: Array, ends: Array) -> Array:
-    """The integers whose first and last bytes are at `starts` and `ends` of `octets`. Raises as `varints` does."""
+    """Decode the integers with first and last bytes at `starts` and `ends` of `octets`. Raises as `varints` does."""
     lengths = ends - starts + 1
     longest = int(lengths.max(initial=0))
     if longest > _LONGEST:
@@ -58,7 +58,7 @@ def varints_at(octets: Array, starts: Array, ends: Array) -> Array:
 
 
 def blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """`data` in pieces that end where an integer ends, which bounds the memory `varints` takes."""
+    """Split `data` at boundaries of integers, to bound the memory that `varints` needs."""
     octets = np.frombuffer(data, np.uint8)
     start = 0
     while start < len(data):
@@ -73,7 +73,7 @@ def blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
 
 
 def packed_ints(buffer: Buffer, pos: int, end: int, values: array[int]) -> None:
-    """Add integers back to back to `values`."""
+    """Append packed integers to `values`."""
     if end - pos > _FEW:
         try:
             for block in blocks(buffer[pos:end]):
@@ -90,15 +90,15 @@ def packed_ints(buffer: Buffer, pos: int, end: int, values: array[int]) -> None:
 
 
 def _storage(dtype: DType) -> np.dtype[np.generic]:
-    """The NumPy integer whose low bits an entry of int32_data, int64_data or uint64_data holds."""
+    """Return the NumPy integer type whose low bits an entry of int32_data, int64_data or uint64_data holds."""
     return np.dtype(f"<u{max(dtype.bits, 8) // 8}")
 
 
 def decode_runs(runs: Iterable[tuple[bytes | memoryview, bool]], field: int, dtype: DType, label: str) -> memoryview:
-    """raw_data of `dtype` from the runs (bytes, packed) of the typed field it is stored in.
+    """Convert runs (bytes, packed) of a typed field to raw_data of `dtype`.
 
-    An entry of int32_data holds one element, of 6 bits too, or one byte of packed 4- or 2-bit ones; a boolean is
-    true where its entry is not zero. Wider entries are taken modulo the element's width.
+    An entry of int32_data holds one element (6-bit ones too), or one byte of packed 4- or 2-bit elements. Booleans are
+    true where the entry is not zero. Wider entries are taken modulo the element's width.
 
     Raises:
         InvalidProtobuf: the bytes are not a sequence of entries.
@@ -124,16 +124,16 @@ def decode_runs(runs: Iterable[tuple[bytes | memoryview, bool]], field: int, dty
 
 
 def _packed6(values: Array) -> Array:
-    """Elements of 6 bits, one in the low bits of each byte, as a bit stream: the first in the lowest bits."""
+    """Pack 6-bit elements, one in the low bits of each byte, into a bit stream, lowest bits first."""
     bits = np.unpackbits(values[:, None], axis=1, count=6, bitorder="little")
     return np.packbits(bits.reshape(-1), bitorder="little")
 
 
 def split_strings(runs: Iterable[bytes | memoryview]) -> list[bytes]:
-    """The payloads of repeated `bytes` fields with a one-byte tag.
+    """Return the payloads of repeated `bytes` fields with one-byte tags.
 
     Raises:
-        InvalidProtobuf: the bytes are not a sequence of them.
+        InvalidProtobuf: the bytes are not a sequence of such fields.
     """
     strings = []
     for data in runs:

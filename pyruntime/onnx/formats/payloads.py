@@ -1,6 +1,6 @@
-"""Payloads of protobuf fields: integers, floats, and how long what is not read is.
+"""Payloads of protobuf fields: integers, and the lengths of skipped fields.
 
-Each raises Truncated where a payload runs past the end it is given.
+Functions raise Truncated where a payload exceeds the given end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MASK64 = (1 << 64) - 1
 
 
 class Truncated(Exception):
-    """A field runs past the end of its message, or of the window; the text, where there is one, says by how much."""
+    """A field exceeds its message, or the window; a message text, if any, says by how much."""
 
 
 class Malformed(Exception):
-    """Raised for bytes that no encoder writes; the message says what is wrong."""
+    """Bytes that no encoder writes; the message says what is wrong."""
 
 
 def varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """The unsigned 64-bit integer at `pos`, and the position after it."""
+    """Return the unsigned 64-bit integer at `pos`, and the position after it."""
     if pos + 1 < end and buffer[pos + 1] < 0x80 <= buffer[pos]:  # two bytes, as most lengths are
         return buffer[pos] & 0x7F | buffer[pos + 1] << 7, pos + 2
     value = shift = 0
@@ -49,7 +49,7 @@ def varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 
 def read_varint(buffer: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """The unsigned 64-bit integer at `pos`, and the position after it. Raises InvalidProtobuf."""
+    """Return the unsigned 64-bit integer at `pos`, and the position after it. Raises InvalidProtobuf."""
     try:
         return varint(buffer, pos, end)
     except (Truncated, Malformed):
@@ -61,7 +61,7 @@ def signed(value: int) -> int:
 
 
 def skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
-    """The position after a payload."""
+    """Return the position after a payload."""
     if wire_type == VARINT:
         return varint(buffer, pos, end)[1]
     if wire_type == LENGTH:
@@ -82,15 +82,15 @@ def skip(buffer: Buffer, pos: int, end: int, wire_type: int) -> int:
 
 
 def past_end(size: int, left: int) -> str:
-    """What is wrong with a field that is longer than what is left of its message."""
+    """Return the error text for a field longer than the rest of its message."""
     return f"a field of {size} bytes where {left} are left"
 
 
 def holds(window: Buffer, base: int, offset: int, minimum: int, size: int) -> bool:
-    """Whether a window of a file of `size` bytes has what is asked for; of a header, as much as a reader needs.
+    """Return whether a window of a file of `size` bytes covers `minimum` bytes from `offset`, or a whole header.
 
     Args:
-        base: where the window begins. offset, minimum: see `ByteSource.window`.
+        base: offset of the window in the file. offset, minimum: see `ByteSource.window`.
     """
     last = base + len(window)
     if not base <= offset < last:
@@ -99,9 +99,9 @@ def holds(window: Buffer, base: int, offset: int, minimum: int, size: int) -> bo
 
 
 def _is_readable(data: Buffer, start: int) -> bool:
-    """Whether the field at `start` is all there; of a long one tag and length, as who reads more than these asks.
+    """Return whether the field at `start` is complete, or of a long field at least tag and length.
 
-    A short one that is cut off could be asked for as if it were a header, again and again.
+    A short field that is cut off does not count: a reader would request it as a header again and again.
     """
     try:
         tag, pos = varint(data, start, len(data))

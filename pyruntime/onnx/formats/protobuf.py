@@ -1,12 +1,12 @@
-"""Protocol Buffers wire format: bytes to records, driven by a table of messages.
+"""Parser for the Protocol Buffers wire format, driven by descriptions of messages.
 
-A message is a sequence of fields; a field is a tag, `(number << 3) | wire_type` as a varint, and a payload. The
-last of several scalars wins, repeated fields concatenate (packed or not), repeated occurrences of one message field
-merge, unknown fields are skipped. Groups, which ONNX never had, are refused. Bulk data is not read: a `SPAN` and
-typed tensor data (`RUN_*`) become offsets into the file.
+A message is a sequence of fields. A field is a tag, `(number << 3) | wire_type` as a varint, and a payload. Of several
+scalars the last one counts, repeated fields concatenate (packed or not), repeated occurrences of a message field merge,
+unknown fields are skipped. Groups are refused, as ONNX never had them. Bulk data is not read: a `SPAN` and typed tensor
+data (`RUN_*`) become offsets into the file.
 
-Every length is checked against what is left of its message; nesting and the number of messages are limited.
-Source: protobuf.dev, "Encoding"; onnx.proto for the set of field types used here.
+Every length is checked against the rest of its message; nesting and the number of messages are limited.
+Source: protobuf.dev, "Encoding"; onnx.proto for the field types used here.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ __all__ = ["Limits", "Parser", "Reading", "Run", "at_once"]
 
 T = TypeVar("T")
 Reading: TypeAlias = Generator[int, None, T]
-"""Something that is read bit by bit: yields where the bytes end that it reads next, returns what it is."""
+"""A parser as a generator: yields the end of the bytes that it reads next, returns the result."""
 
-_WHOLE = 1024  # a longer field is not fetched for its own sake: messages in it are read field by field
+_WHOLE = 1024  # longer fields are not fetched as a whole: their messages are read field by field
 _FLOAT32 = struct.Struct("<f")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a reader accepts.
+    """Limits of a model that a reader accepts.
 
     Attributes:
-        nbytes: size of the model file.
-        messages: nodes, attributes, tensors, types and other messages; bounds memory and time.
+        nbytes: size of the model file in bytes.
+        messages: number of nodes, attributes, tensors, types and other messages; bounds memory and time.
         depth: nesting of messages; a subgraph adds three.
-        nodes: nodes of the graph and its subgraphs, once functions are inlined.
+        nodes: number of nodes in the graph and its subgraphs, after functions are inlined.
     """
 
     nbytes: int = 1 << 40
@@ -71,7 +71,7 @@ class Limits:
 
 
 class Run(NamedTuple):
-    """Part of a repeated field left in the file: payloads back to back (`packed`), or each after its tag."""
+    """Part of a repeated field that stays in the file: payloads without tags (`packed`), or each after its tag."""
 
     field: int
     offset: int
@@ -80,10 +80,10 @@ class Run(NamedTuple):
 
 
 class Parser:
-    """Reads messages of one source into records.
+    """Parses the messages of one source into records.
 
     Raises:
-        InvalidProtobuf: from every method, for any bytes that are not the message.
+        InvalidProtobuf: from every method, where the bytes are not a valid message.
     """
 
     def __init__(self, source: ByteSource, limits: Limits) -> None:
@@ -95,11 +95,11 @@ class Parser:
         self._unread: dict[str, set[int]] = {}
 
     def parse(self, message: Message) -> Any:
-        """The record of the message that the whole source is."""
+        """Parse the whole source as one message; return its record."""
         return at_once(self.reading(message))
 
     def reading(self, message: Message) -> Reading[Any]:
-        """As `parse`, for a source that arrives: yields where the bytes end that it reads next."""
+        """Like `parse`, as a generator for a source that is still loading: yields the end of its next read."""
         values = message.defaults.copy()
         yield from self._stream(message, values, 0, self._source.size, 0)
         return self._finish(message, values)
@@ -116,9 +116,9 @@ class Parser:
                 pos = yield from self._long_field(message, values, pos, end, depth)
 
     def _long_field(self, message: Message, values: list[Any], start: int, end: int, depth: int) -> Reading[int]:
-        """Read, note or pass over the field at `start`, which reaches beyond the window; or make a window hold it.
+        """Read, record or skip the field at `start`, which exceeds the window; or load a window with all of it.
 
-        Returns where to go on: after the field, or at it when it is in the window now.
+        Returns the position to continue at: after the field, or `start` if the window has the field now.
         """
         yield min(start + HEADER, end)
         window, base = self._source.window(start, min(HEADER, end - start))
@@ -158,9 +158,9 @@ class Parser:
     def _fields(
         self, message: Message, values: list[Any], buffer: Buffer, pos: int, end: int, partial: bool, depth: int
     ) -> int:
-        """Read the fields in buffer[pos:end] into `values`; returns where the last whole one ends.
+        """Read the fields in buffer[pos:end] into `values`; return the end of the last complete field.
 
-        That is `end`, unless the buffer is `partial`: less than the message.
+        That is `end`, unless the buffer is `partial`, with only the first part of the message.
         """
         try:
             return self._read(message, values, buffer, pos, end, partial, depth)
@@ -177,7 +177,7 @@ class Parser:
     def _read(
         self, message: Message, values: list[Any], buffer: Buffer, pos: int, end: int, partial: bool, depth: int
     ) -> int:
-        """As `_fields`; `_at` is where the field begins in which it raises."""
+        """Like `_fields`. When it raises, `_at` is the start of the faulty field."""
         actions = message.actions
         unread = self._unread.setdefault(message.name, set())
         while pos < end:
@@ -246,7 +246,7 @@ class Parser:
     def _bulk(
         self, values: list[Any], known: tuple[int, int, Any], buffer: Buffer, start: int, pos: int, stop: int
     ) -> None:
-        """Take the rarer length-delimited fields: bytes, packed numbers, tensor data."""
+        """Read the less frequent length-delimited fields: bytes, packed numbers, tensor data."""
         action, slot, extra = known
         if action == BYTES:
             values[slot] = bytes(buffer[pos:stop])
@@ -264,7 +264,7 @@ class Parser:
     def _scalar(
         self, values: list[Any], known: tuple[int, int, Any], buffer: Buffer, start: int, pos: int, end: int
     ) -> int:
-        """Take the rarer fields that are not length-delimited; returns the position after the payload."""
+        """Read the less frequent fields that are not length-delimited; return the position after the payload."""
         action, slot, extra = known
         if action == INT32:
             value, pos = varint(buffer, pos, end)
@@ -308,7 +308,7 @@ class Parser:
         runs.append(run)
 
     def _unknown(self, message: Message, tag: int, offset: int) -> None:
-        """Check the tag of a field that is not read."""
+        """Check the tag of a field that is skipped."""
         number = tag >> 3
         if number == 0 or tag >> 32:
             raise self._error(message, offset, f"field number {number}")
@@ -325,7 +325,7 @@ class Parser:
             )
 
     def _begin(self, message: Message, depth: int) -> list[Any]:
-        """Values of a message about to be read."""
+        """Return the initial values of a message."""
         self._spend()
         if depth > self._limits.depth:
             raise InvalidProtobuf(
@@ -335,7 +335,7 @@ class Parser:
         return message.defaults.copy()
 
     def _merge(self, values: list[Any], slot: int, extra: tuple[Message, tuple[int, ...]], depth: int) -> list[Any]:
-        """Values of a message field that an earlier occurrence may have begun."""
+        """Return the values of a message field, including those of an earlier occurrence."""
         message, others = extra
         for other in others:
             values[other] = None
@@ -345,7 +345,7 @@ class Parser:
         return begun
 
     def _finish(self, message: Message, values: list[Any]) -> Any:
-        """Make the record of a message from the values of its fields, when all of them are read."""
+        """Make the record of a message from the values of its fields."""
         for slot in message.repeated:
             many = values[slot]
             values[slot] = () if many is None else collected(many)
@@ -362,7 +362,7 @@ class Parser:
 
 
 def at_once(reading: Reading[T]) -> T:
-    """Run `reading` to its end and return its result, for sources that never wait for bytes."""
+    """Run a parser to its end and return the result, for sources that are complete."""
     while True:
         try:
             next(reading)
@@ -380,7 +380,7 @@ def _append(values: list[Any], slot: int, value: Any) -> None:
 
 
 def _begun(values: list[Any], slot: int, begin: Callable[[], Any]) -> Any:
-    """What is collected in a slot."""
+    """Return the list in a slot, created on first use."""
     if values[slot] is None:
         values[slot] = begin()
     return values[slot]

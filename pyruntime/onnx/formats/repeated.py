@@ -1,6 +1,6 @@
-"""Repeated numbers and bytes of a message, collected as they are read: long stretches of them in bulk.
+"""Repeated numbers and bytes of a message, read in bulk where they are long.
 
-Lists of a few elements become tuples; those of more are kept in arrays (`ir.lists`).
+Short lists become tuples; longer ones are stored in arrays (`ir.lists`).
 Source: protobuf.dev, "Encoding".
 """
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["LONG", "STRETCH", "Texts", "collected", "taken"]
 
 STRETCH = 1024
-"""Bytes from which on elements are taken in bulk, if all that is left of a message may be such elements."""
+"""Remaining bytes of a message above which repeated elements are read in bulk."""
 
 LONG = 1024
-"""Elements from which on a list is kept in an array."""
+"""Number of elements above which a list is stored in an array."""
 _BLOCK = 1 << 18
 _FLOAT_FIELD = 5
 _FEW = 8
@@ -33,7 +33,7 @@ _INT32 = 1 << 31
 
 
 class Texts:
-    """Bytes that were read, each different one kept once."""
+    """Byte strings, deduplicated."""
 
     __slots__ = ("codes", "places")
 
@@ -42,11 +42,11 @@ class Texts:
         self.codes = array("q")
 
     def append(self, text: bytes) -> None:
-        """Add one."""
+        """Add a byte string."""
         self.codes.append(self.places.setdefault(text, len(self.places)))
 
     def extend(self, octets: Array, starts: Array, lengths: Array) -> None:
-        """Add those at `starts` of `octets`, by length: a few that many are equal to, then one by one."""
+        """Add the strings at `starts` of `octets`. Of each length, the most frequent ones are matched in bulk."""
         import numpy as np
 
         codes, places = np.empty(len(starts), np.int64), self.places
@@ -64,13 +64,13 @@ class Texts:
         self.codes.frombytes(codes.tobytes())
 
     def tuple(self) -> tuple[bytes, ...]:
-        """All of them."""
+        """Return all byte strings in order."""
         distinct = list(self.places)
         return tuple([distinct[code] for code in self.codes])
 
 
 def collected(many: Any) -> Sequence[Any]:
-    """What was read, complete: a tuple, or where it is long Ints, Floats or Strings."""
+    """Convert a complete list to a tuple, or, if it is long, to Ints, Floats or Strings."""
     if isinstance(many, Texts):
         return many.tuple() if len(many.codes) < LONG else Strings(tuple(many.places), _narrow(many.codes))
     if not isinstance(many, array) or len(many) < LONG:
@@ -85,7 +85,7 @@ def _view(many: array[Any]) -> Array:
 
 
 def _narrow(many: array[int]) -> Array:
-    """Integers in 32 bits where all of them fit."""
+    """Convert integers to int32 if all of them fit."""
     import numpy as np
 
     values = _view(many)
@@ -93,9 +93,9 @@ def _narrow(many: array[int]) -> Array:
 
 
 def taken(action: int, many: Any, buffer: Buffer, start: int, end: int) -> int:
-    """Add the elements of one field that lie back to back from `start`, each after its tag, to `many`.
+    """Append the elements of a repeated field that follow each other from `start`, each after its tag, to `many`.
 
-    Returns where the last one that was taken ends: at most the first that another field follows, or that is cut off.
+    Returns the end of the last one read, before the first other or incomplete field.
     """
     import numpy as np
 
@@ -114,12 +114,12 @@ def taken(action: int, many: Any, buffer: Buffer, start: int, end: int) -> int:
 
 
 def _leading(holds: Array) -> int:
-    """How many elements are true before the first that is not."""
+    """Return the number of true elements before the first false one."""
     return int(holds.argmin()) if not holds.all() else len(holds)
 
 
 def _take_ints(many: array[int], octets: Array) -> int:
-    """Integers: a tag of one byte is an integer too, so every other one is a value."""
+    """Read integers. A one-byte tag is an integer too, so every other integer is a value."""
     import numpy as np
 
     from pyruntime.onnx.formats.packed_numbers import varints_at
@@ -140,7 +140,7 @@ def _take_ints(many: array[int], octets: Array) -> int:
 
 
 def _take_texts(many: Texts, octets: Array) -> int:
-    """Texts whose length has at most three bytes: a longer one costs more than the call that does not take it."""
+    """Read byte strings with lengths of at most three bytes; reading longer ones one at a time costs little."""
     import numpy as np
 
     heads = np.flatnonzero(octets == octets[0])
@@ -150,7 +150,7 @@ def _take_texts(many: Texts, octets: Array) -> int:
     three = two & (second > 0x7F)
     starts = heads + 2 + two + three
     follow = starts + (first & 0x7F) + two * ((second & 0x7F) << 7) + three * (third << 14)
-    # Bytes that look like a tag may be part of a text: a head is one where the text before it ends.
+    # Bytes inside a string may look like a tag: a tag is one only where the string before it ends.
     ends_chain = np.append(heads[1:], -1) != follow
     is_whole = follow <= octets.size
     parts = [np.arange(*part) for part in _chain(heads, follow, ends_chain, is_whole)]
@@ -162,7 +162,7 @@ def _take_texts(many: Texts, octets: Array) -> int:
 
 
 def _chain(heads: Array, follow: Array, ends_chain: Array, is_whole: Array) -> Iterator[tuple[int, int]]:
-    """Ranges of heads that are heads, the first of all being one."""
+    """Yield ranges of candidates that are tags, given that the first one is."""
     import numpy as np
 
     breaks, cut = np.flatnonzero(ends_chain | ~is_whole), 0

@@ -1,9 +1,9 @@
-"""Random access to the bytes of a model, in memory, in files or still arriving.
+"""Random access to the bytes of a model, in memory, in files or still loading.
 
-A reader requests windows, a consumer of weights ranges; no consumer needs the whole file. A source whose bytes lie
-outside this process's memory (a JavaScript ArrayBuffer, a file) implements `fetch` alone and inherits a cache of one
-window that grows while reading goes forward in small steps and shrinks after a jump: the skeleton of a model whose
-weights are raw_data costs a fraction of a percent of its bytes, and few fetches where what is passed over is small.
+A reader requests windows, a consumer of weights requests ranges; no consumer needs the whole file. A source outside of
+this process's memory (a JavaScript ArrayBuffer, a file) implements only `fetch` and inherits a cache of one window,
+which grows while reading moves forward in small steps and shrinks after a jump. So reading the graph of a model with
+weights in raw_data takes a fraction of a percent of its bytes, in few fetches where the skipped parts are small.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 Buffer: TypeAlias = bytes | memoryview
 
 HEADER = 16
-"""Bytes that a reader asks for to see a field's tag and length, or tag and scalar: at most 5 + 10."""
+"""Bytes that a reader requests to see a field's tag and length, or tag and scalar: at most 5 + 10 are used."""
 
 _LARGEST_WINDOW = 1 << 16
 
@@ -43,8 +43,8 @@ _LARGEST_WINDOW = 1 << 16
 class ByteSource(ABC):
     """`size` bytes, readable in any order.
 
-    A subclass implements `fetch` and calls `super().__init__(size)`. `smallest_window` is what a fetch after a jump
-    takes at least: as many bytes as cost no more than the call itself.
+    A subclass implements `fetch` and calls `super().__init__(size)`. `smallest_window` is the fewest bytes that a fetch
+    after a jump reads: as many as take no longer than the call itself.
     """
 
     smallest_window = 512
@@ -57,10 +57,10 @@ class ByteSource(ABC):
 
     @abstractmethod
     def fetch(self, offset: int, length: int) -> Buffer:
-        """Bytes [offset, offset + length); the range is within the source."""
+        """Return bytes [offset, offset + length), a range within the source."""
 
     def read(self, offset: int, length: int) -> Buffer:
-        """Bytes [offset, offset + length), not through the window.
+        """Return bytes [offset, offset + length), without use of the window.
 
         Raises:
             InvalidArgument: the range is not within the source.
@@ -79,14 +79,14 @@ class ByteSource(ABC):
         return data
 
     def there_now(self, end: int) -> int:
-        """How many bytes, from the first on, can be read now; `end` or more where that suffices."""
+        """Return the number of leading bytes that can be read now; the result is exact only if it is below `end`."""
         return self.size
 
     def window(self, offset: int, minimum: int = 1) -> tuple[Buffer, int]:
-        """A buffer and the offset of its first byte, so that `buffer[offset - base]` is the byte at `offset`.
+        """Return a buffer and the offset of its first byte: `buffer[offset - base]` is the byte at `offset`.
 
-        The buffer reaches `minimum` bytes beyond `offset`, or to the end of the source. It is valid until the next
-        call. Raises as `read` does.
+        The buffer reaches at least `minimum` bytes beyond `offset`, or to the end of the source. It is valid until the
+        next call. Raises as `read` does.
         """
         minimum = min(minimum, self.size - offset)
         end = self._base + len(self._window)
@@ -100,13 +100,12 @@ class ByteSource(ABC):
 
 
 class ArrivingSource(ByteSource):
-    """A source whose bytes are still coming. `size` is what is expected, and final once `complete` is over.
+    """A source that is still loading. `size` is the expected size, final after `complete`.
 
     Attributes:
-        in_order: a reader may follow it: bytes are in memory from the first on, as far as `there_now` says, and
-            nothing is read ahead of those.
-        looked_at: begin and end, ascending and disjoint, of what planning may read; empty where that is unknown, and
-            once it was requested.
+        in_order: bytes arrive in memory in order, as far as `there_now` says, and nothing is prefetched.
+        looked_at: ranges (begin, end), ascending and disjoint, that planning may read; empty where unknown, and after
+            they were requested.
     """
 
     in_order = False
@@ -114,24 +113,24 @@ class ArrivingSource(ByteSource):
 
     @abstractmethod
     async def there(self, end: int) -> None:
-        """Wait for the bytes before `end`, or for the end of the source. Raises Fail: they do not come."""
+        """Wait for the bytes before `end`, or for the end of the source. Raises Fail if loading fails."""
 
     @abstractmethod
     async def complete(self) -> None:
-        """Wait for all bytes. Raises Fail: they do not come."""
+        """Wait for all bytes. Raises Fail if loading fails."""
 
     async def ahead(self, ranges: Sequence[tuple[int, int]]) -> bool:
-        """Wait for bytes in these ranges alone; whether they are there. False: they come no sooner than by themselves.
+        """Wait for only these ranges. Returns False if they cannot be loaded earlier than in order.
 
-        Raises Fail: they do not come at all.
+        Raises Fail if loading fails.
         """
         return False
 
 
 class Awaited(BaseException):
-    """Raised where code that cannot wait reads bytes that have not arrived: wait for `end`, then repeat the work.
+    """Raised where synchronous code reads bytes that have not arrived: wait for `end`, then repeat the work.
 
-    Not an Exception, so that no handler on the way takes it for a failure.
+    Not an Exception, so that no handler on the way treats it as a failure.
     """
 
     def __init__(self, source: ArrivingSource, end: int) -> None:
@@ -139,13 +138,13 @@ class Awaited(BaseException):
         self.source, self.end = source, end
 
     async def over(self) -> None:
-        """Wait for the bytes. Raises Fail: they do not come."""
+        """Wait for the bytes. Raises Fail if loading fails."""
         await self.source.there(self.end)
 
     async def ahead(self) -> bool:
-        """Wait for these bytes and all others that planning may look at, not for those between; whether they are there.
+        """Wait for these bytes and all others that planning may read; return whether they arrived.
 
-        That is tried once for a source. Raises Fail: they do not come.
+        Each source is asked once. Raises Fail if loading fails.
         """
         ranges = self.source.looked_at
         after = bisect_left(ranges, self.end, key=lambda one: one[1])
@@ -156,7 +155,7 @@ class Awaited(BaseException):
 
 
 class MemorySource(ByteSource):
-    """A source over a bytes-like object: nothing is copied, ranges are memoryviews of it.
+    """A source over a bytes-like object. Ranges are memoryviews of it.
 
     Raises:
         InvalidArgument: the object is not bytes-like, or not contiguous.
@@ -184,7 +183,7 @@ class MemorySource(ByteSource):
 
 
 class FileSource(ByteSource):
-    """A source over an open file, read in windows; owns the descriptor."""
+    """A source over an open file, read in windows. Owns the descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "rb", buffering=0)
@@ -200,23 +199,23 @@ class FileSource(ByteSource):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`length` bytes at `offset` of a source, which `read` reads."""
+    """`length` bytes at `offset` of a source."""
 
     source: ByteSource
     offset: int
     length: int
 
     def read(self) -> Buffer:
-        """The bytes. Raises as `ByteSource.read` does."""
+        """Return the bytes. Raises as `ByteSource.read` does."""
         return self.source.read(self.offset, self.length)
 
 
 def open_descriptor(path: str, flags: int = 0) -> int:
-    """A descriptor of a regular file; never blocks on a pipe or device.
+    """Open a regular file and return its descriptor; never blocks on a pipe or device.
 
     Raises:
         NoSuchFile: there is no such file.
-        InvalidProtobuf: it is a directory or another thing that holds no bytes.
+        InvalidProtobuf: the path is a directory or another kind of file without contents.
         Fail: the system refuses to open it.
     """
     flags |= os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -235,7 +234,7 @@ def open_descriptor(path: str, flags: int = 0) -> int:
 
 
 def map_descriptor(descriptor: int) -> ByteSource:
-    """A source over an open file, memory-mapped where the system can; owns the descriptor."""
+    """Return a source over an open file, memory-mapped where the system supports it. Owns the descriptor."""
     if sys.platform == "emscripten":  # mmap there copies the whole file into the heap
         return FileSource(descriptor)
     import mmap
@@ -251,11 +250,11 @@ def map_descriptor(descriptor: int) -> ByteSource:
 
 
 def open_file(path: str | os.PathLike[str]) -> ByteSource:
-    """A source over the file at `path`.
+    """Return a source over the file at `path`.
 
     Raises:
         NoSuchFile: there is no such file.
-        InvalidProtobuf: it is a directory or another thing that holds no bytes.
+        InvalidProtobuf: the path is a directory or another kind of file without contents.
         Fail: the system refuses to open it.
     """
     return map_descriptor(open_descriptor(str(Path(path))))

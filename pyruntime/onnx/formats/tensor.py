@@ -1,8 +1,8 @@
-"""Tensors as a model file stores them: where the elements are, and how to get them as raw_data.
+"""Tensors as a model file stores them: the location of the elements, and their conversion to raw_data.
 
-A tensor's elements are in `raw_data`, in the typed field of its element type, or in another file. The first, packed
-`float_data` and `double_data`, and the third are little-endian elements back to back and stay where they are; the
-integers of `int32_data`, `int64_data` and `uint64_data` are variable-length and are decoded when asked for.
+Elements are in `raw_data`, in the typed field of the element type, or in another file. Elements in raw_data, in packed
+`float_data` or `double_data`, or in another file are contiguous and little-endian, and stay in the file; integers in
+`int32_data`, `int64_data` and `uint64_data` have variable length and are decoded on demand.
 Source: onnx.proto (TensorProto, SparseTensorProto); ONNX External Data.
 """
 
@@ -43,15 +43,15 @@ _TYPED_FIELD = dict.fromkeys(DType, INT32_DATA) | {
     DType.STRING: STRING_DATA,
 }
 _MAX_RANK = 64  # NumPy's
-_MAX_NBYTES = 1 << 53  # what a JavaScript number counts exactly
+_MAX_NBYTES = 1 << 53  # a JavaScript number is exact up to here
 _MAX_DENSE_NBYTES = 1 << 30
 
 
 def element_type(code: int, what: object) -> DType:
-    """The element type with a TensorProto code; `what` as text begins the error message.
+    """Return the element type of a TensorProto code; `what` starts the error message.
 
     Raises:
-        Fail: ONNX has no such type.
+        Fail: ONNX defines no such type.
     """
     try:
         return DType.from_code(code)
@@ -60,15 +60,15 @@ def element_type(code: int, what: object) -> DType:
 
 
 def element_bits(dtype: DType) -> int:
-    """Bits of an element in memory: of a reference for strings."""
+    """Return the bits of an element in memory; for strings, of a reference."""
     return dtype.bits or 64
 
 
 def checked_shape(dims: tuple[int, ...], dtype: DType, what: object) -> tuple[int, ...]:
-    """`dims`, where NumPy can have an array of them (zeros do not make up for other dimensions that are too large).
+    """Return `dims` if NumPy supports an array of that shape, even if another dimension is zero.
 
     Raises:
-        Fail: a negative dimension, more than 64 of them, or more than 2^53 bytes.
+        Fail: a negative dimension, more than 64 dimensions, or more than 2^53 bytes.
     """
     if len(dims) > _MAX_RANK:
         raise Fail(f"{what} has {len(dims)} dimensions; at most {_MAX_RANK} are supported")
@@ -81,10 +81,10 @@ def checked_shape(dims: tuple[int, ...], dtype: DType, what: object) -> tuple[in
 
 @dataclass(frozen=True, slots=True)
 class TensorRecord:
-    """A tensor: element type (a TensorProto code), shape, and where its elements are.
+    """A tensor: element type (a TensorProto code), shape, and the location of its elements.
 
-    `raw` is (offset, length) of raw_data in `source`; `runs` are the parts of typed fields; `external` are the
-    entries that locate another file, in use where `is_external`.
+    `raw` is (offset, length) of raw_data in `source`; `runs` are parts of typed fields; `external` has the entries that
+    locate another file, used if `is_external`.
     """
 
     source: ByteSource
@@ -99,21 +99,21 @@ class TensorRecord:
 
     @property
     def is_external(self) -> bool:
-        """True where the elements are in another file."""
+        """True if the elements are in another file."""
         return self.data_location == 1
 
     def __str__(self) -> str:
-        """How error messages name this tensor."""
+        """Return the tensor's name in error messages."""
         return f"tensor {self.name!r}"
 
     @property
     def dtype(self) -> DType:
-        """The element type. Raises Fail as `element_type` does."""
+        """Element type. Raises Fail as `element_type` does."""
         return element_type(self.data_type, self)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """`dims`, checked. Raises Fail as `checked_shape` does."""
+        """`dims`, validated. Raises Fail as `checked_shape` does."""
         return checked_shape(self.dims, self.dtype, self)
 
     @property
@@ -123,14 +123,14 @@ class TensorRecord:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of raw_data; 0 for strings. Raises as `shape` does."""
+        """Size of raw_data in bytes; 0 for strings. Raises as `shape` does."""
         return self.dtype.nbytes(self.size)
 
     def raw_span(self, external: ExternalData | None = None) -> Span | None:
-        """Where the elements are as raw_data; None where they must be decoded, and for strings.
+        """Return the location of the raw_data; None where elements have to be decoded, and for strings.
 
         Raises:
-            Fail: there is not one value for each element, or the other file is not to be had.
+            Fail: the number of stored elements is wrong, or the external file is not available.
             NotImplemented: a segment of a larger tensor.
         """
         dtype = self.dtype
@@ -162,14 +162,14 @@ class TensorRecord:
         return span
 
     def raw_bytes(self, external: ExternalData | None = None) -> Buffer:
-        """The elements as raw_data. Raises as `raw_span` does, and InvalidArgument for strings."""
+        """Return the elements as raw_data. Raises as `raw_span` does, and InvalidArgument for strings."""
         if self.dtype is DType.STRING:
-            raise InvalidArgument(f"{self} is of strings, which have no raw_data; use to_numpy()")
+            raise InvalidArgument(f"{self} holds strings, which have no raw_data; use to_numpy()")
         span = self.raw_span(external)
         return self._decode() if span is None else span.read()
 
     def strings(self) -> list[bytes]:
-        """The elements of a string tensor, undecoded. Raises Fail: there is not one for each element."""
+        """Return the elements of a string tensor, undecoded. Raises Fail: the number of stored elements is wrong."""
         from pyruntime.onnx.formats.packed_numbers import split_strings
 
         self.raw_span()
@@ -180,7 +180,7 @@ class TensorRecord:
         return values
 
     def to_numpy(self, external: ExternalData | None = None) -> Array:
-        """The elements in their NumPy carrier (strings: objects of str), read-only. Raises as `raw_span` does."""
+        """Return the elements in their NumPy carrier (strings: objects of str), read-only. Raises like `raw_span`."""
         import numpy as np
 
         from pyruntime.ir.encoding import decode
@@ -224,19 +224,19 @@ class TensorRecord:
 
 @dataclass(frozen=True, slots=True)
 class SparseTensorRecord:
-    """A tensor that is zero but for `values` at `indices`: [NNZ] linear, or [NNZ, rank]; named by its values."""
+    """A sparse tensor: `values` at `indices`, which are [NNZ] linear or [NNZ, rank]; the values have its name."""
 
     values: TensorRecord | None
     indices: TensorRecord | None
     dims: tuple[int, ...]
 
     def __str__(self) -> str:
-        """How error messages name this tensor."""
+        """Return the tensor's name in error messages."""
         return f"sparse tensor {self.name!r}"
 
     @property
     def name(self) -> str:
-        """The name of the dense tensor it stands for."""
+        """Name of the dense tensor that it represents."""
         return self.values.name if self.values else ""
 
     @property
@@ -246,11 +246,11 @@ class SparseTensorRecord:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """`dims`, checked. Raises Fail as `checked_shape` does."""
+        """`dims`, validated. Raises Fail as `checked_shape` does."""
         return checked_shape(self.dims, self.dtype, self)
 
     def to_numpy(self, external: ExternalData | None = None) -> Array:
-        """The dense tensor in its NumPy carrier.
+        """Return the dense tensor in its NumPy carrier.
 
         Raises:
             Fail: indices that are not ascending within the shape, parts that do not match, more than 1 GiB.
@@ -286,11 +286,11 @@ class SparseTensorRecord:
         return dense
 
     def to_tensor(self, external: ExternalData | None = None) -> TensorRecord:
-        """The dense tensor as raw_data in memory. Raises as `to_numpy` does, and NotImplemented for strings."""
+        """Return the dense tensor as raw_data in memory. Raises as `to_numpy` does, and NotImplemented for strings."""
         from pyruntime.ir.encoding import encode
 
         if self.dtype is DType.STRING:
-            raise NotImplemented(f"{self} is of strings; store it dense")
+            raise NotImplemented(f"{self} holds strings; store it dense")
         source = MemorySource(encode(self.to_numpy(external), self.dtype))
         return TensorRecord(source, self.dims, self.dtype.code, (), self.name, (0, source.size), (), 0, False)
 

@@ -1,1 +1,1 @@
-"""From the records of a model file to a graph."""
+"""Conversion of a model file's records to a graph."""

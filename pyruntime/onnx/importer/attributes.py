@@ -1,4 +1,4 @@
-"""A node's attributes as the fields of its operator, checked against the fields' types."""
+"""Node attributes as fields of the operator class, checked against the fields' types."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _ARRAYS = {"Ints": Ints, "Floats": Floats}
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a node of an operator may have.
+    """Attributes and number of inputs that an operator accepts.
 
     Attributes:
-        annotations: the field types by attribute name, without `None`. required: fields without default.
-        least, most: numbers of inputs; `most` is None where there is no bound.
+        annotations: types of each field, by attribute name, without `None`. required: fields without a default.
+        least, most: number of inputs; `most` is None where it is unlimited.
     """
 
     annotations: Mapping[str, tuple[str, ...]]
@@ -64,7 +64,7 @@ _needed: dict[type[Op], frozenset[int]] = {}
 
 
 def needed_inputs(cls: type[Op]) -> frozenset[int]:
-    """Indices of the inputs that may not be absent: those whose names in `operands`, or parameters, take no None."""
+    """Return the indices of required inputs: those whose annotation in `operands`, or in `infer`, excludes None."""
     if cls not in _needed and cls.operands is not None:
         kinds = cls.operands.__annotations__.values()
         _needed[cls] = frozenset(at for at, kind in enumerate(kinds) if "None" not in str(kind))
@@ -81,7 +81,7 @@ def needed_inputs(cls: type[Op]) -> frozenset[int]:
 
 
 def _alternatives(annotation: Any) -> tuple[str, ...]:
-    """`tuple[int, ...] | None` as ('tuple[int,...]',), whether it is text or a type."""
+    """Return the alternatives of an annotation, without None: `tuple[int, ...] | None` gives ('tuple[int,...]',)."""
     text = (
         annotation.__name__ if isinstance(annotation, type) and not hasattr(annotation, "__args__") else str(annotation)
     )
@@ -91,7 +91,7 @@ def _alternatives(annotation: Any) -> tuple[str, ...]:
 
 
 def signature(cls: type[Op]) -> Signature:
-    """The signature of an operator: its dataclass fields, and its `operands` or the parameters of its `infer`."""
+    """Return the signature of an operator, from its dataclass fields and its `operands` or parameters of `infer`."""
     if cls not in _signatures:
         _signatures[cls] = _signature(cls)
     return _signatures[cls]
@@ -105,14 +105,14 @@ def _signature(cls: type[Op]) -> Signature:
 
 
 def _parameters(cls: type[Op]) -> list[inspect.Parameter]:
-    """The parameters of `infer`, or of `expand` after the body, that are the inputs."""
+    """Return the parameters of `infer`, or of `expand`, that are inputs."""
     if issubclass(cls, Decomposed):
         return list(inspect.signature(cls.expand).parameters.values())[2:]
     return list(inspect.signature(cls.infer).parameters.values())[1:]
 
 
 def _arity(cls: type[Op]) -> tuple[int, int | None]:
-    """The fewest and the most inputs; None: there is no bound."""
+    """Return the smallest and the largest number of inputs; None: unlimited."""
     if issubclass(cls, BodyOp):
         return cls.arity
     if cls.operands is not None:
@@ -131,7 +131,7 @@ def operator_fields(
     body: Callable[[str, GraphRecord], Any],
     constants: Constants,
 ) -> dict[str, Any]:
-    """The fields of `cls` for a node's attributes; `body` imports the graph of the attribute named.
+    """Return the fields of `cls` for a node's attributes; `body` imports the graph of the named attribute.
 
     Raises:
         InvalidGraph: an attribute that is unknown, missing, given twice or of another type.

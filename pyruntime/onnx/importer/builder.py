@@ -1,4 +1,4 @@
-"""Graph, node and function records as `ir.Graph`s: names resolved, operators made, functions inlined.
+"""Conversion of graph, node and function records to `ir.Graph`s: resolves names, creates operators, inlines functions.
 
 Source: ONNX IR specification (graphs, functions, operator set imports, optional inputs and outputs).
 """
@@ -29,12 +29,12 @@ _PARTS_OF_A_NODE = 16
 
 
 def plain_domain(domain: str) -> str:
-    """ONNX's own domain has two names; here it is the empty one."""
+    """Return the domain, with '' for ai.onnx."""
     return "" if domain == "ai.onnx" else domain
 
 
 def versions(imports: Iterable[OperatorSetId]) -> dict[str, int]:
-    """The operator set version of each domain; the highest where a domain is imported twice."""
+    """Return the operator set version of each domain; the highest where a domain is imported twice."""
     found: dict[str, int] = {}
     for entry in imports:
         domain = plain_domain(entry.domain)
@@ -43,10 +43,10 @@ def versions(imports: Iterable[OperatorSetId]) -> dict[str, int]:
 
 
 class GraphBuilder:
-    """Makes the graph of one model.
+    """Builds the graph of one model.
 
     Raises:
-        Fail: two functions of one name.
+        Fail: two functions have the same name.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class GraphBuilder:
             self._functions[key] = function
 
     def main(self, record: GraphRecord) -> Graph:
-        """The model's graph. Raises as `import_model` does."""
+        """Return the model's graph. Raises as `import_model` does."""
         frame = Frame(Target(Graph(record.name), None), {}, None, self._opsets)
         for value in record.input:
             if value.type is None:
@@ -91,7 +91,7 @@ class GraphBuilder:
         return graph
 
     def _fill(self, frame: Frame, record: GraphRecord) -> None:
-        """Put a graph's values and nodes into the frame's target."""
+        """Add a graph's values and nodes to the frame's target."""
         graph, names = frame.target.graph, frame.names
         if frame.outer is not None:
             self._spend(record.input, record.output, record.initializer, record.sparse_initializer)
@@ -118,7 +118,7 @@ class GraphBuilder:
             graph.nodes = ordered(graph.nodes)
 
     def _declare(self, frame: Frame, record: GraphRecord) -> None:
-        """Give every value the graph defines its name in the target. Raises Fail: a name is defined twice."""
+        """Name every value that the graph defines in the target. Raises Fail: a name is defined twice."""
         inputs = [value.name for value in record.input]
         stored = [t.name for t in record.initializer if t.name] + [s.name for s in record.sparse_initializer if s.name]
         if "" in inputs:
@@ -130,7 +130,7 @@ class GraphBuilder:
         self._declare_made(frame, (name for node in record.node for name in node.output if name))
 
     def _declare_made(self, frame: Frame, made: Iterable[str], returned: Mapping[str, str] | None = None) -> None:
-        """Name what nodes make: as `returned` says, else by its own name."""
+        """Name the outputs of nodes in the target: by `returned`, else by their own names."""
         for name in made:
             if name in frame.names:
                 raise _duplicate("value", name)
@@ -145,7 +145,7 @@ class GraphBuilder:
         return value_info(value, name, f"the graph output {value.name!r}")
 
     def _node(self, frame: Frame, node: NodeRecord) -> None:
-        """Put a node, or the nodes of the function it calls, into the frame's target."""
+        """Add a node, or the nodes of the function that it calls, to the frame's target."""
         self._spend(node.input, node.output, node.attribute)
         try:
             inputs = [self._input(frame, name) for name in node.input]
@@ -160,7 +160,7 @@ class GraphBuilder:
             raise type(error)(f"{_label(node)}: {error}") from error
 
     def _spend(self, *parts: Sequence[object]) -> None:
-        """Count a node. Long lists count too, as a function repeats them with every call. Raises Fail: too many."""
+        """Count a node, and long lists in it, which functions repeat. Raises Fail: the limit is exceeded."""
         self._nodes += 1 + sum(map(len, parts)) // _PARTS_OF_A_NODE
         if self._nodes > self._limits.nodes:
             raise Fail(
@@ -208,7 +208,7 @@ class GraphBuilder:
         frame.target.graph.nodes.append(Node(op, read, outputs, frame.name_of(node.name) if node.name else ""))
 
     def _class(self, node: NodeRecord, domain: str, opset: int) -> type[Op] | None:
-        """The operator's class; None, noted for the end, where there is none."""
+        """Return the operator's class; None where there is none, which is recorded for the error at the end."""
         key = (node.op_type, domain, opset)
         if key not in self._classes:
             try:
@@ -219,7 +219,7 @@ class GraphBuilder:
         return self._classes[key]
 
     def _attributes(self, frame: Frame, node: NodeRecord) -> Iterator[Argument]:
-        """A node's attributes, references replaced by what the function's caller gave; left out where it gave none."""
+        """Yield a node's attributes, with references replaced by the function call's arguments, if it has them."""
         for attribute in node.attribute:
             if not attribute.ref_attr_name:
                 yield Argument(attribute, frame)
@@ -245,10 +245,10 @@ class GraphBuilder:
         inputs: list[str],
         outputs: tuple[str, ...],
     ) -> None:
-        """Put the function's nodes into the target, its inputs and outputs named as the caller's."""
+        """Add the function's nodes to the target, with the caller's names for its inputs and outputs."""
         if key in frame.calls:
             chain = " -> ".join(_shown(call) for call in (*frame.calls[frame.calls.index(key) :], key))
-            raise InvalidGraph(f"functions call each other in a circle, {chain}; ONNX has no recursion")
+            raise InvalidGraph(f"functions call each other in a cycle, {chain}; ONNX has no recursion")
         if len(inputs) > len(function.input) or len(outputs) > len(function.output):
             raise InvalidGraph(
                 f"the function has {len(function.input)} inputs and {len(function.output)} outputs, "
@@ -273,9 +273,9 @@ class GraphBuilder:
             self._copy(inner, source, output)
 
     def _name_outputs(self, inner: Frame, function: FunctionRecord, outputs: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Name what the function's nodes make; returns (inner, outer) names of outputs that need a copy.
+        """Name the outputs of the function's nodes; return (inner, outer) names of outputs that need a copy.
 
-        Those are inputs that the function returns, and values it returns twice.
+        Copies are needed for inputs that the function returns, and for values that it returns twice.
         """
         made = dict.fromkeys(name for node in function.node for name in node.output if name)
         returned: dict[str, str] = {}

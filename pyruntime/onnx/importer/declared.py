@@ -1,4 +1,4 @@
-"""Types, tensors and value infos of a model file as the graph's own."""
+"""Conversion of a model file's types, tensors and value infos to those of the graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Constants", "declared_type", "value_info"]
 
 
 class _Decoded(ByteSource):
-    """raw_data that the first read decodes."""
+    """raw_data that is decoded on first read."""
 
     def __init__(self, nbytes: int, decode: Callable[[], Buffer]) -> None:
         super().__init__(nbytes)
@@ -39,14 +39,14 @@ class _Decoded(ByteSource):
 
 
 class Constants:
-    """The constants of tensor records, each made once however often functions repeat it."""
+    """Creates constants from tensor records, once for each record, however often functions repeat it."""
 
     def __init__(self, external: ExternalData | None) -> None:
         self._external = external
         self._made: dict[int, tuple[TensorRecord | SparseTensorRecord, Constant]] = {}
 
     def of(self, tensor: TensorRecord | SparseTensorRecord) -> Constant:
-        """The tensor: a span of the file where it is stored as raw_data, else decoded on demand.
+        """Return the tensor as a constant: a span of the file if stored as raw_data, else decoded on demand.
 
         Raises:
             Fail, NotImplemented, NoSuchFile: as `TensorRecord.raw_span` does.
@@ -79,10 +79,10 @@ def _dim(dim: DimRecord) -> DeclaredDim:
 
 
 def declared_type(record: TypeRecord | None, what: str) -> DeclaredType | None:
-    """The type a model declares; None where it declares none. Negative dimensions are unknown ones.
+    """Convert a declared type; None where the model declares none. Negative dimensions are unknown.
 
     Raises:
-        Fail: an element type ONNX does not define; `what` begins the message.
+        Fail: an element type that ONNX does not define; the message starts with `what`.
     """
     match record:
         case None:
@@ -100,9 +100,9 @@ def declared_type(record: TypeRecord | None, what: str) -> DeclaredType | None:
         case MapTypeRecord(key, value):
             return HostKind("map", declared_type(value, what), element_type(key, what))
         case OpaqueTypeRecord():
-            raise Fail(f"{what} has a type only the domain {record.domain!r} knows: {record.name!r}")
+            raise Fail(f"{what} has a type that only the domain {record.domain!r} defines: {record.name!r}")
 
 
 def value_info(record: ValueInfoRecord, name: str, what: str) -> ValueInfo:
-    """The value called `name` here, with the type the record declares. Raises as `declared_type` does."""
+    """Return the declaration of a value under the name `name`. Raises as `declared_type` does."""
     return ValueInfo(name, declared_type(record.type, what))

@@ -1,4 +1,4 @@
-"""Which parts of other files a model needs: `extents` says how long they are, `looked_at` what planning may read."""
+"""Parts of external files that a model needs: their sizes (`extents`), and ranges read by planning (`looked_at`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FOLDED", "LARGE", "MOST_FOLDED", "extents", "looked_at"]
 
 
 def extents(model: ModelRecord) -> dict[str, int]:
-    """The files that hold tensors of the model, each with the bytes that it must have at least."""
+    """Return the external files of a model, each with its least size in bytes."""
     found: dict[str, int] = {}
     for _, location, _, end in _places(model):
         found[location] = max(found.get(location, 0), end)
@@ -23,22 +23,23 @@ def extents(model: ModelRecord) -> dict[str, int]:
 
 
 LARGE = 1 << 16
-"""Bytes up to which any tensor may be looked at while a model is planned."""
+"""Bytes up to which a tensor may be read during planning."""
 
 FOLDED = 1 << 16
-"""Elements of a tensor that may be folded: a mask of one byte for each has no more bytes than planning folds. They have
-four bytes, or eight where the type is one of `_WIDE`."""
+"""Elements up to which a tensor may be constant-folded: a mask with one byte for each is as large as planning folds. An
+element has four bytes, or eight for the types of `_WIDE`.
+"""
 
 MOST_FOLDED = 8 << 20
-"""Most bytes of tensors that are looked at for that reason alone, in each file."""
+"""Limit of the bytes read for that reason alone, in each file."""
 
 _WIDE = frozenset({DType.INT64.code, DType.DOUBLE.code, DType.UINT64.code, DType.COMPLEX64.code})
 
 
 def looked_at(model: ModelRecord) -> dict[str, list[tuple[int, int]]]:
-    """Begin and end of what planning may look at in each file that holds tensors of the model: ascending, apart.
+    """Return the ranges (begin, end) that planning may read in each external file, ascending and disjoint.
 
-    The rule is that of web/onnx/scanner.js, for tensors that are in the model's own file.
+    web/onnx/scanner.js has the same rule for tensors in the model's own file.
     """
     places: dict[str, set[tuple[int, int, int]]] = {}
     for tensor, location, begin, end in _places(model):
@@ -47,7 +48,7 @@ def looked_at(model: ModelRecord) -> dict[str, list[tuple[int, int]]]:
 
 
 def _small(places: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Those of (begin, end, element type) that may be looked at; as one where they touch."""
+    """Select the ranges (begin, end, element type) that planning may read; adjacent ones are merged."""
     found: list[tuple[int, int]] = []
     folded = 0
     for begin, end, code in places:
@@ -64,12 +65,12 @@ def _small(places: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
 
 
 def _places(model: ModelRecord) -> Iterator[tuple[TensorRecord, str, int, int]]:
-    """Each tensor of the model that is in another file: which, its first byte there, and the end of its bytes."""
+    """Yield each external tensor with its file, and the begin and end of its bytes."""
     for tensor in _tensors(model):
         entries = dict(tensor.external)
         location = plain_location(entries.get("location", ""))
         if tensor.is_external and location:
-            with suppress(OrtError):  # who reads the tensor says what is wrong with it
+            with suppress(OrtError):  # reading the tensor reports the error
                 begin = count_of(entries, "offset", 0, str(tensor))
                 yield tensor, location, begin, begin + count_of(entries, "length", tensor.nbytes, str(tensor))
 
@@ -84,7 +85,7 @@ _HOLDERS = frozenset(
         AttributeType.SPARSE_TENSORS,
     }
 )
-"""Types of attributes that have tensors in them."""
+"""Types of attributes that contain tensors."""
 
 
 def _tensors(model: ModelRecord) -> Iterator[TensorRecord]:

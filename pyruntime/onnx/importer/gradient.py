@@ -1,9 +1,10 @@
-"""Reverse-mode differentiation: Gradient nodes replaced by the nodes that compute them.
+"""Reverse-mode differentiation: replaces Gradient nodes by the nodes that compute them.
 
-For y = f(xs, zs) the node's outputs are dx = d sum(y) / dx. The part of the graph between xs and y is visited from y
-backwards; each node turns the gradients of its outputs into those of its inputs by its operator's rule
-(vector-Jacobian product). Where the node is fed other tensors than those its attributes name, that part is copied
-first. What the rules write has rules too, so gradients of gradients work.
+For y = f(xs, zs) the outputs of Gradient are dx = d sum(y) / dx. The nodes between xs and y are visited backwards from
+y; the rule of each operator computes the gradients of its inputs from those of its outputs (vector-Jacobian product).
+Where Gradient has other inputs than the tensors its attributes name, those nodes are copied first. All nodes that rules
+emit have rules, so higher derivatives work.
+
 Source: ai.onnx.preview.training.Gradient; Griewank and Walther, Evaluating Derivatives, chapter 3.
 """
 
@@ -24,12 +25,12 @@ __all__ = ["RULES", "expand_gradients"]
 
 
 def expand_gradients(graph: Graph, most: int) -> None:
-    """Replace the Gradient nodes of a main graph, in place; `graph.nodes` is topologically ordered before and after.
+    """Replace the Gradient nodes of a main graph, in place; `graph.nodes` stays topologically ordered.
 
     Raises:
-        Fail: the graph would have more than `most` nodes: gradients of gradients grow without bound.
-        InvalidGraph: y or one of xs is not a value of the graph, or the inputs are not one for each of xs and zs.
-        NotImplemented: an operator between xs and y has no rule; names the node.
+        Fail: the graph would have more than `most` nodes: higher derivatives grow without bound.
+        InvalidGraph: y or one of xs is not a value of the graph, or the number of inputs is not that of xs and zs.
+        NotImplemented: an operator between xs and y has no rule; the message names the node.
     """
     done: list[Node] = []
     for node in graph.nodes:
@@ -49,7 +50,7 @@ def expand_gradients(graph: Graph, most: int) -> None:
 
 
 class _Tape:
-    """The nodes that one Gradient becomes."""
+    """Collects the nodes that replace one Gradient node."""
 
     def __init__(self, graph: Graph, before: Sequence[Node], label: str) -> None:
         self._graph, self._before, self._label = graph, before, label
@@ -81,7 +82,7 @@ class _Tape:
         return stated | set(graph.constants) | {name for node in self._before for name in node.outputs}
 
     def _section(self, op: Gradient, inputs: Sequence[str]) -> tuple[list[Node], str, tuple[str, ...]]:
-        """The nodes between xs and y, then y and xs: the graph's own, or copies that read `inputs` instead."""
+        """Return the nodes between xs and y, then y and xs: the graph's own, or copies that read `inputs` instead."""
         names = (*op.xs, *(op.zs or ()))
         reached = {*names}
         section = []
@@ -108,7 +109,7 @@ class _Tape:
         return copies, now.get(op.y, op.y), tuple(now[x] for x in op.xs)
 
     def _backward(self, node: Node, gradients: dict[str, str], depends: set[str]) -> None:
-        """Add what flows through `node` to the gradients of its inputs."""
+        """Add the contributions of `node` to the gradients of its inputs."""
         outgoing = [gradients.get(name, "") for name in node.outputs]
         wanted = [name in depends for name in node.inputs]
         if not any(outgoing) or not any(wanted):
@@ -127,7 +128,7 @@ class _Tape:
         return f"{self._label}/{hint}_{self._count}"
 
     def emit(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """A new node of the newest ai.onnx operator; returns its output."""
+        """Add a node of the newest ai.onnx operator; return its output."""
         name = self._name(op_type)
         self.nodes.append(Node(newest(op_type, **attributes), inputs, (name,), name))
         return name
@@ -138,7 +139,7 @@ class _Tape:
         return name
 
     def number(self, value: float, like: str) -> str:
-        """A scalar of the type of `like`."""
+        """Emit a scalar constant of the type of `like`."""
         return self.emit("CastLike", self.constant(np.array(value, np.float32)), like)
 
     def ones_like(self, x: str) -> str:
@@ -153,7 +154,7 @@ class _Tape:
         return name
 
     def swap(self, x: str) -> str:
-        """x with its last two axes exchanged."""
+        """Emit a transposition of the last two axes of x."""
         return self.emit("Einsum", x, equation="...ij->...ji")
 
 
@@ -166,10 +167,10 @@ def _dependents(section: Sequence[Node], xs: Sequence[str]) -> set[str]:
 
 
 Rule = Callable[[_Tape, Node, Sequence[str]], Sequence[str]]
-"""Tape, node and the gradients of its outputs ('' for none) to the gradients of its inputs ('' for none)."""
+"""Computes the gradients of a node's inputs from those of its outputs, given the tape and the node; '': no gradient."""
 
 Unary = Callable[[_Tape, str, str, str], str]
-"""Tape, x, y and dy to dx."""
+"""Computes dx from the tape, x, y and dy."""
 
 
 def _unary(rule: Unary) -> Rule:
@@ -177,7 +178,7 @@ def _unary(rule: Unary) -> Rule:
 
 
 def _binary(left: Unary, right: Unary) -> Rule:
-    """Rules for two inputs with broadcasting; here x is (a, b) by name: the rules get a, b and dy."""
+    """Return a rule for two broadcast inputs from a rule for each, which gets a, b and dy."""
 
     def rule(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
         a, b = node.inputs
@@ -212,7 +213,7 @@ def _transposed(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
 
 
 def _reduced(mean: bool) -> Rule:
-    """y = sum or mean of x over axes: every x has the gradient of its y (over their number)."""
+    """Return the rule of y = sum or mean of x over axes: dx is dy, divided for the mean by the number of elements."""
 
     def rule(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
         x, y = node.inputs[0], node.outputs[0]
@@ -230,7 +231,7 @@ def _reduced(mean: bool) -> Rule:
 
 
 def _matmul(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
-    """y = a b, of two or more dimensions each: da = dy bT, db = aT dy."""
+    """y = a b, each of two or more dimensions: da = dy bᵀ, db = aᵀ dy."""
     a, b = node.inputs
     da = t.emit("MatMul", dys[0], t.swap(b))
     db = t.emit("MatMul", t.swap(a), dys[0])
@@ -238,7 +239,7 @@ def _matmul(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
 
 
 def _gemm(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
-    """y = alpha a' b' + beta c, where a' is a or its transpose."""
+    """y = alpha a' b' + beta c, where a' and b' are a and b or their transposes."""
     op: Any = node.op
     (a, b), (dy, *_) = node.inputs[:2], dys
     ta, tb, alpha = op.transA, op.transB, op.alpha
@@ -250,7 +251,7 @@ def _gemm(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
 
 
 def _softmax(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
-    """dx = y (dy - sum(y dy)) along the axis, of opset 13 and later."""
+    """dx = y (dy - sum(y dy)) along the axis; for opset 13 and later."""
     op: Any = node.op
     if op.opsets.start < 13:
         raise NotImplemented(f"{node.label} before opset 13 cannot be differentiated; convert the model to opset 13")
@@ -270,7 +271,7 @@ def _where(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
 
 
 def _constant(t: _Tape, node: Node, dys: Sequence[str]) -> Sequence[str]:
-    """The derivative is zero, or the output does not depend on values that have one."""
+    """The gradient is zero, or the output depends on no differentiable input."""
     return [""] * len(node.inputs)
 
 
@@ -327,4 +328,4 @@ RULES: dict[str, Rule] = {
     "Unsqueeze": _reshaped,
     "Where": _where,
 }
-"""By operator: how gradients go through it."""
+"""Rules by operator."""

@@ -1,4 +1,4 @@
-"""Import the records of a model file: its graph, and its metadata."""
+"""Import of a model file's records as a graph and metadata."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["ImportedModel", "Metadata", "import_model"]
 
 _NEWEST_IR = 14
 _ASSUMED = {"": LATEST, "ai.onnx.ml": LATEST_ML, "com.microsoft": 1}
-"""Operator sets that a model has without importing them, as onnxruntime does: some exporters forget all but one."""
+"""Operator sets of a model that does not import them, as in onnxruntime: some exporters import only one."""
 _FIRST_IR_WITH_OPSETS = 3
-_FIRST_IR_WITH_DEFAULTS = 4  # before it, every initializer is an input too, and a constant all the same
+_FIRST_IR_WITH_DEFAULTS = 4  # before it, initializers are inputs too, but are constant
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a model says of itself; `description` is ModelProto's, `graph_description` GraphProto's doc_string."""
+    """Metadata of a model; `description` is that of ModelProto, `graph_description` the doc_string of GraphProto."""
 
     producer_name: str = ""
     producer_version: str = ""
@@ -40,11 +40,11 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class ImportedModel:
-    """A model's graph and what the file says around it.
+    """A model's graph, with the file's metadata and versions.
 
     Attributes:
-        opsets: version by domain; the empty domain is ONNX's own.
-        denotations: a standard meaning for each dimension ('DATA_BATCH', '') of the inputs that state any.
+        opsets: version by domain; the empty domain is ai.onnx.
+        denotations: for inputs that declare any, the denotation of each dimension ('DATA_BATCH'), or ''.
     """
 
     graph: Graph
@@ -60,15 +60,15 @@ def import_model(
     folder: str | os.PathLike[str] | None = None,
     limits: Limits | None = None,
 ) -> ImportedModel:
-    """The graph of a model; its external data is in `files` by name or, failing that, in `folder`.
+    """Return the graph of a model. External data is looked up by name in `files`, then in `folder`.
 
-    `folder` may also be the path of the model: then its directory, or where that path is a link, its target's.
+    `folder` may also be the path of the model: then its directory is used, and where the path is a link, its target's.
 
     Raises:
-        InvalidProtobuf: there is no graph.
-        NotImplemented: operators this runtime does not have; the message names all of them, with a node each.
-        InvalidGraph: a node that does not fit its operator, an input nothing defines, recursive functions.
-        Fail: duplicate names, a cycle, unsupported versions, tensors that contradict themselves, limits.
+        InvalidProtobuf: the file has no graph.
+        NotImplemented: operators that this runtime lacks; the message lists all of them, with a node for each.
+        InvalidGraph: a node that does not match its operator, an undefined input, recursive functions.
+        Fail: duplicate names, a cycle, unsupported versions, inconsistent tensors, exceeded limits.
         NoSuchFile: external data that was not given.
     """
     if model.graph is None:
@@ -87,7 +87,7 @@ def import_model(
 
 
 def _checked_versions(model: ModelRecord) -> tuple[int, dict[str, int]]:
-    """IR version and operator sets. Raises Fail: no IR version, one that is too new, or no operator set."""
+    """Return IR version and operator sets. Raises Fail: no IR version, an unsupported version, or no operator set."""
     version = model.ir_version
     if version is None:
         raise Fail("the model has no IR version; export it again")

@@ -1,4 +1,4 @@
-"""Sort nodes topologically: every value is made before it is read."""
+"""Topological sort of nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["ordered"]
 
 
 def ordered(nodes: Sequence[Node]) -> list[Node]:
-    """`nodes` in topological order, otherwise as they are; linear where they are in order already.
+    """Sort nodes topologically; the order changes only where necessary. Linear time for sorted nodes.
 
     Raises:
-        Fail: there is a cycle; the message names it.
+        Fail: there is a cycle; the message names its nodes.
     """
     producer = {name: index for index, node in enumerate(nodes) for name in node.outputs if name}
     if all(producer.get(name, -1) < index for index, node in enumerate(nodes) for name in node.inputs):
@@ -41,7 +41,7 @@ def ordered(nodes: Sequence[Node]) -> list[Node]:
 
 
 def _cycle(nodes: Sequence[Node], needs: Sequence[set[int]], waiting: Sequence[int]) -> str:
-    """Labels of the nodes on one cycle among those that still wait."""
+    """Return the labels of the nodes on a cycle among the nodes that could not be sorted."""
     at = next(index for index, count in enumerate(waiting) if count)
     path: dict[int, int] = {}
     while at not in path:

@@ -1,8 +1,9 @@
-"""Unique names of values while a model is imported.
+"""Unique names of values during import.
 
-A *frame* is where names are looked up: the main graph, a function call, or a subgraph inside either. A *target* is
-the graph that nodes go to: a function call shares its caller's, a subgraph has its own. A node that reads a value
-its target does not define captures it from the targets around; `pyruntime.ops.control.body` says how operators read it.
+A *frame* maps names: the main graph, a function call, or a subgraph inside either. A *target* is the graph that nodes
+are added to: a function call shares its caller's, a subgraph has a separate one. A node that reads a value that its
+target does not define captures it from an enclosing target; see `pyruntime.ops.control.body`.
+
 Source: ONNX IR specification, "Names Within a Graph", "Functions".
 """
 
@@ -22,12 +23,12 @@ FunctionKey: TypeAlias = tuple[str, str, str]
 """Domain, name and overload of a function."""
 
 _MAX_DEPTH = 64
-LONGEST_NAME = 160  # names are made of names: this bounds what hostile ones add up to
+LONGEST_NAME = 160  # nested calls concatenate names; bounds the memory for them
 
 
 @dataclass(eq=False, slots=True)
 class Target:
-    """A graph being made: the names it defines, the target around it, and what it captures from there."""
+    """A graph under construction: the names it defines, the enclosing target, and the values it captures from there."""
 
     graph: Graph
     around: Target | None
@@ -36,7 +37,7 @@ class Target:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def define(self, wanted: str) -> str:
-        """`wanted`, or `wanted` with a number appended where this graph or one around it has the name."""
+        """Define and return a unique name: `wanted`, with a number if this graph or an enclosing one has the name."""
         name = wanted
         while self._taken(name):
             number = self._numbers[wanted] = self._numbers.get(wanted, 1) + 1
@@ -53,7 +54,7 @@ class Target:
         return False
 
     def read(self, names: Iterable[str]) -> tuple[str, ...]:
-        """`names`, noting those that come from around."""
+        """Return `names`; those that this graph does not define are captured."""
         names = tuple(names)
         for name in names:
             if name and name not in self.defined:
@@ -63,7 +64,7 @@ class Target:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Argument:
-    """An attribute of a node, and the frame to which the names in its subgraph belong."""
+    """An attribute of a node, and the frame for the names in its subgraph."""
 
     record: AttributeRecord
     frame: Frame
@@ -71,13 +72,13 @@ class Argument:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Frame:
-    """Where names are looked up.
+    """A scope of names.
 
     Attributes:
-        names: the target's names by the model's. outer: the frame around a subgraph.
+        names: the target's name of each of the model's names. outer: the frame around a subgraph.
         opsets: version by domain.
         arguments: the attributes of a function call; None outside functions.
-        prefix: goes before names of a function's nodes and inner values.
+        prefix: prefix for names of a function's nodes and values.
         calls: the functions being inlined, outermost first.
     """
 
@@ -91,7 +92,7 @@ class Frame:
     depth: int = 0
 
     def look_up(self, name: str) -> str | None:
-        """The target's name of a value, '' for an absent function input, or None."""
+        """Return the target's name of a value; '' for an omitted function input, None if undefined."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.names:
@@ -100,15 +101,15 @@ class Frame:
         return None
 
     def name_of(self, text: str) -> str:
-        """A name in the target for something the model calls `text`."""
+        """Return the name in the target for the model's name `text`."""
         return self.prefix + text[-LONGEST_NAME:] if self.prefix else text
 
     def within(self, target: Target) -> Frame:
-        """A frame for a subgraph that goes to `target`. Raises Fail: nested too deep."""
+        """Return a frame for a subgraph that is added to `target`. Raises Fail: nested too deep."""
         return Frame(target, {}, self, self.opsets, self.arguments, self.prefix, self.calls, self._deeper())
 
     def call(self, key: FunctionKey, label: str, opsets: Mapping[str, int], arguments: Mapping[str, Argument]) -> Frame:
-        """A frame for the body of a function. Raises Fail: nested too deep."""
+        """Return a frame for the body of a function. Raises Fail: nested too deep."""
         prefix = f"{self.prefix}{label}"[-LONGEST_NAME:] + "/"
         return Frame(self.target, {}, None, opsets, arguments, prefix, (*self.calls, key), self._deeper())
 

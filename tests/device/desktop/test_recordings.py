@@ -114,7 +114,7 @@ def test_bind__after_one_that_was_refused__has_the_buffers_it_is_given(device: D
     opened = device.record([copy_of(first, second), copy_of(first, third)])
     device.bind(opened, [a, x, y])
     groups.refused = {y}
-    with pytest.raises(EngineError, match="the GPU could not bind what the run brings: refused"):
+    with pytest.raises(EngineError, match="the GPU could not bind the run's buffers: refused"):
         device.bind(opened, [b, x, y])
     assert run(device, device.bind(opened, [a, x, y]), x, y) == [1, 1]
     groups.refused = set()

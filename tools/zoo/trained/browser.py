@@ -1,8 +1,8 @@
 """Run checked trained models in headless Chromium: python -m tools.zoo.trained.browser [NAME ...].
 
-Each step is run twice in one session and compared bit for bit, and with what onnxruntime gave natively; states are fed
-back from the session's own outputs. Results of this state of the product are not computed again, so a run that was
-ended goes on where it was. `--minutes` ends one. After a file that is large or takes too long, a new page is opened.
+Each step is run twice in one session; the results are compared bit for bit, and with onnxruntime's native outputs.
+States are fed back from the session's outputs. Results of the current version are reused, so an interrupted run can be
+continued. `--minutes` limits the time. A file that is large or takes too long is followed by a new page.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ try:
     plans = [bool(stage.sizes) for stage in session._program.roots]
 finally:
     session.release()
-# A Blob: other bodies pass through the debugging protocol, too, as JSON.
+# A Blob, since other bodies also pass through the debugging protocol as JSON.
 (await pyfetch(values, method="PUT", body=Blob.new(to_js([packed(made)])))).raise_for_status()
 host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement"] == "host"]
 [same, host, told["dispatches"], plans]
@@ -89,10 +89,10 @@ CALL = """([source, data, limit]) => Promise.race([runPython(source, data), new 
 
 
 class Receiver(Handler):
-    """Also takes files of values, by PUT."""
+    """Also accepts files of values by PUT."""
 
     def do_PUT(self) -> None:  # noqa: N802 (the name that http.server calls)
-        """Write a file below `VALUES`; 403 for another place."""
+        """Write a file below `VALUES`; respond 403 for other places."""
         target = Path(self.translate_path(self.path))
         if not target.is_relative_to(VALUES):
             self.send_error(HTTPStatus.FORBIDDEN)
@@ -103,7 +103,7 @@ class Receiver(Handler):
 
 
 def outcome(in_browser: BrowserPython, case: Case, path: Path, fed: Sequence[Sequence[Feeds]], back: Any) -> Any:
-    """What `RUN` gives for a file: its outputs as arrays, and its last expression.
+    """Run `RUN` for a file; return its outputs as arrays, and its last expression.
 
     Raises:
         BrowserPythonError: Python's traceback.
@@ -126,7 +126,7 @@ def outcome(in_browser: BrowserPython, case: Case, path: Path, fed: Sequence[Seq
 
 
 def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
-    """What a case does in the browser: what is wrong, or nothing; the largest difference, host steps, dispatches."""
+    """Run a case in the browser; return its error or '', the largest difference, host steps, and dispatches."""
     feeds, witnesses, shipped, names = recorded(case)
     began = time.monotonic()
     mine, same, host, dispatches, plans = outcome(in_browser, case, path, feeds, case.model.back)
@@ -143,7 +143,7 @@ def run(in_browser: BrowserPython, case: Case, path: Path) -> dict[str, Any]:
 def parts_in_browser(
     in_browser: BrowserPython, case: Case, path: Path, feeds: Sequence[Sequence[Feeds]]
 ) -> tuple[str, float, bool]:
-    """What is wrong with a part, or nothing; the largest difference; whether each second run gives the same bits."""
+    """Run parts; return the error or '', the largest difference, and whether second runs have the same bits."""
     far, same = 0.0, True
     for parts, fed, wanted in in_parts(case, path, feeds, BYTES):
         mine, again, *_ = outcome(in_browser, case, parts, [[fed]], {})
@@ -155,7 +155,7 @@ def parts_in_browser(
 
 
 def pending(names: Sequence[str], again: bool, now: str) -> list[tuple[Case, dict[str, Any]]]:
-    """Cases checked natively in this state and not in the browser, the fastest first; listed ones if named."""
+    """Return cases checked natively but not in the browser, the fastest first; listed failures only if named."""
     found, listed = [], {} if names else failures()
     for case in selected(names):
         if case.key in listed:

@@ -1,10 +1,10 @@
 """Check trained models natively: python -m tools.zoo.trained.check [NAME ...].
 
 A name is a package or a pattern of PACKAGE/MODEL[+TREATMENT]. For each step of each run onnxruntime's CPU provider
-gives the reference, with its optimisations and without; the NumPy interpreter, which has its own states fed back, is
-compared with it; plans are made for a GPU and checked by the verifier. A file that rounds activations to steps may
-differ as a whole; then it is cut (cut.py), and all its parts have to agree. Results of this state of the product are
-not computed again. Each model runs in a separate process.
+gives references, with and without optimizations. The NumPy interpreter, with its states fed back, is compared with
+them; plans are made for a GPU and checked by the verifier. A file that rounds activations may differ as a whole; then
+it is cut (cut.py), and all parts have to agree. Results of the current version are reused. Each model runs in a
+separate process.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ SECONDS, LARGE = 600, 1800
 
 
 def product() -> str:
-    """What identifies this state of the product."""
+    """Return a fingerprint of the current version of the product."""
     return fingerprint(ROOT / "pyruntime", ROOT / "shaders", ROOT / "web")[:16]
 
 
 def commit() -> str:
-    """The last commit of the product; with a plus sign where files differ from it."""
+    """Return the last commit of the product, with a plus sign if files were modified."""
     git, folders = ["git", "-C", str(ROOT)], ["--", "pyruntime", "shaders", "web"]
     last = subprocess.run([*git, "log", "-1", "--format=%h", *folders], capture_output=True, text=True).stdout.strip()
     changed = subprocess.run([*git, "status", "--porcelain", *folders], capture_output=True, text=True).stdout
@@ -57,7 +57,7 @@ def commit() -> str:
 
 
 def given(session: Any, runs: Sequence[Sequence[Feeds]]) -> list[list[Feeds]]:
-    """The feeds as the session declares its inputs: which, and of which types."""
+    """Return the feeds that the session declares, in the declared types."""
     types = {"float": "float32", "double": "float64"}
     kinds = {i.name: i.type.removeprefix("tensor(").removesuffix(")") for i in session.get_inputs()}
     return [
@@ -69,7 +69,7 @@ def given(session: Any, runs: Sequence[Sequence[Feeds]]) -> list[list[Feeds]]:
 def answers(
     step_of: Callable[[Feeds], Sequence[Any]], names: Sequence[str], runs: Sequence[Sequence[Feeds]], case: Case
 ) -> list[list[list[Any]]]:
-    """Outputs (`names`) of every step of every run, with its own states fed back."""
+    """Return outputs (`names`) of every step of every run, with states fed back."""
     made = []
     for run in runs:
         outputs: list[Sequence[Any]] = []
@@ -81,12 +81,12 @@ def answers(
 
 
 def theirs(session: Any, runs: Sequence[Sequence[Feeds]], case: Case) -> list[list[list[Any]]]:
-    """`answers` of onnxruntime."""
+    """Return `answers` of onnxruntime."""
     return answers(lambda feeds: session.run(None, feeds), [o.name for o in session.get_outputs()], runs, case)
 
 
 def interpreted(path: Path, runs: Sequence[Sequence[Feeds]], case: Case) -> list[list[list[Any]]]:
-    """`answers` of the NumPy interpreter."""
+    """Return `answers` of the NumPy interpreter."""
     graph = graph_of(path)
     names = [v.name for v in graph.outputs]
 
@@ -98,7 +98,7 @@ def interpreted(path: Path, runs: Sequence[Sequence[Feeds]], case: Case) -> list
 
 
 def recorded(case: Case) -> tuple[list[list[Feeds]], list[list[list[list[Any]]]], list[list[list[Any]]], list[str]]:
-    """Feeds, what each witness gave, what the shipped file gave, names of outputs; as `check` wrote them."""
+    """Read what `record` wrote: feeds, outputs of each witness, outputs of the shipped file, and output names."""
     with np.load(case.result.with_suffix(".npz")) as arrays:
         names = [str(n) for n in arrays["names"]]
         count = [int(n) for n in arrays["steps"]]
@@ -120,7 +120,7 @@ def recorded(case: Case) -> tuple[list[list[Feeds]], list[list[list[list[Any]]]]
 def record(
     case: Case, feeds: Sequence[Sequence[Feeds]], made: Mapping[str, list[list[list[Any]]]], names: Sequence[str]
 ) -> None:
-    """Write what `recorded` reads."""
+    """Write results for `recorded`."""
     arrays: dict[str, Any] = {"names": list(names), "steps": [len(run) for run in feeds], "witnesses": len(made) - 1}
     for r, run in enumerate(feeds):
         for s, step in enumerate(run):
@@ -136,7 +136,7 @@ def judged(
     shipped: Sequence[Sequence[list[Any]]],
     names: Sequence[str],
 ) -> tuple[str, float]:
-    """What is wrong with the outputs, or nothing; and the largest difference."""
+    """Return the error of the outputs or '', and the largest difference."""
     spread, part = spread_of(witnesses), HALF if case.model.half else RELATIVE
     wrong, far = "", 0.0
     for r, run in enumerate(mine):
@@ -155,9 +155,9 @@ def judged(
 def in_parts(
     case: Case, path: Path, feeds: Sequence[Sequence[Feeds]], limit: float = math.inf
 ) -> Iterator[tuple[Path, Feeds, dict[str, Any]]]:
-    """The file cut where it rounds, for the first step of the last size: its path, feeds and outputs by name.
+    """Cut the file where it rounds, for the first step of the last size; return its path, feeds and outputs by name.
 
-    Where these take more than `limit` bytes, the cut file in pieces.
+    If they take more than `limit` bytes, the cut file is returned in pieces.
     """
     whole = cut(path, feeds[-1][0], lambda model: session_of(model, False))
     for number, (data, fed, wanted) in enumerate(pieces(whole, limit)):
@@ -168,12 +168,12 @@ def in_parts(
 
 
 def check(case: Case) -> dict[str, Any]:
-    """All that is found of a case natively."""
+    """Return all native results for a case."""
     result: dict[str, Any] = {"tool": "", "onnxruntime": "", "native": "", "plan": ""}
     runs = [steps_of(case.model, run) for run in range(case.model.runs)]
     try:
         path = case_file(case, [step for run in runs for step in run])
-    except Exception as error:  # boundary: a tool of others
+    except Exception as error:  # boundary: a third-party tool
         return result | {"tool": f"{type(error).__name__}: {error}"[:400]}
     result |= {"path": str(path), "bytes": path.stat().st_size}
     made: dict[str, list[list[list[Any]]]] = {}
@@ -182,7 +182,7 @@ def check(case: Case) -> dict[str, Any]:
             session = session_of(path, optimise)
             feeds = given(session, runs)
             made[f"w{len(made)}"] = theirs(session, feeds, case)
-        except Exception as error:  # boundary: the peer
+        except Exception as error:  # boundary: onnxruntime
             result["onnxruntime"] = f"{type(error).__name__}: {error}"[:400]
     if not made:
         return result
@@ -216,19 +216,19 @@ def check(case: Case) -> dict[str, Any]:
 
 
 def put(case: Case, found: Mapping[str, Any], program: str) -> None:
-    """Write what was found, and keep what the other program found; keys of the one in the browser begin so."""
+    """Write the results of one program and keep those of the other; keys of the browser's start with 'browser'."""
     known = json.loads(case.result.read_text()) if case.result.is_file() else {}
     kept = {key: x for key, x in known.items() if key.startswith("browser") != (program == "browser")}
     case.result.write_text(json.dumps({**kept, **found}))
 
 
 def wrong_of(found: Mapping[str, Any]) -> str:
-    """What differs here."""
+    """Describe the differences in this project."""
     return "; ".join(f"{key}: {found[key]}" for key in ("ended", "native", "plan", "browser") if found.get(key))
 
 
 def line(found: Mapping[str, Any]) -> str:
-    """One line about a native result."""
+    """Format a native result as one line."""
     for key in ("tool", "onnxruntime"):
         if found.get(key):
             return f"{key} fails: {found[key][:300]}"
@@ -241,7 +241,7 @@ def line(found: Mapping[str, Any]) -> str:
 
 
 def selected(names: Sequence[str]) -> list[Case]:
-    """The cases of these packages or patterns; all where there are none."""
+    """Return the cases of these packages or patterns; without names, all."""
     wanted = [name for name in names if "+" not in name]
     found = list(cases(wanted)) if wanted or not names else []
     keys = {case.key for case in found}
@@ -249,7 +249,7 @@ def selected(names: Sequence[str]) -> list[Case]:
 
 
 def arguments(text: str | None) -> argparse.ArgumentParser:
-    """What check and browser take."""
+    """Return the argument parser of check and browser."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=())
     parser.add_argument("--again", action="store_true", help="also what is known of this state of the product")

@@ -1,4 +1,4 @@
-"""When the results of a trained model agree."""
+"""Comparison of a trained model's results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["complaint_of", "difference", "spread_of"]
 
 
 def spread_of(witnesses: Sequence[Sequence[Sequence[Sequence[Any]]]]) -> list[float]:
-    """For each output the largest distance between two witnesses, over all steps of all runs.
+    """Return for each output the largest distance between two witnesses, over all steps of all runs.
 
-    A witness is what onnxruntime gives for the runs at one level of optimisation.
+    A witness is the set of onnxruntime's outputs at one level of optimization.
     """
     first = [outputs for run in witnesses[0] for outputs in run]
     spread = [0.0] * len(first[0])
@@ -34,10 +34,10 @@ def complaint_of(
     spread: Sequence[float],
     part: float = RELATIVE,
 ) -> str:
-    """How outputs differ from every witness, or nothing.
+    """Describe how outputs differ from every witness, or return ''.
 
-    An output agrees with one as `complaint` says for `part`, or where it is as near to it as the witnesses are to one
-    another; whole numbers and truth values have to be the same.
+    An output agrees with a witness as `complaint` defines it for `part`, or if it is as near as the witnesses are to
+    each other; integers and booleans have to be equal.
     """
     for number, name in enumerate(names):
         mine, theirs = got[number], [w[number] for w in witnesses]
@@ -48,7 +48,7 @@ def complaint_of(
 
 
 def difference(got: Sequence[Any], witnesses: Sequence[Sequence[Any]]) -> float:
-    """The largest distance of an output to the nearest witness, as a part of the largest value; infinite for shapes."""
+    """Return the largest distance of an output to the nearest witness, relative to its largest value."""
     found = 0.0
     for number, x in enumerate(got):
         theirs = [w[number] for w in witnesses if w[number].shape == x.shape]

@@ -1,7 +1,7 @@
-"""A model cut where it rounds: what is rounded is an output, and the rounding reads a new input in its place.
+"""Models cut where they round: the rounded value becomes an output, and the rounding reads a new input in its place.
 
-Where a file rounds activations to steps, sums in another order take another step here and there, and what follows
-amplifies that. Fed with onnxruntime's values, each part between two roundings is compared by itself.
+If a file rounds activations, sums in another order are rounded differently in places, and later layers amplify that.
+With onnxruntime's values as inputs, each part between two roundings is compared separately.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Cut = tuple[bytes, Feeds, dict[str, Any]]
 
 
 def rounds(path: Path) -> bool:
-    """Whether a file rounds activations to steps of a quantisation."""
+    """Return whether a file quantizes activations."""
     model = onnx.load(path, load_external_data=False)
     return any(node.op_type in QUANTISES for node in model.graph.node)
 
 
 def cut(path: Path, feeds: Feeds, session_of: Callable[[bytes], Any]) -> Cut:
-    """The cut model for `feeds`; `session_of` makes onnxruntime's sessions, which give its inputs and outputs."""
+    """Cut a model for `feeds`; `session_of` creates onnxruntime sessions, which compute its inputs and outputs."""
     model = onnx.load(path)
     graph = model.graph
     lstms = [node for node in graph.node if node.op_type == LSTM]
@@ -73,9 +73,9 @@ def cut(path: Path, feeds: Feeds, session_of: Callable[[bytes], Any]) -> Cut:
 
 
 def pieces(whole: Cut, limit: float) -> Iterator[Cut]:
-    """Yield models that make the outputs of `whole` in order, each with feeds and outputs of at most `limit` bytes.
+    """Yield models that compute the outputs of `whole` in order, each with feeds and outputs of at most `limit` bytes.
 
-    An output that takes more with its feeds has a model to itself.
+    An output that exceeds the limit with its feeds has a separate model.
     """
     data, fed, wanted = whole
     model = onnx.load_model_from_string(data)
@@ -93,7 +93,7 @@ def pieces(whole: Cut, limit: float) -> Iterator[Cut]:
 
 
 def _read(graph: onnx.GraphProto, producers: dict[str, int], names: Sequence[str]) -> tuple[set[int], set[str]]:
-    """The nodes that make `names`, by their number, and all names of values that are read on the way."""
+    """Return the nodes that compute `names`, by index, and the names of all values that they read."""
     nodes: set[int] = set()
     read: set[str] = set()
     todo = list(names)
@@ -109,7 +109,7 @@ def _read(graph: onnx.GraphProto, producers: dict[str, int], names: Sequence[str
 
 
 def _inputs(node: onnx.NodeProto) -> Iterator[str]:
-    """What a node reads, its bodies included."""
+    """Yield the values that a node reads, including in its bodies."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):
@@ -118,7 +118,7 @@ def _inputs(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _piece(model: onnx.ModelProto, producers: dict[str, int], whole: Cut, names: Sequence[str]) -> Cut:
-    """The part of a cut model that makes `names`."""
+    """Return the part of a cut model that computes `names`."""
     nodes, read = _read(model.graph, producers, names)
     graph = onnx.GraphProto(name=model.graph.name)
     graph.node.extend(node for i, node in enumerate(model.graph.node) if i in nodes)

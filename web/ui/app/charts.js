@@ -1,5 +1,5 @@
 // @ts-check
-/** Charts of a report. Each says its figures as text too: next to a bar, in an image's label, or in a table. */
+/** Charts of a report. Every figure also exists as text: next to a bar, in an image's label, or in a table. */
 
 import { h } from '../dom.js';
 import { formatTime } from './format.js';
@@ -7,11 +7,11 @@ import { svg } from './svg.js';
 
 const [WIDTH, HEIGHT, FEWEST_COLUMNS] = [720, 120, 20];
 
-/** Colors of charts, in `look.css`; the last one is of what has no other. */
+/** Number of chart colors in `look.css`; the last one is for everything else. */
 export const COLORS = 9;
 
 /**
- * Bars on one scale, each with its label and its figure.
+ * Return bars on one scale, each with its label and its figure.
  * @param {{label: string, value: number, text: string, kind?: string}[]} rows `kind` names a color
  */
 export function barList(rows) {
@@ -20,7 +20,7 @@ export function barList(rows) {
     h('div', {}, h('dt', {}, label), h('dd', {}, bar(value / scale, kind), text)))));
 }
 
-/** One bar. @param {number} part from 0 to 1 @param {string} kind */
+/** Return one bar. @param {number} part from 0 to 1 @param {string} kind */
 export function bar(part, kind) {
   const fill = h('span', { class: 'memory-bar', data: { kind } });
   fill.style.setProperty('--part', String(part));
@@ -28,7 +28,7 @@ export function bar(part, kind) {
 }
 
 /**
- * The parts of a whole, from left to right; what is `aria-label` says them in words.
+ * Return the parts of a whole as a horizontal stack; `label` describes them for screen readers.
  * @param {{title: string, value: number, color: number}[]} parts
  * @param {string} label
  */
@@ -40,12 +40,12 @@ export function stack(parts, label) {
   }));
 }
 
-/** The square that says which color of a chart is meant. @param {number} color */
+/** Return a square in a chart's color, for its legend. @param {number} color */
 export function swatch(color) {
   return h('span', { class: 'swatch', 'aria-hidden': 'true', data: { color } });
 }
 
-/** Milliseconds of runs, a column each, and their median as a line. @param {readonly number[]} times @param {number} middle */
+/** Return a column chart of run times in milliseconds, with their median as a line. @param {readonly number[]} times @param {number} middle */
 export function columns(times, middle) {
   const top = Math.max(...times) || 1;
   const y = (/** @type {number} */ ms) => HEIGHT * (1 - ms / top);

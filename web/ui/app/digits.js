@@ -17,7 +17,7 @@ const TIMES_KEPT = 31;
 /** The demo's model. */
 const DIGITS_MODEL = new URL('digits.onnx', MODELS);
 
-/** A 3, written on the pad when everything is ready and the visitor has not drawn yet. @type {Point[][]} */
+/** A 3 to draw on the pad when everything is ready and the visitor has not drawn yet. @type {Point[][]} */
 const WRITTEN = [[...Array(48).keys()].map((i) => {
   const t = i / 47;
   const upper = t < 0.5;
@@ -26,7 +26,7 @@ const WRITTEN = [[...Array(48).keys()].map((i) => {
     : [0.48 + 0.2 * Math.cos(angle), 0.64 + 0.175 * Math.sin(angle)];
 })];
 
-/** Draw a digit, see ten bars follow. */
+/** The digits demo: a drawing pad and ten bars that follow it. */
 export class Digits {
   /** @param {{onTime: (medianMs: number) => void, onError: (error: unknown) => void}} listeners */
   constructor({ onTime, onError }) {
@@ -38,7 +38,7 @@ export class Digits {
     /** @type {InferenceSession | null} */
     this.session = null;
     this.isAnswered = () => {};
-    /** Fulfilled when the first answer is shown, or none will be. @type {Promise<void>} */
+    /** Fulfilled when the first prediction is shown, or none will be. @type {Promise<void>} */
     this.answered = new Promise((resolve) => { this.isAnswered = resolve; });
     /** The test image on the pad, if it shows one. @type {Float32Array | null} */
     this.sample = null;
@@ -53,13 +53,12 @@ export class Digits {
     document.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && !this.pad.isEmpty) this.clear();
     });
-    this.answered.then(() => this.#addSamples()); // the first answer needs no others of the site's files
+    this.answered.then(() => this.#addSamples()); // not needed for the first prediction
   }
 
   /**
-   * The session to predict with; what was drawn before it came is predicted at once.
-   *
-   * @param {InferenceSession} session whose first run is done
+   * Start to predict with a session; an earlier drawing is predicted at once.
+   * @param {InferenceSession} session a session after its first run
    */
   start(session) {
     this.session = session;
@@ -74,7 +73,7 @@ export class Digits {
     this.pad.clear();
   }
 
-  /** What a model input is made of now: a test image, or the strokes. */
+  /** Return the current model input: a test image, or the strokes. */
   #image() {
     return this.sample ?? rasterize(this.pad.strokes);
   }
@@ -92,7 +91,7 @@ export class Digits {
     if (!this.busy) this.#follow();
   }
 
-  /** Run the model on the current drawing, and again while it has changed meanwhile; drawings in between are skipped. */
+  /** Run the model on the current drawing, and again if it has changed meanwhile; drawings in between are skipped. */
   async #follow() {
     this.busy = true;
     byId('bars').ariaBusy = 'true';
@@ -145,7 +144,7 @@ export class Digits {
     }
   }
 
-  /** @param {string} text '' for the usual words */
+  /** @param {string} text '' for the default text */
   #say(text) {
     this.caption.textContent = text || 'Draw with mouse, finger or pen, or take a test image:';
   }
@@ -161,7 +160,7 @@ async function predict(session, image) {
   return { probabilities: /** @type {Float32Array} */ (outputs.probabilities.data) };
 }
 
-/** The digits model, loaded and run once, so that its shaders are compiled.
+/** Load the digits model and run it once, so that its shaders are compiled.
  *
  * @param {(event: import('../../pyruntime.js').ProgressEvent) => void} onProgress
  */

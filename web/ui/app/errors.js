@@ -3,7 +3,7 @@ import { requestAdapter } from '../../gpu/adapter.js';
 import { h } from '../dom.js';
 
 /**
- * What is wrong, in the visitor's words, and what to do next, by the error's name.
+ * What is wrong, in plain words, and what to do next, by the error's name.
  * @type {Record<string, {title: string, next: string}>}
  */
 const EXPLANATIONS = {
@@ -47,10 +47,9 @@ const OTHERWISE = {
 };
 
 /**
- * An error for people: what is wrong, what the runtime said, what to do next.
- *
+ * Return an element that explains an error: what is wrong, the runtime's message, and what to do next.
  * @param {unknown} thrown
- * @param {{title?: string, next?: string}} [context] words that fit better where it happened
+ * @param {{title?: string, next?: string}} [context] texts that fit the situation better
  * @returns {HTMLElement}
  */
 export function explain(thrown, context = {}) {
@@ -65,8 +64,7 @@ export function explain(thrown, context = {}) {
 }
 
 /**
- * The message and the traceback; an unexpected error of Python's has both in its message.
- *
+ * Split message and traceback; the message of an unexpected Python error has both.
  * @param {Error & {traceback?: string}} error
  */
 function withoutTraceback({ message, traceback }) {
@@ -81,7 +79,7 @@ function kindOf(error) {
   return error.name;
 }
 
-/** What to do, by what the user agent has: where `navigator.gpu` is missing, and where it finds no adapter. */
+/** Advice by user agent: if `navigator.gpu` is missing, and if it finds no adapter. */
 const WAYS = /** @type {[RegExp, string, string][]} */ ([
   [/iPhone|iPad/, 'update to iOS 26 or newer',
     'switch WebGPU on in Settings, Apps, Safari, Advanced, Feature Flags, and load this page again'],
@@ -101,7 +99,7 @@ const WAYS = /** @type {[RegExp, string, string][]} */ ([
   [/^/, 'use Chrome, Edge, Firefox 141 or newer, or Safari 26', 'see what the browser\'s settings say of the GPU'],
 ]);
 
-/** Why there is no WebGPU here and how to get it, in one sentence; null where there is an adapter. @returns {Promise<string | null>} */
+/** Return in one sentence why there is no WebGPU and how to enable it; null if there is an adapter. @returns {Promise<string | null>} */
 export async function whyNoWebGpu() {
   if (!window.isSecureContext) return 'WebGPU needs a secure page: open this one by https:// or on localhost.';
   if (await requestAdapter()) return null;

@@ -1,5 +1,5 @@
 // @ts-check
-/** A number with three significant digits, never in exponential form below 1e6.
+/** Format a number with three significant digits, without an exponent below 1e6.
  *
  * @param {number} value
  */
@@ -9,7 +9,7 @@ function three(value) {
   return value.toPrecision(3).replace(/\.?0+$/, '');
 }
 
-/** '0.84 ms', '12.3 ms', '2.41 s'.
+/** Format a time: '0.84 ms', '12.3 ms', '2.41 s'.
  *
  * @param {number} ms
  */
@@ -17,7 +17,7 @@ export function formatTime(ms) {
   return ms >= 999.5 ? `${three(ms / 1000)} s` : `${three(ms)} ms`;
 }
 
-/** '5 s', '3 min', '1.5 h': time left, rounded.
+/** Format a remaining time, rounded: '5 s', '3 min', '1.5 h'.
  *
  * @param {number} seconds
  */
@@ -26,7 +26,7 @@ export function formatDuration(seconds) {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
-/** '512 B', '61.4 KB', '8.4 MB': decimal units, as download sizes are given.
+/** Format a size in decimal units: '512 B', '61.4 KB', '8.4 MB'.
  *
  * @param {number} bytes
  */
@@ -37,7 +37,7 @@ export function formatBytes(bytes) {
   return `${bytes} B`;
 }
 
-/** 'float32 [N, 3, 224, 224]'; a dimension that is not known is '?'.
+/** Format a shape: '[N, 3, 224, 224]'; unknown dimensions are '?'.
  *
  * @param {ReadonlyArray<number | string | null>} shape
  */
@@ -45,17 +45,17 @@ export function formatShape(shape) {
   return `[${shape.map((dimension) => dimension ?? '?').join(', ')}]`;
 }
 
-/** '1 node', '3 nodes'.
- *
+/**
+ * Return a count with its noun: '1 node', '3 nodes'.
  * @param {number} count
  * @param {string} one
- * @param {string} [plural] what makes it plural
+ * @param {string} [plural] suffix of the plural
  */
 export function formatCount(count, one, plural = 's') {
   return `${count.toLocaleString('en')} ${count === 1 ? one : one + plural}`;
 }
 
-/** A value of a tensor, short: integers whole, other numbers with four significant digits.
+/** Format an element of a tensor: integers in full, other numbers with four significant digits.
  *
  * @param {number | bigint | string} value
  */
@@ -65,7 +65,7 @@ export function formatValue(value) {
   return size >= 1e6 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }
 
-/** The middle of the values, NaN for none.
+/** Return the median of values; NaN if there are none.
  *
  * @param {ReadonlyArray<number>} values
  */

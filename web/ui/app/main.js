@@ -14,11 +14,10 @@ import { Storage } from './storage.js';
 import { startWriting } from './write/start.js';
 
 /**
- * Sets one of the readings.
- *
+ * Set one of the figures at the top of the page.
  * @param {string} id
  * @param {string} text
- * @param {string} [detail] set smaller, after it
+ * @param {string} [detail] shown smaller after it
  */
 function read(id, text, detail) {
   const element = byId(id);
@@ -60,7 +59,7 @@ async function startDigits() {
   }
 }
 
-/** Resolve when the page has been painted; at once in a hidden page. */
+/** Resolve when the page has been painted; immediately in a hidden page. */
 function painted() {
   return new Promise((resolve) => {
     if (document.hidden) resolve(undefined);

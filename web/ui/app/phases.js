@@ -5,7 +5,7 @@ import { formatBytes, formatTime } from './format.js';
 /** @typedef {import('../../pyruntime.js').ProgressEvent} ProgressEvent */
 
 /**
- * The lines of the list in their order. Each gathers some of the runtime's phases and is done when the last is.
+ * The lines of the list in order. A line covers several of the runtime's phases and ends with the last.
  * @type {{title: string, phases: string[]}[]}
  */
 const LINES = [
@@ -18,7 +18,7 @@ const LINES = [
 ];
 
 class Line {
-  /** @param {string} title @param {string} last the phase that ends it */
+  /** @param {string} title @param {string} last the phase that ends the line */
   constructor(title, last) {
     this.last = last;
     this.bytes = 0;
@@ -42,18 +42,18 @@ class Line {
     this.detail.textContent = known ? `${formatBytes(loaded)} of ${formatBytes(total)}` : formatBytes(loaded);
   }
 
-  /** Show it as done, with its bytes and its time. */
+  /** Show the line as done, with its bytes and its time. */
   end() {
     this.row.dataset.state = 'done';
     this.detail.textContent = [this.bytes ? formatBytes(this.bytes) : '', formatTime(this.ms)].filter(Boolean).join(', ');
   }
 }
 
-/** A list of what is being loaded, each line with its bytes and its time. */
+/** A list of loading phases, each line with its bytes and its time. */
 export class PhaseList {
   /**
    * @param {HTMLElement} list an `ol`
-   * @param {string[]} [announced] titles of the lines that are there from the beginning
+   * @param {string[]} [announced] titles of the lines that are shown from the start
    */
   constructor(list, announced = []) {
     this.list = list;
@@ -68,7 +68,7 @@ export class PhaseList {
     if (index >= 0) this.#line(index).report(event);
   }
 
-  /** Everything is loaded: lines that turned out not to be needed go, as do phases that a plan spares. */
+  /** Show loading as done: lines that turned out not to be needed are removed. */
   finish() {
     for (const line of this.lines) {
       if (line?.row.dataset.state === 'waiting') line.row.remove();
@@ -76,7 +76,7 @@ export class PhaseList {
     }
   }
 
-  /** Something failed: marks what was under way. */
+  /** Show loading as failed. */
   stop() {
     for (const line of this.lines) {
       if (line?.row.dataset.state === 'busy') line.row.dataset.state = 'stopped';

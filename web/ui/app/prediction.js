@@ -5,7 +5,7 @@ import { byId, h } from '../dom.js';
 
 const ANNOUNCE_AFTER_MS = 500;
 
-/** Ten bars, the likeliest digit in large, what the model sees, and the same in words for a screen reader. */
+/** Ten bars, the most likely digit in large print, the model's input, and the same as text for screen readers. */
 export class Prediction {
   constructor() {
     this.seen = byId('seen');

@@ -1,18 +1,19 @@
 // @ts-check
-/** Python, which runs models that have no plan: when this page starts it, and what it says of that. */
+/** Starts Python, which runs models without a plan, and shows its state. */
 
 import { preload } from '../../pyruntime.js';
 import { connection, costOfPython } from '../connection.js';
 import { byId, h } from '../dom.js';
 import { formatBytes } from './format.js';
 
-/** Milliseconds that the page rests before Python starts by itself. */
+/** Milliseconds of idle time before Python starts automatically. */
 const REST_MS = 300;
 
 /**
- * Start Python when the page rests, or, on a slow or metered connection, when something needs it. Resolve when it is ready.
+ * Start Python when the page is idle, or, on a slow or metered connection, on demand. Resolves when Python is ready.
  * @param {boolean} writes whether the page's text needs it
- * @param {import('./storage.js').Storage} storage keeps the page meanwhile, and says whether Python is kept: then it costs nothing
+ * @param {import('./storage.js').Storage} storage caches the page meanwhile, and knows whether Python is cached already and takes no
+ *   download
  */
 export async function whenPython(writes, storage) {
   const what = writes ? 'text and your own models' : 'your own models';
@@ -31,7 +32,7 @@ export async function whenPython(writes, storage) {
       });
     });
     say(`To load for ${what}, when you need it: Python${costOfPython(rate)}. `, start);
-    storage.start(); // not awaited: where a service worker cannot be installed, it is never ready
+    storage.start(); // not awaited: a service worker that cannot be installed is never ready
     await needed;
   } else {
     say(`Next, for ${what}: Python${costOfPython(rate)}.`);

@@ -6,9 +6,8 @@ import { byId, h } from '../dom.js';
 /** @typedef {{index: number, label: number, image: Float32Array}} Sample */
 
 /**
- * Ten buttons, one a digit, each with a picture of the test image that it loads; a press shows the next one.
- *
- * @param {URL} directory where `digits_heldout.json` and `.bin` are
+ * Create ten buttons, one for each digit, with the picture of the test image that it loads; each press shows the next one.
+ * @param {URL} directory folder of `digits_heldout.json` and `.bin`
  * @param {(sample: Sample, count: number) => void} choose
  */
 export async function makeSampleButtons(directory, choose) {
@@ -38,8 +37,7 @@ export async function makeSampleButtons(directory, choose) {
 }
 
 /**
- * A model input as a picture in the page's ink colour on nothing.
- *
+ * Draw a model input in the page's ink color on a transparent background.
  * @param {HTMLCanvasElement} canvas
  * @param {Float32Array} image
  */

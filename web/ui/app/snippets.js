@@ -47,7 +47,7 @@ probabilities, = session.run(None, {"image": image})`,
   },
 ];
 
-/** Four ways to use it, each to be copied whole; the addresses are this site's. */
+/** Show four code snippets with this site's addresses. */
 export function showSnippets() {
   byId('snippets').append(...SNIPPETS.map(({ title, about, code }) => {
     const copy = h('button', { type: 'button', class: 'quiet small', 'aria-label': `Copy: ${title}`, on: {

@@ -1,5 +1,5 @@
 // @ts-check
-/** What is kept on this computer: the runtime by the service worker, models by the page. The visitor sees and clears it. */
+/** The data cached on this computer: the runtime by the service worker, models by the page. The visitor can see and clear it. */
 
 import { SITE } from '../../addresses.js';
 import { started } from '../../api/client.js';
@@ -11,13 +11,13 @@ import * as models from './model/store.js';
 const CACHE = 'pyruntime-site';
 const WORKER = new URL('service-worker.js', SITE);
 
-/** Milliseconds for the service worker to say that it keeps nothing any more. */
+/** Milliseconds to wait for the service worker to confirm that its cache is cleared. */
 const PATIENCE_MS = 2000;
 
 export class Storage {
-  /** Whether the visitor has cleared what was kept: then this visit keeps no more of the site, unless told to. */
+  /** Whether the visitor has cleared the cache: the site is then no longer cached in this visit, unless requested. */
   #isCleared = false;
-  /** How often the state was asked for. */
+  /** Number of requests for the state. */
   #shown = 0;
   /** @type {Promise<unknown>} */
   #turn = Promise.resolve();
@@ -35,25 +35,25 @@ export class Storage {
     });
   }
 
-  /** Whether an earlier visit has kept Python. */
+  /** Return whether an earlier visit has cached Python. */
   async hasPython() {
     return (await siteUsage()).hasPython;
   }
 
-  /** Keep what this page has fetched, Python's files too where it has started. */
+  /** Cache the files that this page has fetched, and Python's if it has started. */
   async start() {
     if (models.isKeeping()) await this.#keepSite();
     await this.show();
   }
 
-  /** After what is under way: what looks at a cache while it is deleted would make it again. @template T @param {() => Promise<T>} work */
+  /** Run `work` after the work in progress: reading a cache while it is deleted would create it again. @template T @param {() => Promise<T>} work */
   #next(work) {
     const done = this.#turn.then(work);
     this.#turn = done.catch(() => {});
     return done;
   }
 
-  /** The state as of the last call. */
+  /** Show the current state; of several calls, the last one counts. */
   show() {
     this.#shown += 1;
     const turn = this.#shown;
@@ -82,7 +82,7 @@ export class Storage {
     await this.show();
   }
 
-  /** Let the service worker keep the files that this page and its worker have loaded. */
+  /** Let the service worker cache the files that this page and its worker have loaded. */
   async #keepSite() {
     try {
       if (!navigator.serviceWorker || this.#isCleared) return;
@@ -105,7 +105,7 @@ export class Storage {
   }
 }
 
-/** No service worker any more, and nothing that it has kept. */
+/** Unregister the service worker and delete its cache. */
 async function forgetSite() {
   for (const registration of await navigator.serviceWorker?.getRegistrations() ?? []) {
     const worker = registration.active ?? registration.waiting ?? registration.installing;
@@ -113,7 +113,7 @@ async function forgetSite() {
     await new Promise((resolve) => {
       const { port1, port2 } = new MessageChannel();
       port1.onmessage = resolve;
-      setTimeout(resolve, PATIENCE_MS); // a worker that has ended does not answer
+      setTimeout(resolve, PATIENCE_MS); // a worker that has ended does not respond
       worker.postMessage({ cleared: true }, [port2]);
     });
     await registration.unregister();
@@ -121,7 +121,7 @@ async function forgetSite() {
   if ('caches' in globalThis) await caches.delete(CACHE);
 }
 
-/** Bytes of the site's files that are kept, and whether Python is among them. */
+/** Return the bytes of the site's cached files, and whether Python is among them. */
 async function siteUsage() {
   const usage = { site: 0, hasPython: false };
   if (!('caches' in globalThis) || !await caches.has(CACHE)) return usage;

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Makes an SVG element with attributes; no styles, which the page's policy forbids inline.
+ * Create an SVG element with attributes. Styles are not supported, since the page's policy forbids inline ones.
  * @param {string} tag
  * @param {Record<string, string | number | undefined>} [attributes]
  * @param {...(Node | string)} children

@@ -1,7 +1,7 @@
 // @ts-check
-/** What the browser says of its GPU. */
+/** The browser's description of its GPU. */
 
-/** @param {any} named an object whose properties are getters of its class, as GPUSupportedLimits */
+/** @param {any} named an object whose class has its properties as getters, such as GPUSupportedLimits */
 function properties(named) {
   /** @type {Record<string, any>} */
   const found = {};
@@ -13,7 +13,7 @@ function properties(named) {
 }
 
 /**
- * The adapter that models run on: its description, limits and features, and the features of its shading language.
+ * Return the description, limits and features of the adapter that models run on, and the WGSL language features.
  * @param {GPUAdapter} adapter
  */
 export function describe(adapter) {

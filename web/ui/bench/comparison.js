@@ -1,17 +1,17 @@
 // @ts-check
-/** One model on each engine: sessions first, then runs that alternate a few at a time, so that both meet the same disturbances. */
+/** Compare a model on several engines: create sessions first, then alternate a few runs at a time, so that all engines are disturbed equally. */
 import { rounded, spreadOf } from './statistics.js';
 
 const ROUND = 3;
-/** Sessions of pyruntime begin with simpler kernels, until the optimized ones are compiled. One run at least is left out. */
+/** Milliseconds of warm-up, at least one run: sessions of pyruntime start with fallback kernels until the optimized ones are compiled. */
 const WARM_UP_MS = 1000;
 
-/** @typedef {{runs: number, seconds: number}} Effort runs of each engine, and seconds after which no further round begins */
+/** @typedef {{runs: number, seconds: number}} Effort runs of each engine, and seconds after which no further round starts */
 /** @typedef {import('./statistics.js').Spread & {create_ms: number, first_ms: number}} Timed */
 /** @typedef {{name: string, about: string, engines: Record<string, Timed | {error: string}>, max_difference: number | null, ratio: number | null}} Measured */
 /** @typedef {import('./engines.js').Outputs} Outputs */
 
-/** The largest difference of two results; null where they have other shapes. @param {Outputs} a @param {Outputs} b */
+/** Return the largest difference of two results; null if their shapes differ. @param {Outputs} a @param {Outputs} b */
 function difference(a, b) {
   let largest = 0;
   for (const [name, { data, dims }] of Object.entries(a)) {
@@ -22,7 +22,7 @@ function difference(a, b) {
   return largest;
 }
 
-/** A session of `engine` over a model, and what it has shown so far. */
+/** A session of an engine for a model, and its measurements so far. */
 class Entrant {
   /** @param {import('./engines.js').Engine} engine @param {AbortSignal} signal */
   constructor(engine, signal) {
@@ -36,7 +36,7 @@ class Entrant {
     this.first_ms = NaN;
   }
 
-  /** What fails is the engine's result; the other one goes on. @param {() => Promise<void>} work */
+  /** Run `work`; an error becomes the engine's result, and the other engines continue. @param {() => Promise<void>} work */
   async attempt(work) {
     if (this.error) return;
     this.signal.throwIfAborted();
@@ -57,7 +57,7 @@ class Entrant {
     });
   }
 
-  /** Some runs; once `until` has passed, none but the first. @param {number} count @param {number} until */
+  /** Do several runs; after `until`, only the first. @param {number} count @param {number} until */
   round(count, until) {
     return this.attempt(async () => {
       for (let i = 0; i < count && (!this.times.length || performance.now() < until); i++) await this.#run();
@@ -80,13 +80,13 @@ class Entrant {
 
 /**
  * @param {import('./models.js').Model} model
- * @param {import('./engines.js').Engine[]} engines in the order they begin
+ * @param {import('./engines.js').Engine[]} engines in the order of their first run
  * @param {Effort} effort
  * @param {AbortSignal} signal
  * @returns {Promise<Measured>} `ratio`: onnxruntime-web's median divided by pyruntime's
  */
 export async function compare(model, engines, effort, signal) {
-  await (await fetch(model.url)).arrayBuffer(); // both find it in the browser's cache
+  await (await fetch(model.url)).arrayBuffer(); // so that all engines read it from the browser's cache
   const entrants = engines.map((engine) => new Entrant(engine, signal));
   try {
     for (const entrant of entrants) await entrant.load(model);

@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * What the GPU does by itself, without any library: bytes moved, dispatches begun, results read back. A figure is the slope of the time
- * over the count of dispatches, by the page's clock: what a submission costs is not in it.
+ * Rates of the GPU without any library: memory bandwidth, dispatch overhead, readback latency. A rate is the slope of time over the number
+ * of dispatches by the page's clock, which excludes the cost of a submit.
  */
 import { quantile, rounded } from './statistics.js';
 
-/** The difference of two times that is long enough to divide by. */
+/** Least difference of two times, in milliseconds, to compute a slope from. */
 const LEAST_MS = 60;
 const TRIES = 3;
 const STREAM_BYTES = 128 << 20;
@@ -51,7 +51,7 @@ function encoded(device, { pipeline, group }, count, x, y = 1) {
 }
 
 /**
- * Milliseconds of one dispatch among many; more and more are timed until they take long enough.
+ * Return the milliseconds of one dispatch among many; the number grows until they take long enough.
  * @param {GPUDevice} device
  * @param {(count: number) => GPUCommandEncoder} encode
  * @param {AbortSignal} signal
@@ -79,7 +79,11 @@ async function slope(device, encode, signal) {
   }
 }
 
-/** Milliseconds from writing four bytes until what a dispatch made of them is read. @param {GPUDevice} device @param {AbortSignal} signal */
+/**
+ * Return the milliseconds from writing four bytes until the result of a dispatch on them is read back.
+ * @param {GPUDevice} device
+ * @param {AbortSignal} signal
+ */
 async function readbacks(device, signal) {
   const { STORAGE, COPY_SRC, COPY_DST, MAP_READ } = GPUBufferUsage;
   const value = device.createBuffer({ size: 16, usage: STORAGE | COPY_SRC | COPY_DST });

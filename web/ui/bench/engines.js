@@ -1,5 +1,5 @@
 // @ts-check
-/** pyruntime and onnxruntime-web by the calls that they share. */
+/** pyruntime and onnxruntime-web with a common interface. */
 import { InferenceSession, Tensor, env, preload } from '../../pyruntime.js';
 
 /**
@@ -10,11 +10,13 @@ import { InferenceSession, Tensor, env, preload } from '../../pyruntime.js';
  * @typedef {object} Engine
  * @property {'pyruntime' | 'onnxruntime_web'} name
  * @property {string} version
- * @property {number} start_ms from nothing until a first session can be made
+ * @property {number} start_ms from nothing until a first session can be created
  * @property {(source: string | Uint8Array, inputs: Inputs, fetches: string[]) => Promise<Loaded>} load
  */
 
-/** Where onnxruntime-web's files are: `folder` relative to this page, or a server of others. @typedef {object} Peer
+/**
+ * Location of onnxruntime-web's files: `folder` is relative to this page, or on another server.
+ * @typedef {object} Peer
  * @property {string} version
  * @property {string} folder
  * @property {Record<'module' | 'wasm', {name: string, bytes: number, integrity: string}>} files
@@ -25,13 +27,13 @@ export async function findPeer() {
   return (await fetch('peer.json')).json();
 }
 
-/** The host that the files come from; '' for the page's own. @param {Peer} peer */
+/** Return the host of the files; '' for that of the page. @param {Peer} peer */
 export function hostOf({ folder }) {
   const { host } = new URL(folder, location.href);
   return host === location.host ? '' : host;
 }
 
-/** The session and tensors of a library with onnxruntime-web's names. @param {any} library @param {object} [options] @returns {Engine['load']} */
+/** Return the loader of a library with onnxruntime-web's names. @param {any} library @param {object} [options] @returns {Engine['load']} */
 function loader(library, options) {
   return async (source, inputs, fetches) => {
     const session = await library.InferenceSession.create(source, options);
@@ -48,7 +50,7 @@ export async function startOwn() {
   return { name: 'pyruntime', version: env.versions.pyruntime, start_ms: performance.now() - begin, load };
 }
 
-/** A module whose bytes are compared with `integrity` before it runs. @param {string} url @param {string} integrity */
+/** Import a module after verifying its bytes against `integrity`. @param {string} url @param {string} integrity */
 async function verifiedModule(url, integrity) {
   await new Promise((resolve, reject) => {
     const script = Object.assign(document.createElement('script'), { type: 'module', src: url, integrity, crossOrigin: 'anonymous' });

@@ -1,5 +1,5 @@
 // @ts-check
-/** Everything that the page measures, step by step: the object that the visitor may save. */
+/** All measurements of the page, step by step, as an object that the visitor may save. */
 import { isEmulated } from '../app/adapter.js';
 import { describe } from './adapter.js';
 import { compare } from './comparison.js';
@@ -26,7 +26,7 @@ const FORMAT = 'pyruntime-bench/1';
  * @property {import('./comparison.js').Measured[]} models
  */
 
-/** What is known before anything is measured. @param {GPUAdapter} adapter @returns {Result} */
+/** Return the result object before anything is measured. @param {GPUAdapter} adapter @returns {Result} */
 function begun(adapter) {
   const described = describe(adapter);
   const { userAgent, hardwareConcurrency, deviceMemory = null } = /** @type {any} */ (navigator);
@@ -43,7 +43,7 @@ function begun(adapter) {
  * @param {import('./models.js').Model[]} wanted.models
  * @param {import('./comparison.js').Effort} wanted.effort
  * @param {AbortSignal} signal
- * @param {(done: number, of: number, step: string, result: Result) => void} report before each step
+ * @param {(done: number, of: number, step: string, result: Result) => void} report called before each step
  * @returns {Promise<Result>}
  */
 export async function measure({ adapter, peer, models, effort }, signal, report) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** The five models, and inputs that are the same everywhere. */
+/** The five models, with fixed inputs. */
 import { SITE } from '../../addresses.js';
 
 /**
@@ -14,7 +14,7 @@ import { SITE } from '../../addresses.js';
 const TOKENS = 128;
 const LAYERS = 5;
 
-/** Uniform numbers from 0 to 1. @param {number[]} dims */
+/** Return uniform numbers in [0, 1). @param {number[]} dims */
 function floats(...dims) {
   const data = new Float32Array(dims.reduce((product, dim) => product * dim, 1));
   let state = 1;
@@ -30,7 +30,7 @@ function tokens(value) {
   return { type: 'int64', data: BigInt64Array.from({ length: TOKENS }, (_, i) => BigInt(value(i))), dims: [1, TOKENS] };
 }
 
-/** A prompt, and nothing written before it. */
+/** Return a prompt without preceding text. */
 function prompt() {
   const caches = Array.from({ length: LAYERS }, (_, i) => ['key', 'value'].map((kind) => (
     [`past_key_values.${i}.${kind}`, { type: 'float32', data: new Float32Array(0), dims: [1, 2, 0, 64] }])));

@@ -1,5 +1,5 @@
 // @ts-check
-/** The page /bench/: what may be measured, progress, the result, and files of it. */
+/** The page /bench/: choice of measurements, progress, results, and downloads. */
 import { byId, h, saveAs } from '../dom.js';
 import { explain, whyNoWebGpu } from '../app/errors.js';
 import { formatBytes } from '../app/format.js';
@@ -13,7 +13,7 @@ import { adapterTable, modelsTable, ratesTable } from './tables.js';
 import { gpuOf } from './texts.js';
 import { isEmulated } from '../app/adapter.js';
 
-/** `?models=digits,austen&runs=9&seconds=2` measures less. */
+/** Parameters that restrict the measurements: `?models=digits,austen&runs=9&seconds=2`. */
 const parameters = new URLSearchParams(location.search);
 const RUNS = Number(parameters.get('runs')) || 30;
 const SECONDS = Number(parameters.get('seconds')) || 10;

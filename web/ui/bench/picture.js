@@ -1,18 +1,18 @@
 // @ts-check
-/** The result as a picture that can be read on a phone. */
+/** The result as a picture that is legible on a phone. */
 import { bandwidthText, browserOf, gpuOf, productText, timeText } from './texts.js';
 
 const WIDTH = 1080;
 const MARGIN = 60;
 const ROW = 108;
 
-/** Colours of the page, as it is shown now. @param {HTMLElement} element */
+/** Return the current colors of the page. @param {HTMLElement} element */
 function colours(element) {
   const style = getComputedStyle(element);
   return (/** @type {string} */ name) => style.getPropertyValue(`--${name}`).trim();
 }
 
-/** The text, cut where it would be wider. @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */
+/** Return the text, truncated to a width. @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */
 function fitted(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   let end = text.length;

@@ -1,17 +1,17 @@
 // @ts-check
-/** Matrix products as a library computes them: the time of eight more in a row. */
+/** The rate of matrix products by a library: the time of eight more products in a chain. */
 import { modelOf } from '../../onnx/writer.js';
 import { quantile, rounded } from './statistics.js';
 
 const SIDES = [256, 512, 1024, 2048, 4096];
 const MORE = 8;
-/** Products that take less are too short to tell apart: larger ones are measured. */
+/** Least milliseconds of the products; if they take less, larger ones are measured. */
 const LEAST_MS = 50;
 const RUNS = 7;
 
 /**
- * y[i, 0] = sum of row i of a^(count + 1), a[i, j] = x[i] x[j]: nothing large is sent to the GPU or back.
- * @param {number} count products
+ * Return a model of y[i, 0] = sum of row i of a^(count + 1), with a[i, j] = x[i] x[j], so that no large tensor is uploaded or read back.
+ * @param {number} count number of products
  */
 function chain(count) {
   /** @type {import('../../onnx/writer.js').Node[]} */
@@ -22,7 +22,7 @@ function chain(count) {
 }
 
 /**
- * Median milliseconds of a run, the first ones left out.
+ * Return the median milliseconds of a run, without the first ones.
  * @param {import('./engines.js').Engine} engine
  * @param {number} count
  * @param {number} side

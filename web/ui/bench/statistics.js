@@ -1,10 +1,10 @@
 // @ts-check
-/** What many times come to. */
+/** Statistics of run times. */
 
 /** @typedef {{median_ms: number, p10_ms: number, p90_ms: number, runs_ms: number[]}} Spread */
 
 /**
- * The value below which a share of the values lies, between two values by their distance; NaN for none.
+ * Return the value below which a share of the values lies, interpolated linearly; NaN without values.
  * @param {ReadonlyArray<number>} values
  * @param {number} share from 0 to 1
  */
@@ -15,12 +15,12 @@ export function quantile(values, share) {
   return sorted[below] + (place - below) * ((sorted[below + 1] ?? sorted[below]) - sorted[below]);
 }
 
-/** @param {number} value with four significant digits */
+/** @param {number} value rounded to four significant digits */
 export function rounded(value) {
   return Number.isFinite(value) ? Number(value.toPrecision(4)) : value;
 }
 
-/** The median of times, and between what eight of ten are. @param {number[]} times milliseconds @returns {Spread} */
+/** Return the median of times, and the interval of the middle eighty percent. @param {number[]} times milliseconds @returns {Spread} */
 export function spreadOf(times) {
   const [p10, median, p90] = [0.1, 0.5, 0.9].map((share) => rounded(quantile(times, share)));
   return { median_ms: median, p10_ms: p10, p90_ms: p90, runs_ms: times.map(rounded) };

@@ -1,5 +1,5 @@
 // @ts-check
-/** The result in tables. */
+/** The result as tables. */
 import { h } from '../dom.js';
 import { formatBytes, formatTime } from '../app/format.js';
 import { table } from '../app/model/table.js';
@@ -14,18 +14,18 @@ const LIMITS = /** @type {[string, string, boolean][]} */ ([
   ['maxStorageBuffersPerShaderStage', 'Storage buffers of a kernel', false],
 ]);
 
-/** Limits are powers of two, or four bytes less: '16 KiB', '2 GiB'. @param {number} bytes */
+/** Format a limit, which is a power of two or four bytes less: '16 KiB', '2 GiB'. @param {number} bytes */
 function limitText(bytes) {
   const power = Math.min(3, Math.floor(Math.log2(bytes + 4) / 10));
   return `${Math.round(bytes / 1024 ** power)} ${['B', 'KiB', 'MiB', 'GiB'][power]}`;
 }
 
-/** @param {string} name @param {string} value @param {string} [note] set smaller, below the name */
+/** @param {string} name @param {string} value @param {string} [note] shown smaller below the name */
 function row(name, value, note) {
   return h('tr', {}, h('th', { scope: 'row' }, name, note ? h('small', {}, note) : null), h('td', { class: 'number' }, value));
 }
 
-/** What the browser says of the GPU. @param {Pick<Result, 'limits' | 'features'>} described */
+/** Return the browser's description of the GPU. @param {Pick<Result, 'limits' | 'features'>} described */
 export function adapterTable({ limits, features }) {
   const rows = LIMITS.filter(([name]) => name in limits).map(([name, about, isBytes]) => (
     row(about, isBytes ? limitText(limits[name]) : String(limits[name]))));

@@ -1,10 +1,10 @@
 // @ts-check
-/** Figures and names of a result as people read them. */
+/** Figures and names of a result as text. */
 import { formatTime } from '../app/format.js';
 
 /** @typedef {import('./measurement.js').Result} Result */
 
-/** '0.84 ms'; below a tenth of a millisecond in microseconds. @param {number} ms */
+/** Format a time: '0.84 ms'; below a tenth of a millisecond in microseconds. @param {number} ms */
 export function timeText(ms) {
   return ms < 0.1 ? `${three(ms * 1000)} µs` : formatTime(ms);
 }
@@ -27,7 +27,7 @@ export function productText(product) {
   return rate >= 1000 ? `${three(rate / 1000)} TFLOP/s` : `${three(rate)} GFLOP/s`;
 }
 
-/** The GPU's name, as far as the browser tells it. @param {Pick<Result, 'adapter' | 'is_software'>} result */
+/** Return the GPU's name, as far as the browser reports it. @param {Pick<Result, 'adapter' | 'is_software'>} result */
 export function gpuOf({ adapter, is_software: isSoftware }) {
   const { description, device, vendor, architecture } = adapter;
   const name = description || [vendor, device || architecture].filter(Boolean).join(' ');
@@ -35,7 +35,7 @@ export function gpuOf({ adapter, is_software: isSoftware }) {
   return name || 'A GPU that the browser does not name';
 }
 
-/** The browser and its system: 'Chrome 156, Linux'. @param {Pick<Result, 'browser'>} result */
+/** Return the browser and its system: 'Chrome 156, Linux'. @param {Pick<Result, 'browser'>} result */
 export function browserOf({ browser: { user_agent: agent } }) {
   const names = /** @type {[RegExp, string][]} */ ([
     [/Edg\/(\d+)/, 'Edge'], [/Firefox\/(\d+)/, 'Firefox'], [/Chrome\/(\d+)/, 'Chrome'], [/Version\/(\d+)[\d.]* .*Safari/, 'Safari']]);

@@ -1,5 +1,5 @@
 // @ts-check
-/** A context of a canvas sized to its place on the screen, in device pixels; drawing units are CSS pixels.
+/** Resize a canvas to its layout size in device pixels; return its context, whose units are CSS pixels.
  *
  * @param {HTMLCanvasElement} canvas
  * @returns {CanvasRenderingContext2D}
@@ -17,12 +17,12 @@ export function sharpContext(canvas) {
   return context;
 }
 
-/** Whether the visitor asked for less motion. */
+/** Return whether the visitor prefers reduced motion. */
 export function prefersStillness() {
   return window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 }
 
-/** @param {() => void} listener called when the visitor's system turns light or dark */
+/** @param {() => void} listener called when the system changes between light and dark */
 export function onThemeChange(listener) {
   window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', listener);
 }

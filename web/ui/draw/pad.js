@@ -7,8 +7,8 @@ const PEN_WIDTH = 0.055;
 const WRITING_MS = 900;
 
 /**
- * A square to draw on with mouse, touch or pen. Sends `change` events while it is drawn on, `strokeend` when the pen
- * is lifted, `begin` when a person starts to draw.
+ * A square to draw on with mouse, touch or pen. Dispatches `change` during drawing, `strokeend` when the pen is lifted, `begin` when a
+ * person starts to draw.
  */
 export class Pad extends EventTarget {
   /** @param {HTMLCanvasElement} canvas */
@@ -19,7 +19,7 @@ export class Pad extends EventTarget {
     this.strokes = [];
     /** @type {HTMLCanvasElement | null} */
     this.picture = null;
-    /** Whether a person drew what is here; anything else goes when a person starts to draw. */
+    /** Whether a person drew the content; other content is cleared when a person starts to draw. */
     this.isDrawn = false;
     this.pointer = -1;
     this.writing = 0;
@@ -42,7 +42,7 @@ export class Pad extends EventTarget {
     this.#tell('change');
   }
 
-  /** Shows a picture instead of strokes.
+  /** Show a picture instead of strokes.
    *
    * @param {HTMLCanvasElement} picture
    */
@@ -53,7 +53,7 @@ export class Pad extends EventTarget {
     this.#tell('change');
   }
 
-  /** Writes strokes as a hand would; a person who starts to draw takes over.
+  /** Animate strokes like handwriting; it stops when a person starts to draw.
    *
    * @param {Point[][]} strokes
    */

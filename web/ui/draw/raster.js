@@ -1,8 +1,6 @@
 // @ts-check
 /**
- * The digits model's input, made in the page: the twin of `tools/digits_data.py`, which describes it. A test holds the
- * two to the same numbers.
- *
+ * The digits model's input, computed in the page like in `tools/digits_data.py`, which describes it. A test compares both.
  * @typedef {[number, number]} Point a place on the drawing area, both coordinates in [0, 1], y down
  */
 
@@ -12,7 +10,7 @@ export const SIZE = 16;
 const PEN_RADIUS = 1.5;
 const MINIMUM_EXTENT = 0.15;
 
-/** Pen strokes -> ink in [0, 1], `side * side` values in row-major order; the drawing is centred and fills the image.
+/** Convert pen strokes to ink in [0, 1], `side * side` values in row-major order; the drawing is centered and fills the image.
  *
  * @param {ReadonlyArray<ReadonlyArray<Point>>} strokes
  * @param {number} [side]
@@ -38,10 +36,10 @@ export function rasterize(strokes, side = SIZE) {
   return image;
 }
 
-/** The strokes' pieces in pixels from the image's centre: start x, y, direction x, y, squared length.
- *
+/**
+ * Return the strokes' segments in pixels from the image's center: start x, y, direction x, y, squared length.
  * @param {ReadonlyArray<ReadonlyArray<Point>>} strokes
- * @param {number} extent of the drawing's longer side, in pixels
+ * @param {number} extent length of the drawing's longer side, in pixels
  * @returns {[number, number, number, number, number][]}
  */
 function toSegments(strokes, extent) {
@@ -65,7 +63,7 @@ function toSegments(strokes, extent) {
   return segments;
 }
 
-/** An 8x8 test image (counts 0..16) -> a model input: bilinear, between pixel centres, edges clamped.
+/** Convert an 8x8 test image (counts 0..16) to a model input by bilinear interpolation between pixel centers, edges clamped.
  *
  * @param {Uint8Array} counts
  * @returns {Float32Array}

@@ -1,5 +1,5 @@
 // @ts-check
-/** The ways to give a model something: each makes its controls and calls `give` with the model's inputs. */
+/** Input methods of the widget: each creates its controls and calls `give` with the model's inputs. */
 
 import { Pad } from '../draw/pad.js';
 import { h } from '../dom.js';
@@ -10,20 +10,20 @@ import { drawingTensor, numbersTensor, pictureTensor, template } from './tensors
  * @typedef {import('../../pyruntime.js').Feeds} Feeds
  *
  * @typedef {object} Context
- * @property {readonly ValueMetadata[]} inputs of the model
+ * @property {readonly ValueMetadata[]} inputs inputs of the model
  * @property {import('./tensors.js').Scale} scale
  * @property {(feeds: Feeds, final?: boolean) => void} give run the model; `final`: the input is complete
- * @property {() => void} clear nothing is given any more
+ * @property {() => void} clear remove the current inputs
  * @property {(error: unknown) => void} fail
  */
 
-/** How far an arrow key moves the pen, as a part of the side. */
+/** Distance that an arrow key moves the pen, as a fraction of the side. */
 const STEP = 0.04;
 
 /** @type {Record<string, [number, number]>} */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** The only input. @param {readonly ValueMetadata[]} inputs @param {string} way */
+/** Return the only input of a model; throws if it has several. @param {readonly ValueMetadata[]} inputs @param {string} way */
 function only(inputs, way) {
   if (inputs.length !== 1) {
     throw new TypeError(`input="${way}" is for models of one input; this one has ${inputs.length}: use input="json"`);
@@ -63,7 +63,7 @@ function draw({ inputs, scale, give, clear }) {
  * Draw with the keyboard.
  * @param {Pad} pad
  * @param {HTMLCanvasElement} canvas
- * @param {HTMLElement} pen what shows where the pen is
+ * @param {HTMLElement} pen element that shows the pen's position
  * @param {HTMLElement} square
  */
 function penKeys(pad, canvas, pen, square) {
@@ -119,7 +119,7 @@ function penKeys(pad, canvas, pen, square) {
   });
 }
 
-/** A picture: chosen, dropped or pasted. @param {Context} context */
+/** A picture that is chosen, dropped or pasted. @param {Context} context */
 function image({ inputs, scale, give, fail }) {
   const input = only(inputs, 'image');
   const file = h('input', { type: 'file', accept: 'image/*', class: 'hidden', id: 'file' });
@@ -166,7 +166,7 @@ function image({ inputs, scale, give, fail }) {
   return [drop];
 }
 
-/** Numbers as JSON. @param {Context} context */
+/** Inputs as JSON. @param {Context} context */
 function json({ inputs, give, fail }) {
   const area = h('textarea', { id: 'json', spellcheck: 'false', part: 'json', autocomplete: 'off' });
   area.value = template(inputs);
@@ -194,12 +194,12 @@ function json({ inputs, give, fail }) {
   ];
 }
 
-/** The page gives the inputs: say which. @param {Context} context */
+/** No controls: the page sets the inputs, whose names and types are shown. @param {Context} context */
 function none({ inputs }) {
   return [h('span', { class: 'soft' }, `Ready for ${described(inputs)}`)];
 }
 
-/** Names, types and dimensions. @param {readonly ValueMetadata[]} inputs */
+/** Describe inputs by name, type and dimensions. @param {readonly ValueMetadata[]} inputs */
 function described(inputs) {
   return inputs.map(({ name, type, shape }) => `${name}: ${type} [${shape.map((dim) => dim || '?').join(', ')}]`).join('; ');
 }

@@ -1,10 +1,10 @@
 // @ts-check
-/** Names of a model's classes. */
+/** Class names of a model. */
 
 /**
- * The names that an attribute has, separated by commas, or those of the file that it names, one a line or of JSON.
+ * Return the class names in an attribute, separated by commas, or in the file that it names, one a line or as JSON.
  * @param {string | null} attribute
- * @param {string} base what a file's address is relative to
+ * @param {string} base base URL of the file's address
  * @returns {Promise<string[]>}
  */
 export async function readLabels(attribute, base) {

@@ -1,11 +1,11 @@
 // @ts-check
-/** Results to look at, and in words. */
+/** Outputs, as graphics and as text. */
 
 import { h } from '../dom.js';
 
 /** @typedef {import('../../pyruntime.js').Tensor} Tensor */
 
-/** Bars of more classes than these show the best of them alone. */
+/** Number of classes above which only the most likely are shown. */
 const ALL_BARS = 12;
 const BEST_BARS = 5;
 const SHOWN = 64;
@@ -17,7 +17,7 @@ function short(value) {
 }
 
 /**
- * Numbers of classes as bars, in the model's order or the best of many.
+ * Return scores of classes as bars, in the model's order, or the highest of many.
  * @param {number[]} values
  * @param {readonly string[]} labels
  */
@@ -44,7 +44,7 @@ function bars(values, labels) {
   return { element: list, words: `${best.name}, ${words(best.value)}` };
 }
 
-/** A picture, where a tensor is one. @param {Tensor} tensor */
+/** Return a picture, if the tensor is one. @param {Tensor} tensor */
 function picture(tensor) {
   const { dims, type } = tensor;
   if (dims.length !== 4 || dims[0] !== 1 || !['float32', 'float16', 'float64', 'uint8'].includes(type)) return null;
@@ -73,7 +73,7 @@ function numbers(name, tensor) {
 }
 
 /**
- * What shows `outputs`, and a sentence that says the same.
+ * Return an element that shows `outputs`, and a sentence with the same content.
  * @param {Record<string, Tensor>} outputs
  * @param {readonly string[]} labels
  * @returns {{elements: HTMLElement[], words: string}}
@@ -83,7 +83,7 @@ export function show(outputs, labels) {
   const sentences = [];
   const entries = Object.entries(outputs);
   for (const [name, tensor] of entries) {
-    if (!('dims' in (tensor ?? {}))) continue; // a sequence or map: the page has it by the event
+    if (!('dims' in (tensor ?? {}))) continue; // a sequence or map, which only the event has
     const rows = tensor.dims.slice(0, -1).every((dim) => dim === 1) ? tensor.size : 0;
     const isFloat = tensor.type.startsWith('float');
     const classes = isFloat && rows > 1 && (labels.length ? rows === labels.length : rows <= 2048);

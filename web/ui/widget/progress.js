@@ -1,12 +1,12 @@
 // @ts-check
-/** How far loading is, from the events of its phases: one number, and a bar that shows it. */
+/** Progress of loading, computed from events: one number, and a bar that shows it. */
 
 import { h } from '../dom.js';
 
-/** About what each phase is of a first visit's time; the rest is what comes after them. @type {Record<string, number>} */
+/** Approximate fraction of each phase in the time of a first visit; the rest is for what follows. @type {Record<string, number>} */
 const PARTS = { pyodide: 0.4, wheel: 0.05, adapter: 0.02, import: 0.08, model: 0.25, parse: 0.03, shaders: 0.12 };
 
-/** Bytes of a phase of which nothing says how many they are. */
+/** Bytes assumed for a phase of unknown size. */
 const UNKNOWN_BYTES = 13e6;
 
 /** @type {Record<string, string>} */
@@ -24,13 +24,13 @@ class Progress {
 
   /**
    * @param {import('../../pyruntime.js').ProgressEvent} event
-   * @returns {{totalProgress: number, words: string}} `totalProgress` from 0 to 1, never less than before; `words` with bytes where they are known
+   * @returns {{totalProgress: number, words: string}} `totalProgress` from 0 to 1, never decreasing; `words` with bytes if known
    */
   add({ phase, status, loaded = 0, total }) {
     if (phase === 'file') return this.add({ phase: 'model', status: 'progress', loaded, total });
     const part = status === 'end' ? 1 : status === 'progress' ? Math.min(0.95, loaded / (total || UNKNOWN_BYTES)) : 0;
     this.#done.set(phase, Math.max(part, this.#done.get(phase) ?? 0));
-    // Python may have been there before: what was not heard of until the model came is over.
+    // Python may have been started before: phases without events before the model's are done.
     const order = Object.keys(PARTS);
     const reached = order.indexOf(phase);
     if (reached >= order.indexOf('parse')) for (const name of order.slice(0, reached)) this.#done.set(name, 1);
@@ -41,18 +41,18 @@ class Progress {
   }
 }
 
-/** A bar without words. @param {string} label */
+/** Return a bar without text. @param {string} label */
 function trackOf(label) {
   return h('div', { part: 'track', role: 'progressbar', 'aria-label': label, 'aria-valuemin': '0', 'aria-valuemax': '100' });
 }
 
-/** @param {HTMLElement} track @param {number} share of what there is to do that is done */
+/** @param {HTMLElement} track @param {number} share fraction that is done */
 function move(track, share) {
   track.style.setProperty('--done', String(share));
   track.setAttribute('aria-valuenow', String(Math.round(share * 100)));
 }
 
-/** A bar of a run, which its progress shows and moves. @param {(bar: HTMLElement) => unknown} show */
+/** Return the bar of a run, and its progress callback, which first calls `show` with the bar. @param {(bar: HTMLElement) => unknown} show */
 export function runBar(show) {
   const element = trackOf('Running the model');
   const onProgress = (/** @type {import('../../pyruntime.js').ProgressEvent} */ { phase, loaded = 0, total = 1 }) => {
@@ -63,7 +63,7 @@ export function runBar(show) {
   return { element, onProgress };
 }
 
-/** A bar, and what moves it by an event and tells how far loading is. */
+/** Return a bar, and a function that updates it by an event and returns the progress. */
 export function progressBar() {
   const progress = new Progress();
   const words = h('span', { class: 'soft' }, 'Loading');

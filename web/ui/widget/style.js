@@ -1,5 +1,5 @@
 // @ts-check
-/** The widget's looks. Colours follow the `color-scheme` of the place it is put in; every one can be set from outside. */
+/** The widget's style. Colors follow the `color-scheme` of the surrounding element; all can be set from outside. */
 
 const TEXT = `
 :host {
@@ -209,7 +209,7 @@ pre { overflow-x: auto; font: 0.875rem/1.6 ui-monospace, "SF Mono", Menlo, Conso
 /** @type {CSSStyleSheet | undefined} */
 let sheet;
 
-/** One sheet for all widgets of a page. A strict policy allows it: it is no text in the document. */
+/** Return the style sheet that all widgets of a page share. A constructed sheet is allowed by a strict policy. */
 export function styleSheet() {
   if (!sheet) {
     sheet = new CSSStyleSheet();

@@ -1,5 +1,5 @@
 // @ts-check
-/** What people give (pictures, drawings, numbers) as the tensors that a model takes. */
+/** Conversion of pictures, drawings and numbers to the tensors that a model expects. */
 
 import { luminance } from '../draw/luminance.js';
 import { rasterize } from '../draw/raster.js';
@@ -7,13 +7,13 @@ import { Tensor } from '../../pyruntime.js';
 
 /** @typedef {import('../../pyruntime.js').ValueMetadata} ValueMetadata */
 /** @typedef {import('../../pyruntime.js').TensorType} TensorType */
-/** @typedef {{mean: number[], std: number[]}} Scale of each channel, where pixels are from 0 to 1 */
+/** @typedef {{mean: number[], std: number[]}} Scale of each channel, for pixels in [0, 1] */
 
-/** The longer side of a picture for models that take any size. */
+/** Longer side in pixels of a picture, for models with dynamic sizes. */
 const LARGEST = 512;
 
 /**
- * What attributes say: one number for all channels, or one for each, separated by commas.
+ * Parse the attributes `mean` and `std`: one number for all channels, or one for each, separated by commas.
  * @param {string | null} mean
  * @param {string | null} std
  * @returns {Scale}
@@ -27,7 +27,7 @@ export function scaleOf(mean, std) {
 }
 
 /**
- * How a model's input holds a picture.
+ * Return how a model's input holds a picture.
  * @param {ValueMetadata} input
  * @returns {{layout: 'NCHW' | 'NHWC' | 'flat', channels: number, height: number | null, width: number | null}}
  */
@@ -49,7 +49,7 @@ function pictureShape({ name, shape, isTensor }) {
 }
 
 /**
- * A drawing as the model's input: ink in [0, 1], then (ink - mean) / std.
+ * Convert a drawing to the model's input: ink in [0, 1], then (ink - mean) / std.
  * @param {ValueMetadata} input
  * @param {ReadonlyArray<ReadonlyArray<import('../draw/raster.js').Point>>} strokes
  * @param {Scale} scale
@@ -68,7 +68,7 @@ export function drawingTensor(input, strokes, scale) {
 }
 
 /**
- * A picture as the model's input, cut to its proportions around the middle.
+ * Convert a picture to the model's input, cropped to its proportions at the center.
  * @param {ValueMetadata} input
  * @param {ImageBitmap} picture
  * @param {Scale} scale
@@ -118,7 +118,7 @@ function typed(type, values, dims) {
 }
 
 /**
- * Numbers (nested arrays, a typed array, one number) as an input.
+ * Convert numbers (nested arrays, a typed array, one number) to an input.
  * @param {ValueMetadata} input
  * @param {unknown} value
  * @returns {Tensor}
@@ -140,7 +140,7 @@ export function numbersTensor(input, value) {
 }
 
 /**
- * The dimensions of `size` elements: one that has only a name is what remains, others are 1.
+ * Return the dimensions for `size` elements: the symbolic one takes the remainder, others are 1.
  * @param {readonly (number | string)[]} shape
  * @param {number} size
  */
@@ -151,7 +151,7 @@ function fill(shape, size) {
 }
 
 /**
- * Something of the right shape to begin with, as JSON: zeros, of which a person sees where numbers go.
+ * Return JSON of zeros in the inputs' shapes, as a template.
  * @param {readonly ValueMetadata[]} inputs
  */
 export function template(inputs) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** What a person says to a language model: a text that it continues, or a conversation. The answer flows; it can be stopped. */
+/** Text input of a language model: a text that it continues, or a conversation. The answer is streamed and can be stopped. */
 
 import { h } from '../dom.js';
 
@@ -8,15 +8,15 @@ import { h } from '../dom.js';
 /**
  * @typedef {object} Context
  * @property {TextGenerator} generator
- * @property {string} prompt what the field holds at first
+ * @property {string} prompt initial text of the field
  * @property {() => import('../../pyruntime.js').GenerateOptions} options
  * @property {(piece: import('../../pyruntime.js').Piece) => void} tell
  * @property {(result: {text: string, tokens: number, ms: number, stopped: boolean}) => void} done
- * @property {(words: string) => void} read have something read out
+ * @property {(words: string) => void} read announce text to screen readers
  * @property {(error: unknown) => void} fail
  */
 
-/** Who speaks, in the parts' names and in words. */
+/** Names of the speakers, in part names and in text. */
 const NAMES = { user: 'You', assistant: 'Model' };
 
 /** Run the model, one run at a time. */
@@ -76,7 +76,7 @@ class Run {
   }
 }
 
-/** Enter sends, Shift+Enter begins a line. @param {HTMLTextAreaElement} area @param {() => void} send */
+/** Enter sends, Shift+Enter starts a new line. @param {HTMLTextAreaElement} area @param {() => void} send */
 function onEnter(area, send) {
   area.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;

@@ -1,8 +1,8 @@
-"""Inputs of the real kind, the same in every run: `steps_of(model, run)`.
+"""Realistic inputs, deterministic for each run: `steps_of(model, run)`.
 
-An input is a table with a kind, a shape (numbers, or letters of the model's sizes) and options of the kind:
-sound.py, pictures.py, symbols.py and numbers.py have the kinds. Where inputs depend on one another (the edges of a
-graph and its nodes), a recipe of structures.py makes all.
+An input is a table with a kind, a shape (numbers, or letters of the model's sizes) and options of the kind. sound.py,
+pictures.py, symbols.py and numbers.py define the kinds. Where inputs depend on one another (edges of a graph and its
+nodes), a recipe of structures.py generates all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECIPES: Mapping[str, Callable[[Context], Feeds]] = structures.RECIPES
 
 
 def steps_of(model: Model, run: int) -> list[Feeds]:
-    """The feeds of each step of a run; inputs in `model.back` are those of the first step."""
+    """Return the feeds of each step of a run; inputs in `model.back` are those of the first step."""
     sizes = {letter: values[run] for letter, values in model.sizes.items()}
     steps = []
     for step in range(model.steps):
@@ -41,7 +41,7 @@ def steps_of(model: Model, run: int) -> list[Feeds]:
 
 
 def value(told: Mapping[str, Any], context: Context, name: str) -> np.ndarray[Any, Any]:
-    """The value of one input.
+    """Generate the value of one input.
 
     Raises:
         KeyError: a kind or a letter that is not defined.

@@ -1,4 +1,4 @@
-"""What a recipe knows of the value that it makes."""
+"""The context in which a recipe generates a value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Context"]
 
 @dataclass(frozen=True)
 class Context:
-    """The place of a value.
+    """The run and step of a value.
 
     Attributes:
-        shape: of the value. sizes: letters, and their values in this run.
-        step: number of the step in its run. seed: the same in all steps of a run.
+        shape: shape of the value. sizes: letters, and their values in this run.
+        step: index of the step in its run. seed: equal in all steps of a run.
         assets: 'package:path' of files with values.
     """
 
@@ -28,10 +28,10 @@ class Context:
     assets: Sequence[str] = ()
 
     def of(self, shape: tuple[int, ...], name: str) -> Context:
-        """The context of an input of this shape and name."""
+        """Return the context of an input with this shape and name."""
         return replace(self, shape=shape, seed=self.seed ^ zlib.crc32(name.encode()))
 
     @property
     def random(self) -> np.random.Generator:
-        """Random numbers that differ between steps."""
+        """Return a random generator that differs between steps."""
         return np.random.default_rng([self.seed, self.step])

@@ -1,4 +1,4 @@
-"""Plain numbers: constants, random values, columns of a table."""
+"""Numeric inputs: constants, random values, columns of a table."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Array = np.ndarray[Any, Any]
 
 
 def constant(context: Context, value: float = 0.0) -> Array:
-    """The same number everywhere."""
+    """A constant."""
     return np.full(context.shape, value, np.float32)
 
 
 def normal(context: Context, scale: float = 1.0, mean: float = 0.0) -> Array:
-    """Normally distributed."""
+    """Normally distributed values."""
     return (context.random.standard_normal(context.shape) * scale + mean).astype(np.float32)
 
 
 def uniform(context: Context, low: float = 0.0, high: float = 1.0) -> Array:
-    """Between two bounds."""
+    """Uniformly distributed values."""
     return context.random.uniform(low, high, context.shape).astype(np.float32)
 
 
 def table(context: Context, columns: Sequence[Sequence[float]]) -> Array:
-    """Rows of columns, each [low, high], or [low, high, 1] where it holds whole numbers."""
+    """Rows of columns, each [low, high], or [low, high, 1] for integers."""
     every = list(columns) if len(columns) > 1 else [*columns] * context.shape[-1]
     random, made = context.random, []
     for low, high, *whole in every:
@@ -42,7 +42,7 @@ def table(context: Context, columns: Sequence[Sequence[float]]) -> Array:
 
 
 def stored(context: Context, key: str, row: str) -> Array:
-    """A row of an array of the model's asset, an .npz file: the one of a letter's value."""
+    """A row of an array in the model's asset, an .npz file; its index is the value of a letter."""
     package, path = located(context.assets[0])
     with np.load(unpacked(package) / path) as arrays:
         return np.asarray(arrays[key][context.sizes[row]], np.float32).reshape(context.shape)

@@ -1,4 +1,4 @@
-"""Photographs, and pages and lines of text, normalised as networks expect them."""
+"""Photographs, and pages and lines of text, normalized as networks expect."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ SCALES: Mapping[str, Callable[[Array], Array]] = {
 
 @functools.lru_cache
 def photographs() -> list[Array]:
-    """The two photographs that scikit-learn ships, [427, 640, 3] of 0 to 255."""
+    """Return scikit-learn's two photographs, [427, 640, 3] in 0 to 255."""
     from sklearn.datasets import load_sample_images
 
     return [np.asarray(image) for image in load_sample_images().images]
 
 
 def cut(number: int, height: int, width: int, random: np.random.Generator) -> Array:
-    """A part of a photograph, resized."""
+    """Return a part of a photograph, resized."""
     whole = photographs()[number % 2]
     side = int(random.integers(200, 400))
     top, left = int(random.integers(0, whole.shape[0] - side)), int(random.integers(0, whole.shape[1] - side))
@@ -56,7 +56,7 @@ def cut(number: int, height: int, width: int, random: np.random.Generator) -> Ar
 
 
 def written(height: int, width: int, random: np.random.Generator, single: bool) -> Array:
-    """A sheet with lines of text, or one line that fills it."""
+    """Return a page with lines of text, or one line that fills the image."""
     image = Image.new("RGB", (width, height), (248, 246, 240))
     draw = ImageDraw.Draw(image)
     size = height * 0.7 if single else max(12, height / 16)
@@ -75,7 +75,7 @@ def written(height: int, width: int, random: np.random.Generator, single: bool) 
 
 
 def normalised(context: Context, drawn: Callable[..., Array], scale: str, layout: str) -> Array:
-    """A batch of pictures, NCHW or NHWC; grey where there is one channel."""
+    """Return a batch of images, NCHW or NHWC; grey with one channel."""
     channels_last = layout == "nhwc"
     height, width = context.shape[1:3] if channels_last else context.shape[2:4]
     channels = context.shape[3] if channels_last else context.shape[1]
@@ -93,7 +93,7 @@ def photo(context: Context, scale: str = "unit", layout: str = "nchw") -> Array:
 
 
 def page(context: Context, scale: str = "unit", layout: str = "nchw") -> Array:
-    """Sheets with lines of text."""
+    """Pages with lines of text."""
     return normalised(context, lambda _, h, w, random: written(h, w, random, False), scale, layout)
 
 

@@ -1,4 +1,4 @@
-"""A signal like speech, and what is made of one: windows, spectra, logarithms of mel energies."""
+"""A speech-like signal, and its features: windows, spectra, logarithms of mel energies."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SECONDS, VOICES = 12, 4
 
 
 def voice(rate: int, seed: int) -> Array:
-    """One of VOICES signals of a rate."""
+    """Return one of VOICES signals at a sampling rate."""
     return _voice(rate, seed % VOICES)
 
 
 @functools.lru_cache(16)
 def _voice(rate: int, seed: int) -> Array:
-    """Some seconds of voiced syllables with formants and pauses, hisses between them, and noise; float32 within 1."""
+    """Synthesize seconds of voiced syllables with formants, pauses, fricatives and noise; float32 in [-1, 1]."""
     random = np.random.default_rng(seed)
     time = np.arange(SECONDS * rate) / rate
     pitch = 120 + 25 * np.sin(2 * np.pi * 0.7 * time) + 10 * np.sin(2 * np.pi * 5 * time)
@@ -45,15 +45,15 @@ def _voice(rate: int, seed: int) -> Array:
 
 
 def part(signal: Array, start: int, length: int) -> Array:
-    """Samples from `start` on; silence before the beginning, and the signal again after its end."""
+    """Return samples from `start` on: silence before the signal, which repeats after its end."""
     where = np.arange(start, start + length)
     return np.where(where < 0, np.float32(0), signal[where % len(signal)])
 
 
 def speech(context: Context, rate: int = 16000, hop: int = 0, gain: float = 1.0, last: bool = True) -> Array:
-    """Samples along the last axis, or the one before it; a step begins `hop` samples after the one before.
+    """Samples along the last axis, or the one before it; each step begins `hop` samples after the previous one.
 
-    What a window has beyond `hop` samples is what came before it.
+    Samples of a window beyond `hop` are those before the step.
     """
     shape = context.shape if last else context.shape[:-1]
     length = shape[-1]
@@ -63,14 +63,14 @@ def speech(context: Context, rate: int = 16000, hop: int = 0, gain: float = 1.0,
 
 
 def windows(context: Context, rate: int = 16000, hop: int = 512) -> Array:
-    """[rows, samples]: each row begins `hop` samples after the one above."""
+    """[rows, samples]: each row begins `hop` samples after the previous one."""
     rows, length = context.shape
     start = context.step * rows * hop - (length - hop)
     return np.stack([part(voice(rate, context.seed), start + row * hop, length) for row in range(rows)])
 
 
 def frames(context: Context, count: int, size: int, hop: int, rate: int, row: int) -> Array:
-    """[count, size // 2 + 1] complex: the short-time Fourier transform of a signal, from this step on."""
+    """Return the short-time Fourier transform of a signal from this step on, complex [count, size // 2 + 1]."""
     signal = voice(rate, context.seed + row)
     start = rate // 5 + context.step * count * hop
     cut = np.stack([part(signal, start + i * hop, size) for i in range(count)])
@@ -95,9 +95,9 @@ def mel(
     scale: float = 1.0,
     trailing: int = 0,
 ) -> Array:
-    """Logarithms of energies in bands, normalised to a mean and a deviation.
+    """Logarithms of band energies, normalized to a mean and a deviation.
 
-    The last two axes, before `trailing` ones of length 1, are times and bands (`axes` "tb"), or the other way about.
+    The last two axes, before `trailing` axes of length 1, are times and bands (`axes` "tb"), or the reverse.
     """
     shape = context.shape[: len(context.shape) - trailing]
     count, bands = shape[-2:] if axes == "tb" else shape[:-3:-1]

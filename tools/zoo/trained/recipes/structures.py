@@ -1,4 +1,4 @@
-"""Inputs that depend on one another: the atoms of a protein and its edges, the atoms of a reaction."""
+"""Inputs that depend on one another: atoms of a protein and their edges, atoms of a reaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RECIPES", "protein", "reaction"]
 
 
 def protein(context: Context) -> Feeds:
-    """A chain of `r` residues with eight atoms each, edges to the twelve nearest atoms; for CAUSTIC."""
+    """A chain of `r` residues with eight atoms each, and edges to the twelve nearest atoms; for CAUSTIC."""
     residues, random = context.sizes["r"], context.random
     atoms = residues * 8
     steps = random.standard_normal((residues, 3))
@@ -23,7 +23,7 @@ def protein(context: Context) -> Feeds:
     np.fill_diagonal(far, np.inf)
     sources = np.argsort(far, axis=1)[:, :12]
     edges = np.stack([sources.ravel(), np.repeat(np.arange(atoms), 12)])
-    order = random.permutation(edges.shape[1])  # as they come from a search in cells: in no order
+    order = random.permutation(edges.shape[1])  # unordered, like the results of a cell-list search
     edges = edges[:, order]
     residue = edges // 8
     kinds = random.integers(0, 20, residues)
@@ -55,7 +55,7 @@ def protein(context: Context) -> Feeds:
 
 
 def reaction(context: Context) -> Feeds:
-    """The `a` atoms of a reaction, in chains, and how many bonds lie between them; for Chython's RXNMap."""
+    """The `a` atoms of a reaction, in chains, with their distances in bonds; for Chython's RXNMap."""
     count, random = context.sizes["a"], context.random
     place = np.arange(count)
     distances = np.minimum(np.abs(place[:, None] - place[None]) + 2, 12)

@@ -1,4 +1,4 @@
-"""Token ids in range, masks, lengths, the bytes of a file, and characters around each character of a text."""
+"""Token ids in range, masks, lengths, bytes of a file, and characters around each character of a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 def tokens(context: Context, high: int, low: int = 0, start: int = -1, end: int = -1) -> Array:
-    """Ids from `low` up to below `high`, small ones more often; `start` first and `end` last where given."""
+    """Ids in [low, high), small ones more often, with optional `start` and `end` ids."""
     drawn = context.random.uniform(size=context.shape) ** 2
     made = (low + drawn * (high - low)).astype(np.int64)
     if start >= 0:
@@ -26,7 +26,7 @@ def tokens(context: Context, high: int, low: int = 0, start: int = -1, end: int 
 
 
 def ids(context: Context, ids: Sequence[int]) -> Array:
-    """A text's ids, cut to the length with its last id kept."""
+    """The ids of a text, truncated to the length but with its last id."""
     return np.array([*ids[: context.shape[-1] - 1], ids[-1]], np.int64).reshape(context.shape)
 
 
@@ -39,17 +39,17 @@ def mask(context: Context, shorter: int = 0) -> Array:
 
 
 def lengths(context: Context, of: str) -> Array:
-    """The value of a letter in each row."""
+    """The value of a letter, in each row."""
     return np.full(context.shape, context.sizes[of], np.int64)
 
 
 def positions(context: Context, high: int) -> Array:
-    """Corners of boxes: ids that rise along the rows, below `high`."""
+    """Corners of boxes: ids below `high`, ascending along the rows."""
     return np.sort(context.random.integers(0, high, context.shape), axis=-2)
 
 
 def contents(context: Context) -> Array:
-    """The bytes of files: source code, and then random ones, the padding being 256."""
+    """Bytes of files: source code, then random ones; padding is 256."""
     source = np.frombuffer(__doc__.encode() * 30, np.uint8).astype(np.int32)
     made = np.full(context.shape, 256, np.int32)
     for row in range(context.shape[0]):
@@ -61,7 +61,7 @@ def contents(context: Context) -> Array:
 
 
 def around(context: Context, high: int) -> Array:
-    """[characters, window] of ids: for each character those after it, those before it backwards, and itself."""
+    """[characters, window] of ids: for each character the following ones, the preceding ones in reverse, and itself."""
     count, width = context.shape
     margin = width // 2
     text = np.random.default_rng(context.seed).integers(1, high, count + 2 * margin)

@@ -13,7 +13,7 @@ const SECONDS = 4;
 /** @typedef {Record<string, Tensor>} Tensors */
 
 /**
- * Run the model on GPU and CPU alternately, on the same input.
+ * Run the model on GPU and CPU alternately, with the same input.
  * @param {InferenceSession} gpu
  * @param {Opened} opened
  * @param {Tensors} feeds
@@ -50,7 +50,7 @@ async function timed(work) {
   return [result, performance.now() - begin];
 }
 
-/** The largest difference between the two, null where nothing can be compared. @param {Tensors} a @param {Tensors} b */
+/** Return the largest difference of two results; null if they cannot be compared. @param {Tensors} a @param {Tensors} b */
 function difference(a, b) {
   let largest = -1;
   for (const [name, { data, type }] of Object.entries(a)) {

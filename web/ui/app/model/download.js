@@ -1,14 +1,14 @@
 // @ts-check
-/** Files from this site, kept for the next visit, with progress as they come. */
+/** Files of this site, cached for later visits, with progress during downloads. */
 
 import { blobOf, outOfStorage } from '../../../net/parts.js';
 import { anew, openStream } from '../../../net/stream.js';
 import * as store from './store.js';
 
-/** Speed is taken over this much of the past. */
+/** Milliseconds of the past that the speed is averaged over. */
 const WINDOW_MS = 4000;
 
-/** Bytes that go to the browser together. */
+/** Bytes that are passed to Blob storage at a time. */
 const BLOCK = 8 << 20;
 
 /** @typedef {{loaded: number, total: number, bytesPerSecond: number, secondsLeft: number | null}} Progress */
@@ -19,7 +19,7 @@ export class Pace {
     this.marks = [{ at: now, loaded: 0 }];
   }
 
-  /** @param {number} loaded @param {number} total 0 where it is unknown @param {number} [now] @returns {Progress} */
+  /** @param {number} loaded @param {number} total 0 if unknown @param {number} [now] @returns {Progress} */
   mark(loaded, total, now = performance.now()) {
     this.marks.push({ at: now, loaded });
     while (this.marks.length > 2 && now - this.marks[1].at > WINDOW_MS) this.marks.shift();
@@ -31,10 +31,10 @@ export class Pace {
   }
 }
 
-/** What no file is known by: a server that does not tell is asked for the file itself. */
+/** Stamp of a file whose server sends no validators: the file itself is requested. */
 const UNTOLD = { etag: '', modified: '', size: -1 };
 
-/** What the server says of a file; null where it does not answer. @param {URL} url @param {AbortSignal} signal */
+/** Request a file's validators from the server; null without a response. @param {URL} url @param {AbortSignal} signal */
 async function ask(url, signal) {
   try {
     const response = await fetch(url, { method: 'HEAD', cache: 'no-cache', signal });
@@ -46,13 +46,13 @@ async function ask(url, signal) {
 }
 
 /**
- * The file at `url`, from this computer where it is kept and unchanged.
+ * Return the file at `url`, from the cache if it is unchanged.
  * @param {URL} url
  * @param {object} options
  * @param {AbortSignal} options.signal
  * @param {(progress: Progress) => void} [options.onProgress]
- * @param {(chunk: Uint8Array<ArrayBuffer>, loaded: number, total: number) => Promise<void> | void} [options.onChunk] the next bytes wait for it; where the file
- * changed while it came, `loaded` begins anew
+ * @param {(chunk: Uint8Array<ArrayBuffer>, loaded: number, total: number) => Promise<void> | void} [options.onChunk] awaited
+ *   before the next bytes; if the file changed during the download, `loaded` restarts
  * @returns {Promise<{blob: Blob, kept: boolean}>}
  */
 export async function download(url, options) {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Gather all bytes that a model needs from the source that the visitor named, with progress. */
+/** Collect all files of a model from the source that the visitor chose, with progress. */
 
 import { operators } from '../../../pyruntime.js';
 import { h } from '../../dom.js';
@@ -14,10 +14,10 @@ import { Summary, summaryOf } from '../../../onnx/summary.js';
  * @typedef {object} Source
  * @property {string} name
  * @property {Blob | URL} data
- * @property {readonly File[]} [files] that came with it
+ * @property {readonly File[]} [files] files dropped or chosen with the model
  */
 
-/** The model needs files that did not come with it. */
+/** The model needs files that the visitor did not provide. */
 export class FilesMissing extends Error {
   name = 'NoSuchFile';
 
@@ -28,7 +28,7 @@ export class FilesMissing extends Error {
   }
 }
 
-/** What is downloading, how far it is, how long it takes. */
+/** Shows name, progress and remaining time of a download. */
 export class DownloadBar {
   constructor() {
     this.text = h('span', { class: 'download-text' });
@@ -52,10 +52,10 @@ export class DownloadBar {
 }
 
 /**
- * Asks whether to go on with a model that cannot run as it is.
+ * Asks whether to continue with a model that has unsupported operators.
  * @callback Ask
  * @param {{missing: {name: string, count: number}[], loaded: number, total: number}} found
- * @returns {Promise<void>} rejected where the visitor does not want to
+ * @returns {Promise<void>} rejected if the visitor declines
  */
 
 /**
@@ -83,7 +83,7 @@ export async function gather(source, { signal, bar, ask }) {
       if (loaded === total) scanner.end();
       if (asked || saw || !scanner.hasAllNodes) return;
       const missing = new Summary(scanner).unsupported(await operators());
-      if (missing.length && loaded === total) return; // too late to say so before; its weights may be elsewhere
+      if (missing.length && loaded === total) return; // there is nothing left to save
       asked = true;
       if (missing.length) await ask({ missing, loaded, total });
     },
@@ -96,7 +96,7 @@ export async function gather(source, { signal, bar, ask }) {
 }
 
 /**
- * Fetch the files that a model names from its folder. Other paths are left to the runtime, which refuses them.
+ * Fetch the external files that a model names from its folder. Other paths are left to the runtime, which refuses them.
  * @param {URL} model
  * @param {Summary} summary
  * @param {{signal: AbortSignal, bar: DownloadBar, ask: Ask}} options
@@ -118,7 +118,7 @@ async function fetchExternal(model, summary, { signal, bar, ask }, asked) {
   return external;
 }
 
-/** The files that a model names among those that came with it. @param {Summary} summary @param {readonly File[]} files */
+/** Return the external files of a model among the files provided with it. @param {Summary} summary @param {readonly File[]} files */
 function chosen(summary, files) {
   const last = (/** @type {string} */ path) => path.split(/[/\\]/).pop();
   const external = [];

@@ -10,7 +10,7 @@ import { dimensionKey, randomTensor } from './random_input.js';
 
 const KINDS = { random: 'random', zeros: 'zeros', image: 'a picture', json: 'JSON', npy: 'an .npy file' };
 
-/** What pixels become: (byte + bias) / mean. @type {Record<string, {label: string, mean: number[], bias: number[]}>} */
+/** How pixels are scaled: (byte + bias) / mean. @type {Record<string, {label: string, mean: number[], bias: number[]}>} */
 const SCALES = {
   unit: { label: '0 to 1', mean: [255, 255, 255], bias: [0, 0, 0] },
   signed: { label: '−1 to 1', mean: [127.5, 127.5, 127.5], bias: [-127.5, -127.5, -127.5] },
@@ -19,7 +19,7 @@ const SCALES = {
 };
 
 /**
- * Where channels are in a picture's shape; null where it is none.
+ * Return the layout of a shape that can hold a picture; null for other shapes.
  * @param {readonly (number | string)[]} shape
  * @returns {{layout: 'NCHW' | 'NHWC', channels: number} | null}
  */
@@ -30,7 +30,7 @@ export function pictureLayout(shape) {
   return fits(shape[3]) ? { layout: 'NHWC', channels: Number(shape[3]) } : null;
 }
 
-/** What one input is fed, as the visitor chooses. */
+/** Editor for the value of one input. */
 export class InputEditor {
   /** @param {ValueMetadata} input */
   constructor(input) {
@@ -121,7 +121,7 @@ function nesting(value) {
 }
 
 /**
- * Nested lists have the shape they have; a flat one, or a number, takes the shape that the input has.
+ * Parse JSON: nested lists keep their shape; a flat list, or a number, takes the input's shape.
  * @param {string} text
  * @param {ValueMetadata} input
  * @param {number[]} dims
@@ -130,7 +130,7 @@ function fromJson(text, { name, type }, dims) {
   /** @type {any} */
   let value;
   try {
-    // Integers beyond 2^53 keep their digits: as strings, until they are BigInts.
+    // Integers beyond 2^53 are parsed as strings, to keep their digits for BigInt.
     value = JSON.parse(/int64/.test(type) ? text.replace(/(?<![\w.])-?\d{15,}(?![\w.])/g, '"$&"') : text);
   } catch (error) {
     throw new TypeError(`The JSON for ${name} is not valid: ${/** @type {Error} */ (error).message}`);
@@ -150,14 +150,14 @@ function fromJson(text, { name, type }, dims) {
   return new Tensor(type, flat, shape);
 }
 
-/** Grey from red, green and blue. @param {Tensor} tensor @param {'NCHW' | 'NHWC'} layout */
+/** Compute grey from red, green and blue. @param {Tensor} tensor @param {'NCHW' | 'NHWC'} layout */
 function luma({ type, data, dims }, layout) {
   const [height, width] = layout === 'NCHW' ? dims.slice(2) : dims.slice(1, 3);
   const grey = luminance(/** @type {any} */ (data), layout);
   return new Tensor(type, grey, layout === 'NCHW' ? [1, 1, height, width] : [1, height, width, 1]);
 }
 
-/** The same picture many times. @param {Tensor} tensor @param {number} count */
+/** Repeat a picture along the batch. @param {Tensor} tensor @param {number} count */
 function repeated({ type, data, dims }, count) {
   const one = /** @type {Float32Array} */ (data);
   const all = new /** @type {any} */ (one.constructor)(one.length * count);

@@ -13,15 +13,15 @@ import { Report } from './report.js';
 const REPEAT_MS = 1000;
 const REPEATS = 20;
 const SLOW_MS = 5000;
-/** Where the time goes is measured unasked if a run takes less. */
+/** Milliseconds of a run up to which its profile is measured automatically. */
 const PROFILED_MS = 200;
 
 /** @typedef {import('./gather.js').Source} Source */
-/** A model with all that it needs. @typedef {{model: Blob, external: import('./gather.js').External[]}} Opened */
+/** A model with its external files. @typedef {{model: Blob, external: import('./gather.js').External[]}} Opened */
 
-/** Opens a model, says what is in it, runs it. One model at a time; a later one takes an earlier one's place. */
+/** Opens a model, shows its contents, and runs it. A model that is opened later replaces the current one. */
 export class Inspector {
-  /** @param {{onKept: () => void}} listeners `onKept` hears that files may have been kept */
+  /** @param {{onKept: () => void}} listeners `onKept` is called when files may have been cached */
   constructor({ onKept }) {
     this.onKept = onKept;
     this.error = byId('model-error');
@@ -33,18 +33,18 @@ export class Inspector {
     this.cancelButton.addEventListener('click', () => this.cancel());
     /** Aborts the current loading or run. */
     this.work = new AbortController();
-    /** A model that waits for its files. @type {Source | null} */
+    /** A model that is waiting for its external files. @type {Source | null} */
     this.waiting = null;
     /** @type {InferenceSession | null} */
     this.session = null;
   }
 
-  /** Ends what is under way. */
+  /** Abort the current work. */
   cancel() {
     this.work.abort(new DOMException('cancelled', 'AbortError'));
   }
 
-  /** Files that a model waits for. @param {readonly File[]} files @returns {boolean} whether one did */
+  /** Pass files to a model that is waiting for them. @param {readonly File[]} files @returns {boolean} whether a model was waiting */
   add(files) {
     if (!this.waiting) return false;
     this.open({ ...this.waiting, files: [...this.waiting.files ?? [], ...files] });
@@ -106,7 +106,7 @@ export class Inspector {
    * @param {AbortController} work
    */
   #failed(error, source, work) {
-    if (work !== this.work) return; // another model is being opened
+    if (work !== this.work) return; // another model was opened meanwhile
     if (work.signal.aborted) {
       this.error.replaceChildren(h('p', { class: 'notice', role: 'status' }, `Cancelled: ${source.name} was not opened.`));
       return;
@@ -155,7 +155,7 @@ export class Inspector {
   }
 
   /**
-   * One thing at a time, each of them to be cancelled.
+   * Run a task; only one runs at a time, and each can be cancelled.
    * @param {Report} report
    * @param {(signal: AbortSignal) => Promise<void>} task
    */
@@ -175,7 +175,7 @@ export class Inspector {
   }
 
   /**
-   * Runs the model: once for the first time, then for up to a second for the median.
+   * Run the model once for the first time, then for up to a second for the median.
    * @param {InferenceSession} session
    * @param {Report} report
    * @param {AbortSignal} signal
@@ -204,7 +204,7 @@ export class Inspector {
   }
 }
 
-/** The page with this model opened. @param {URL} model */
+/** Return the URL of the page that opens this model. @param {URL} model */
 function permalink(model) {
   const base = new URL(document.baseURI);
   const folder = new URL('.', base).href;

@@ -12,7 +12,7 @@ const CLASSES = ['comment', 'attribute', 'keyword', 'type', 'number'];
 
 /** @typedef {import('../../../pyruntime.js').Explanation['nodes']} Nodes */
 
-/** The WGSL of every kernel, made when it is opened. @param {Kernels} kernels @param {Nodes} operators */
+/** Return the WGSL of all kernels, rendered when it is opened. @param {Kernels} kernels @param {Nodes} operators */
 export function kernelsView(kernels, operators) {
   if (!kernels.length) return h('p', { class: 'note' }, 'Nothing of this model runs on the GPU here.');
   return h('div', { class: 'kernels' }, ...kernels.map(({ name, count, nodes, wgsl }) => {

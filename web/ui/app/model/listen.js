@@ -1,20 +1,20 @@
 // @ts-check
-/** The ways by which a visitor names a model: a drop anywhere, the file picker, an address, a sample, `?url=` and `#model=` of the page's address. */
+/** The ways to choose a model: dropping files, the file picker, an address, a sample, `?url=` and `#model=` of the page's address. */
 
 import { byId } from '../../dom.js';
 import { explain } from '../errors.js';
 
 /** @typedef {import('./inspector.js').Inspector} Inspector */
 
-/** Whether a file's name is that of a model in one of the two formats. @param {File} file */
+/** Return whether a file's name is that of a model in one of the two formats. @param {File} file */
 function isModelFile({ name }) {
   return /\.(onnx|ort)$/i.test(name);
 }
 
 /**
- * The model and the other files among files that were dropped or chosen together.
+ * Return the model and its other files among files that were dropped or chosen together.
  * @param {readonly File[]} files
- * @returns {import('./gather.js').Source | null} null where there is nothing
+ * @returns {import('./gather.js').Source | null} null without files
  */
 function toSource(files) {
   const model = files.find(isModelFile) ?? files[0];
@@ -24,7 +24,7 @@ function toSource(files) {
 /**
  * @param {Inspector} inspector
  * @param {(picture: File) => void} openPicture
- * @param {(files: Map<string, File>) => boolean} openFolder whether files by path are a language model's
+ * @param {(files: Map<string, File>) => boolean} openFolder returns whether files by path are a language model
  */
 export function listen(inspector, openPicture, openFolder) {
   const take = (/** @type {readonly File[]} */ files) => {
@@ -57,7 +57,7 @@ export function listen(inspector, openPicture, openFolder) {
 }
 
 /**
- * The files of the folders that were dropped, by path; empty where none was.
+ * Return the files of dropped folders, by path; empty without folders.
  * @param {DataTransfer} dropped
  * @returns {Promise<Map<string, File>>}
  */
@@ -69,7 +69,7 @@ async function filesOfFolders(dropped) {
       files.set(entry.fullPath.slice(1), await new Promise((resolve, reject) => entry.file(resolve, reject)));
     } else if (entry?.isDirectory) {
       const reader = entry.createReader();
-      for (;;) { // a reader gives a part of a large folder at a time
+      for (;;) { // a reader returns large folders in parts
         const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
         if (!some.length) break;
         for (const inner of some) await walk(inner);
@@ -107,7 +107,7 @@ function listenForDrops(take, openFolder) {
   });
 }
 
-/** The model that the address names, if it does. @param {Inspector} inspector */
+/** Open the model that the page's address names, if any. @param {Inspector} inspector */
 function openNamed(inspector) {
   const inHash = /^#model=(.+)$/.exec(window.location.hash)?.[1];
   const named = inHash ? decodeURIComponent(inHash) : new URLSearchParams(window.location.search).get('url');
@@ -116,7 +116,7 @@ function openNamed(inspector) {
   openAddress(inspector, named);
 }
 
-/** @param {Inspector} inspector @param {string} named an address, of this site or not */
+/** @param {Inspector} inspector @param {string} named an address, of this site or another */
 function openAddress(inspector, named) {
   const url = URL.canParse(named, document.baseURI) ? new URL(named, document.baseURI) : null;
   if (url?.origin === window.location.origin) {

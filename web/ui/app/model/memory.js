@@ -9,7 +9,10 @@ import { table } from './table.js';
 
 const [WIDTH, HEIGHT, FOOT, MOST] = [720, 240, 22, 3000];
 
-/** What the model takes on the GPU, the plan of its activations in bars on one scale, and each tensor over the steps that it lives. @param {Memory} memory */
+/**
+ * Return the GPU memory of the model, its activation plan as bars on one scale, and each tensor over its lifetime in steps.
+ * @param {Memory} memory
+ */
 export function memoryView(memory) {
   const { peak, lower_bound: bound, total_without_reuse: total, weights, tensors } = memory;
   const parts = [{ title: `Weights: ${formatBytes(weights)}`, value: weights, color: 0 }, { title: `Activations: ${formatBytes(peak)}`, value: peak, color: 1 }];

@@ -8,7 +8,7 @@ import { badge, table } from './table.js';
 const STRIP_LIMIT = 2000;
 const ROWS = 200;
 
-/** Operators by kind with where they run and why, and every node, to be searched. @param {Nodes} nodes */
+/** Return operators by type with placement and reasons, and a searchable list of all nodes. @param {Nodes} nodes */
 export function nodesView(nodes) {
   return h('div', {}, strip(nodes), operatorTable(nodes), search(nodes));
 }
@@ -18,7 +18,7 @@ function operatorTable(nodes) {
   /** @type {Map<string, {name: string, placement: string, reasons: Set<string>, count: number}>} */
   const kinds = new Map();
   for (const { op_type: type, domain, placement, reason } of nodes) {
-    // Operators of the runtime's own domain are fused ones: their name says of what.
+    // Operators of the runtime's domain are fused; their names list the parts.
     const name = domain && domain !== 'pyruntime' ? `${domain}.${type}` : type;
     const kind = kinds.get(`${name} ${placement}`) ?? { name, placement, reasons: new Set(), count: 0 };
     kind.count += 1;
@@ -31,7 +31,7 @@ function operatorTable(nodes) {
   return table('Operators', ['Operator', 'Nodes', 'Runs on', 'Why'], rows);
 }
 
-/** The nodes in order as thin pieces, coloured by where they run: how often work goes between GPU and host. @param {Nodes} nodes */
+/** Return the nodes in order as a strip, colored by placement, which shows how often work moves between GPU and host. @param {Nodes} nodes */
 function strip(nodes) {
   if (nodes.length < 2 || nodes.length > STRIP_LIMIT) return null;
   return h('div', { class: 'strip', 'aria-hidden': 'true', data: { sparse: nodes.length < 120 } },

@@ -1,5 +1,5 @@
 // @ts-check
-/** NumPy's files: .npy in and out, .npz out. Source: numpy.lib.format, APPNOTE.TXT of the ZIP format. */
+/** NumPy's file formats: reads .npy, writes .npy and .npz. Source: numpy.lib.format, APPNOTE.TXT of the ZIP format. */
 
 import { Tensor } from '../../../pyruntime.js';
 
@@ -11,7 +11,7 @@ const TYPES = {
   u4: 'uint32', u8: 'uint64', b1: 'bool' };
 const CODES = Object.fromEntries(Object.entries(TYPES).map(([code, type]) => [type, code]));
 
-/** Element types of the other endianness or of none are refused. @param {ArrayBuffer} buffer @returns {Tensor} */
+/** Parse an .npy file. Refuses big-endian and unsupported element types. @param {ArrayBuffer} buffer @returns {Tensor} */
 export function readNpy(buffer) {
   const bytes = new Uint8Array(buffer);
   const view = new DataView(buffer);
@@ -45,7 +45,7 @@ function tensorOf(type, data, dims) {
   return new Tensor(type, new arrays[type](exact), dims);
 }
 
-/** @param {Tensor} tensor @returns {Uint8Array | null} null where NumPy has no such type */
+/** @param {Tensor} tensor @returns {Uint8Array | null} null if NumPy has no such type */
 function npyBytes(tensor) {
   const code = CODES[tensor.type];
   if (!code || Array.isArray(tensor.data)) return null;
@@ -62,7 +62,7 @@ function npyBytes(tensor) {
 }
 
 /**
- * An .npz file of these tensors; those of types that NumPy lacks are left out.
+ * Write an .npz file of tensors; tensors of types that NumPy lacks are left out.
  * @param {Record<string, Tensor>} tensors
  * @returns {{blob: Blob, left: string[]}}
  */
@@ -76,7 +76,7 @@ export function writeNpz(tensors) {
   return { blob: new Blob(/** @type {BlobPart[]} */ (zip(files)), { type: 'application/zip' }), left };
 }
 
-/** A ZIP archive, stored. @param {[string, Uint8Array][]} files */
+/** Write an uncompressed ZIP archive. @param {[string, Uint8Array][]} files */
 function zip(files) {
   const [parts, directory] = [/** @type {Uint8Array[]} */ ([]), /** @type {Uint8Array[]} */ ([])];
   let offset = 0;
@@ -93,7 +93,7 @@ function zip(files) {
   return [...parts, ...directory, record(0x06054b50, [0, 0, files.length, files.length], [size, offset], [0])];
 }
 
-/** A signature, then groups of numbers that alternate between 16 and 32 bits. @param {number} signature @param {...number[]} groups */
+/** Pack a signature, then groups of numbers that alternate between 16 and 32 bits. @param {number} signature @param {...number[]} groups */
 function record(signature, ...groups) {
   const bytes = new Uint8Array(4 + groups.reduce((sum, group, i) => sum + group.length * (i % 2 ? 4 : 2), 0));
   const view = new DataView(bytes.buffer);

@@ -14,7 +14,7 @@ const POINTS = 2000;
 const BINS = 48;
 const [WIDTH, HEIGHT] = [640, 180];
 
-/** A value as a number where it has one. @param {Tensor} tensor @returns {ArrayLike<number> | null} */
+/** Return a value as an array of numbers, if it is one. @param {Tensor} tensor @returns {ArrayLike<number> | null} */
 function numbers({ type, data }) {
   if (Array.isArray(data) || /^(string|bfloat16|float8|float4|u?int[24]$)/.test(type)) return null;
   if (type === 'float16' && data instanceof Uint16Array) return null; // bits
@@ -22,7 +22,7 @@ function numbers({ type, data }) {
   return /** @type {ArrayLike<number>} */ (data);
 }
 
-/** What came out: each output as numbers, picture or chart, all of them as a file. @param {Record<string, any>} outputs */
+/** Return the outputs as numbers, pictures or charts, with a download of all. @param {Record<string, any>} outputs */
 export function outputsView(outputs) {
   const cards = Object.entries(outputs).map(([name, value]) => (value instanceof Tensor ? card(name, value) : other(name, value)));
   const save = h('button', { type: 'button', class: 'quiet small', on: { click: () => saveNpz(outputs, save) } }, 'Save as .npz');
@@ -116,7 +116,7 @@ function pictureOf(name, tensor, layout) {
     `${scaled ? `Black is ${formatValue(low)}, white ${formatValue(high)}.` : ''}${tensor.dims[0] > 1 ? ` The first of ${tensor.dims[0]}.` : ''}`));
 }
 
-/** Bars for few values, a line for some, how often which for many. @param {string} name @param {ArrayLike<number>} values */
+/** Return bars for few values, a line for some, a histogram for many. @param {string} name @param {ArrayLike<number>} values */
 function chart(name, values) {
   if (values.length <= BARS) return bars(name, values, 'Values in order');
   if (values.length <= POINTS) return line(name, values);
@@ -128,7 +128,7 @@ function frame(label, ...parts) {
   return svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT + 18}`, role: 'img', 'aria-label': label, class: 'chart' }, ...parts);
 }
 
-/** The least and the largest of finite values, and of two more. @param {ArrayLike<number>} values */
+/** Return the smallest and the largest of finite values, extended to a given range. @param {ArrayLike<number>} values */
 function extent(values, [low, high] = [Infinity, -Infinity]) {
   for (let i = 0; i < values.length; i++) {
     if (Number.isFinite(values[i])) [low, high] = [Math.min(low, values[i]), Math.max(high, values[i])];
@@ -136,7 +136,7 @@ function extent(values, [low, high] = [Infinity, -Infinity]) {
   return [low, high];
 }
 
-/** The ends of a chart's axis: finite, different, with zero between them. @param {ArrayLike<number>} values @returns {[number, number]} */
+/** Return the ends of a chart's axis: finite, different, and including zero. @param {ArrayLike<number>} values @returns {[number, number]} */
 function span(values) {
   const [low, high] = extent(values, [0, 0]);
   return [low, high === low ? low + 1 : high];

@@ -14,7 +14,7 @@ const MOST_STEPS = 2000;
 const MOST_NAMES = 2;
 
 /**
- * Where the time of a run goes.
+ * Measure where the time of a run goes.
  * @param {InferenceSession} session
  * @param {Record<string, import('../../../pyruntime.js').Tensor>} feeds
  * @param {AbortSignal} signal
@@ -36,7 +36,7 @@ export async function profile(session, feeds, signal, onProgress) {
   return view(events);
 }
 
-/** The operators of runs by kind, the slowest first; and the nodes in order. @param {TraceEvent[]} events each node's kernels come after it */
+/** Return the operators of runs by type, the slowest first; and the nodes in order. @param {TraceEvent[]} events kernels of a node follow the node */
 function gather(events) {
   /** @type {Map<string, Row>} */
   const rows = new Map();

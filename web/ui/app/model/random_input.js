@@ -3,16 +3,15 @@ import { Tensor } from '../../../pyruntime.js';
 
 /** @typedef {import('../../../pyruntime.js').ValueMetadata} ValueMetadata */
 
-/** What random inputs are, in words; `randomTensor` keeps to it. */
+/** Description of `randomTensor`'s values. */
 export const RANDOM_INPUT = 'floats uniform in [0, 1), integers 0 or 1, attention masks all 1; the same every time';
 
-/** Sizes to begin with for symbolic dimensions, by name; anything else is 1. @type {[RegExp, number][]} */
+/** Initial sizes of symbolic dimensions, by name; all others are 1. @type {[RegExp, number][]} */
 const USUAL_SIZES = [[/seq|len|token|time/i, 16], [/height|width|^[hw]$/i, 224]];
 
 /**
- * The symbolic dimensions of the inputs: a key for each, with the name to show and a size to begin with. A dimension
- * without a name is one of its own.
- *
+ * Return the symbolic dimensions of the inputs: a key for each, with the label to show and an initial size. Each dimension without a name
+ * is a separate one.
  * @param {readonly ValueMetadata[]} inputs
  * @returns {Map<string, {label: string, size: number}>}
  */
@@ -36,7 +35,7 @@ export function dimensionKey(input, axis, dimension) {
 
 /**
  * @param {ValueMetadata} input
- * @param {ReadonlyMap<string, number>} sizes of the symbolic dimensions, by key
+ * @param {ReadonlyMap<string, number>} sizes sizes of the symbolic dimensions, by key
  * @returns {Tensor}
  */
 export function randomTensor({ name, type, shape }, sizes) {
@@ -49,7 +48,7 @@ export function randomTensor({ name, type, shape }, sizes) {
   switch (type) {
     case 'float32': return new Tensor(type, Float32Array.from({ length: size }, random), dims);
     case 'float64': return new Tensor(type, Float64Array.from({ length: size }, random), dims);
-    // The bits of 0.5 to 1: the top of the interval, for want of a conversion in older browsers.
+    // Bits of values in [0.5, 1), as older browsers lack a conversion.
     case 'float16': return new Tensor(type, Uint16Array.from({ length: size }, () => 0x3800 | (random() * 1024)), dims);
     case 'bfloat16': return new Tensor(type, Uint16Array.from({ length: size }, () => 0x3f00 | (random() * 128)), dims);
     case 'string': return new Tensor(type, fill((i) => `text ${i}`), dims);
@@ -61,7 +60,7 @@ export function randomTensor({ name, type, shape }, sizes) {
   }
 }
 
-/** Pseudo-random numbers in [0, 1): mulberry32. @param {number} seed @returns {() => number} */
+/** Return a generator of pseudo-random numbers in [0, 1): mulberry32. @param {number} seed @returns {() => number} */
 function generator(seed) {
   let state = seed | 0;
   return () => {

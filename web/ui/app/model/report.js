@@ -14,7 +14,7 @@ import { table } from './table.js';
 /** @typedef {import('../../../pyruntime.js').ValueMetadata} ValueMetadata */
 /** @typedef {import('../../../pyruntime.js').Explanation} Explanation */
 
-/** What is in one model and how it runs, as a part of the page. */
+/** The part of the page that shows a model and how it runs. */
 export class Report {
   /**
    * @param {object} model
@@ -63,12 +63,12 @@ export class Report {
       part('Operators', this.nodes), part('Kernels', this.kernels));
   }
 
-  /** The sizes that the visitor gave the symbolic dimensions. @returns {Map<string, number>} */
+  /** Return the sizes that the visitor chose for symbolic dimensions. @returns {Map<string, number>} */
   sizes() {
     return new Map([...this.sizeInputs].map(([key, input]) => [key, input.valueAsNumber]));
   }
 
-  /** What the visitor feeds. @returns {Promise<Record<string, import('../../../pyruntime.js').Tensor>>} */
+  /** Return the inputs that the visitor chose. @returns {Promise<Record<string, import('../../../pyruntime.js').Tensor>>} */
   async feeds() {
     const sizes = this.sizes();
     const made = this.editors.map(async (editor) => /** @type {const} */ ([editor.input.name, await editor.tensor(sizes)]));
@@ -93,7 +93,7 @@ export class Report {
     this.kernels.replaceChildren(kernelsView(kernels, nodes));
   }
 
-  /** @param {number} firstMs @param {readonly number[]} [later] milliseconds of the runs after the first; none while they are measured */
+  /** @param {number} firstMs @param {readonly number[]} [later] milliseconds of the runs after the first; empty while they are measured */
   showTimes(firstMs, later = []) {
     const middle = median(later);
     const first = h('span', {}, 'First run ', h('b', {}, formatTime(firstMs)));

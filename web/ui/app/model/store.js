@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Store models on this computer, each under a hash of its bytes, with its server's validators. Where storage is full or missing, they
- * are kept in memory for this visit.
+ * Cache models on this computer, by a hash of their bytes, with their server's validators. If storage is full or missing, they are kept in
+ * memory for this visit.
  */
 
 import { BlobReader } from '../../../net/blobs.js';
@@ -10,13 +10,13 @@ const CACHE = 'pyruntime-models';
 const SETTING = 'pyruntime-keep';
 const LARGEST = 1 << 30;
 
-/** What a server says of a file, to know it again. @typedef {{etag: string, modified: string, size: number}} Stamp */
+/** A server's validators of a file. @typedef {{etag: string, modified: string, size: number}} Stamp */
 /** @typedef {{sha256: string, stamp: Stamp}} Entry */
 
 /** @type {Map<string, {stamp: Stamp, blob: Blob}>} */
 const memory = new Map();
 
-/** Whether the visitor wants files to be kept. */
+/** Return whether the visitor wants files to be cached. */
 export function isKeeping() {
   try {
     return localStorage.getItem(SETTING) !== 'off';
@@ -30,11 +30,11 @@ export function setKeeping(on) {
   try {
     localStorage.setItem(SETTING, on ? 'on' : 'off');
   } catch {
-    // without storage nothing is kept anyway
+    // without storage nothing is cached anyway
   }
 }
 
-/** @returns {Promise<Cache | null>} null where there is no storage, or none wanted */
+/** @returns {Promise<Cache | null>} null without storage, or if the visitor wants none */
 async function open() {
   if (!isKeeping() || !('caches' in globalThis)) return null;
   return caches.open(CACHE).catch(() => null);
@@ -56,9 +56,9 @@ function same(a, b) {
 }
 
 /**
- * The kept bytes of a URL.
+ * Return the cached bytes of a URL.
  * @param {string} url
- * @param {Stamp | null} stamp what the server says now; null where it does not answer
+ * @param {Stamp | null} stamp the server's current validators; null if it does not respond
  * @returns {Promise<Blob | null>}
  */
 export async function find(url, stamp) {
@@ -71,11 +71,11 @@ export async function find(url, stamp) {
 }
 
 /**
- * Keep a download.
+ * Cache a download.
  * @param {string} url
  * @param {Stamp} stamp
  * @param {Blob} blob
- * @returns {Promise<'disk' | 'memory' | 'nowhere'>} where it is now
+ * @returns {Promise<'disk' | 'memory' | 'nowhere'>} where it is stored now
  */
 export async function add(url, stamp, blob) {
   const cache = await open();
@@ -93,10 +93,10 @@ export async function add(url, stamp, blob) {
   }
 }
 
-/** Bytes that are hashed at once: a model is in memory block by block only. */
+/** Bytes that are hashed at a time, to bound memory. */
 const BLOCK = 8 << 20;
 
-/** SHA-256 of a file of one block; of several, the SHA-256 of their concatenated hashes. @param {Blob} blob */
+/** Return the SHA-256 of a file of one block; of several, the SHA-256 of their concatenated hashes. @param {Blob} blob */
 async function hashOf(blob) {
   const reader = new BlobReader(blob);
   const copy = new Uint8Array(Math.min(BLOCK, blob.size));
@@ -110,7 +110,7 @@ async function hashOf(blob) {
   return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** Bytes kept on this computer, and in memory for this visit. */
+/** Return the bytes cached on this computer, and in memory for this visit. */
 export async function usage() {
   const cache = 'caches' in globalThis && await caches.has(CACHE) ? await open() : null;
   let disk = 0;
@@ -120,7 +120,7 @@ export async function usage() {
   return { disk, memory: [...memory.values()].reduce((sum, { blob }) => sum + blob.size, 0) };
 }
 
-/** Forget every model. */
+/** Delete all cached models. */
 export async function clear() {
   memory.clear();
   if ('caches' in globalThis) await caches.delete(CACHE);

@@ -4,7 +4,7 @@ import { h } from '../../dom.js';
 /** @type {Record<string, string>} */
 const BADGES = { gpu: 'GPU', host: 'NumPy', none: 'no cost' };
 
-/** A table that scrolls by itself, also by keyboard. @param {string} title @param {string[]} columns @param {HTMLElement[]} rows */
+/** Return a table that scrolls separately, also by keyboard. @param {string} title @param {string[]} columns @param {HTMLElement[]} rows */
 export function table(title, columns, rows) {
   return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': title },
     h('table', {},
@@ -12,7 +12,7 @@ export function table(title, columns, rows) {
       h('tbody', {}, ...rows)));
 }
 
-/** Where a node runs. @param {string} placement */
+/** Return a badge for a node's placement. @param {string} placement */
 export function badge(placement) {
   return h('span', { class: 'badge', data: { placement } }, BADGES[placement] ?? placement);
 }

@@ -2,7 +2,7 @@
 import { byId } from '../../dom.js';
 import { SCALE } from './enlarger.js';
 
-/** Before and after on one place, with a handle between them. */
+/** Two pictures in one place, before and after, with a handle between them. */
 export class Comparison {
   constructor() {
     this.stage = byId('stage');
@@ -14,7 +14,7 @@ export class Comparison {
     this.#split();
   }
 
-  /** What the browser makes of these pixels at three times their size; the model's picture follows. @param {ImageData} pixels */
+  /** Show the browser's enlargement of these pixels by three; the model's picture follows. @param {ImageData} pixels */
   showBefore(pixels) {
     const { width, height } = pixels;
     const small = document.createElement('canvas');
@@ -26,7 +26,7 @@ export class Comparison {
     target.drawImage(small, 0, 0, width * SCALE, height * SCALE);
   }
 
-  /** The model takes its time: until it is done, there is the browser's picture alone. @param {ImageData} pixels */
+  /** Show only the browser's picture while the model runs. @param {ImageData} pixels */
   showWorking(pixels) {
     this.showBefore(pixels);
     this.label.textContent = 'model is working';

@@ -1,5 +1,5 @@
 // @ts-check
-/** The picture model: three times as many pixels each way, whole or tile by tile. */
+/** The super-resolution model: three times as many pixels in each direction, whole or tile by tile. */
 
 import { SITE } from '../../../addresses.js';
 import { InferenceSession, Tensor } from '../../../pyruntime.js';
@@ -7,20 +7,20 @@ import { isKeeping } from '../model/store.js';
 
 export const SCALE = 3;
 
-/** How far a pixel of the result looks: ten 3x3 convolutions; the cubic filter's two are less. */
+/** Receptive field of the model in pixels: ten 3x3 convolutions; the cubic filter's two are less. */
 export const MARGIN = 10;
 
-/** The largest tile, margins included: what it takes on the GPU is bounded by it, whatever the picture's size. */
+/** Largest tile, margins included, which bounds GPU memory for any picture size. */
 const TILE = 192;
 
 const MODEL = new URL('models/enlarge3.onnx', SITE);
 const PLAN = new URL('models/enlarge3.plan', SITE);
 
 /**
- * Where tiles of a side begin, and which pixels are kept of each: all tiles have one size, so that one plan does for all.
- * @param {number} length of the picture's side
+ * Return where the tiles of a side start, and which of their pixels are kept. All tiles have the same size, so that one plan suffices.
+ * @param {number} length length of the picture's side
  * @param {number} tile
- * @returns {{begin: number, from: number, to: number}[]} kept are the picture's pixels from `from` to `to`
+ * @returns {{begin: number, from: number, to: number}[]} the kept pixels of the picture are from `from` to `to`
  */
 export function cuts(length, tile = TILE) {
   if (length <= tile) return [{ begin: 0, from: 0, to: length }];
@@ -34,7 +34,7 @@ export function cuts(length, tile = TILE) {
   return pieces;
 }
 
-/** RGBA bytes -> the model's input. @param {ImageData} pixels */
+/** Convert RGBA bytes to the model's input. @param {ImageData} pixels */
 function toTensor({ data, width, height }) {
   const size = width * height;
   const values = new Float32Array(3 * size);
@@ -67,7 +67,7 @@ export class Enlarger {
   }
 
   /**
-   * A whole picture of any size, tile by tile, without seams.
+   * Enlarge a picture of any size, tile by tile, without seams.
    * @param {CanvasRenderingContext2D} picture
    * @param {object} [options]
    * @param {(done: number, total: number) => void} [options.onProgress] tiles

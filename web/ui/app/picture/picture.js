@@ -7,7 +7,7 @@ import { Comparison } from './comparison.js';
 import { Enlarger, SCALE } from './enlarger.js';
 import { LONGEST, Source } from './source.js';
 
-/** The piece that is enlarged at once, in pixels: what a GPU does many times a second, and a CPU in its place. */
+/** Size in pixels of the piece that is enlarged at a time, for a GPU and for a CPU. */
 const FRAME = { width: 192, height: 144 };
 const SMALL_FRAME = { width: 96, height: 72 };
 const CAMERA_LONGEST = 640;
@@ -17,9 +17,9 @@ const PATIENCE_MS = 400;
 
 const SAMPLES = [{ name: 'chelsea', label: 'Cat' }, { name: 'astronaut', label: 'Astronaut' }];
 
-/** The visitor's picture or camera, enlarged by the model, next to the browser's enlargement. */
+/** Demo: the visitor's picture or camera, enlarged by the model next to the browser's enlargement. */
 export class PictureDemo {
-  /** @param {Promise<boolean>} isSoftware whether the GPU is a CPU that plays one */
+  /** @param {Promise<boolean>} isSoftware whether the adapter is a software adapter */
   constructor(isSoftware) {
     this.comparison = new Comparison();
     this.notice = byId('picture-error');
@@ -46,7 +46,7 @@ export class PictureDemo {
     return source;
   }
 
-  /** A picture of the visitor's; the last one asked for is the one that is shown. @param {Blob | Promise<Blob>} file @param {string} name */
+  /** Open a picture of the visitor; of several requests, the last one is shown. @param {Blob | Promise<Blob>} file @param {string} name */
   async open(file, name) {
     const turn = ++this.turn;
     this.#stopCamera();
@@ -89,7 +89,7 @@ export class PictureDemo {
     byId('enlarge-cancel').addEventListener('click', () => this.cancelling?.abort());
   }
 
-  /** Something is there as soon as the section is: the first sample. */
+  /** Open the first sample when the section becomes visible. */
   #startWhenSeen() {
     const observer = new IntersectionObserver(async (seen) => {
       if (!seen.some(({ isIntersecting }) => isIntersecting)) return;
@@ -105,7 +105,7 @@ export class PictureDemo {
     return this.open(fetch(url).then((response) => response.blob()), label);
   }
 
-  /** Enlarge the current picture, and again while it has changed meanwhile; pictures in between are skipped. @param {Source} source */
+  /** Enlarge the current picture, and again if it has changed meanwhile; pictures in between are skipped. @param {Source} source */
   async #follow(source) {
     this.stale = true;
     if (this.busy) return;
@@ -177,7 +177,7 @@ export class PictureDemo {
     if (videoWidth) source.show(this.video, videoWidth, videoHeight, CAMERA_LONGEST);
   }
 
-  /** Waits until the page is drawn, then takes the camera's picture of that moment. @param {Source} source */
+  /** Wait until the page is painted, then take the camera's current picture. @param {Source} source */
   async #nextFrame(source) {
     await new Promise((resolve) => { requestAnimationFrame(resolve); });
     if (this.stream) this.#showFrame(source);

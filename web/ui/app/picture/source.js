@@ -1,19 +1,19 @@
 // @ts-check
 import { byId } from '../../dom.js';
 
-/** The longest side that a picture is worked on with; larger ones are reduced first. */
+/** Longest side of a picture in pixels; larger ones are scaled down first. */
 export const LONGEST = 1280;
 
 const STEP = 8;
 
-/** A piece of a picture, in its pixels. @typedef {{left: number, top: number, width: number, height: number}} Piece */
+/** A piece of a picture, in pixels. @typedef {{left: number, top: number, width: number, height: number}} Piece */
 
 /**
- * The visitor's picture, small, with a frame around the piece that is enlarged: drag it, or move it with the arrow keys.
- * Sends `change` whenever the piece or the picture changes.
+ * The visitor's picture, scaled down, with a frame around the enlarged piece, which is moved by dragging or arrow keys. Dispatches `change`
+ * whenever the piece or the picture changes.
  */
 export class Source extends EventTarget {
-  /** @param {{width: number, height: number}} frame the largest piece */
+  /** @param {{width: number, height: number}} frame size of the largest piece */
   constructor(frame) {
     super();
     this.frame = frame;
@@ -38,7 +38,7 @@ export class Source extends EventTarget {
   }
 
   /**
-   * Takes a picture, or a frame of a video; the piece stays where it is if the size does.
+   * Show a picture, or a frame of a video; the piece stays in place if the size does.
    * @param {CanvasImageSource} image
    * @param {number} width
    * @param {number} height
@@ -59,13 +59,13 @@ export class Source extends EventTarget {
     this.dispatchEvent(new Event('change'));
   }
 
-  /** The pixels to enlarge. */
+  /** Return the pixels to enlarge. */
   pixels() {
     const { left, top, width, height } = this.piece;
     return this.picture.getImageData(left, top, width, height);
   }
 
-  /** The largest piece of the frame's shape that fits, in the middle. */
+  /** Set the piece to the largest centered one of the frame's shape. */
   #frame() {
     const { width, height } = this.picture.canvas;
     const part = Math.min(1, width / this.frame.width, height / this.frame.height);

@@ -36,7 +36,7 @@ export class Chat {
     });
   }
 
-  /** @param {string | null} name of the model; null: it does not talk */
+  /** @param {string | null} name name of the model; null: it has no chat template */
   show(name) {
     this.element.hidden = name === null;
     this.#begin();
@@ -58,7 +58,7 @@ export class Chat {
     return words;
   }
 
-  /** Send what is in the field. */
+  /** Send the text in the field. */
   async say() {
     const content = this.area.value.trim();
     if (!content || this.#control) return;

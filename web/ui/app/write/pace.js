@@ -1,5 +1,5 @@
 // @ts-check
-/** How fast text comes, and where the milliseconds of a token go. */
+/** The speed of generation, and the time of each part of a token. */
 
 import { h } from '../../dom.js';
 import { formatCount, formatTime, median } from '../format.js';
@@ -31,14 +31,14 @@ export class Pace {
     return this.#times.length > 1 ? (this.#times.length - 1) / seconds : 0;
   }
 
-  /** In words. */
+  /** The speed as text. */
   get words() {
     if (!this.#times.length) return 'reading the prompt';
     const speed = this.speed ? `, ${this.speed.toPrecision(3)} tokens a second` : '';
     return `${formatCount(this.#times.length, 'token')}${speed}; the first after ${formatTime(this.#first)} (${formatCount(this.#prompt, 'token')} of the prompt)`;
   }
 
-  /** Medians of a token's parts, as bars; of the tokens after the first. @returns {HTMLElement | null} */
+  /** Return the median times of a token's parts as bars, without the first token. @returns {HTMLElement | null} */
   chart() {
     const later = this.#times.slice(1);
     if (!later.length) return null;

@@ -1,5 +1,5 @@
 // @ts-check
-/** A language model's folder that the visitor names: of this site, or dropped. What it holds is said before it is fetched. */
+/** A language model's folder that the visitor chooses, of this site or dropped. Its contents are shown before it is fetched. */
 
 import { formatBytes } from '../format.js';
 import { download } from '../model/download.js';
@@ -7,7 +7,7 @@ import * as store from '../model/store.js';
 import { requestAdapter } from '../../../gpu/adapter.js';
 import { h } from '../../dom.js';
 
-/** A folder that takes longer than a moment is asked about first. */
+/** Bytes above which the visitor is asked before a download. */
 const ASK_FROM = 50_000_000;
 
 /** @typedef {import('../../../pyruntime.js').FolderSource} FolderSource */
@@ -16,13 +16,13 @@ const ASK_FROM = 50_000_000;
  * @property {string} name
  * @property {number} bytes of weights
  * @property {FolderSource} folder
- * @property {() => Promise<boolean>} talks whether it has a chat template
+ * @property {() => Promise<boolean>} talks whether the model has a chat template
  * @property {() => void} done called when it is loaded
  */
 
-/** A folder of this site, whose files are kept for the next visit. */
+/** A folder of this site, whose files are cached for later visits. */
 class KeptFolder {
-  /** @param {URL} base that ends in a slash */
+  /** @param {URL} base address, ending in a slash */
   constructor(base) {
     this.base = base;
     this.name = base.pathname.split('/').filter(Boolean).pop() ?? base.host;
@@ -33,7 +33,7 @@ class KeptFolder {
     return new URL(path.split('/').map(encodeURIComponent).join('/'), this.base);
   }
 
-  /** Bytes of a file, 0 where the server does not say; null where there is none. @param {string} path @param {AbortSignal} [signal] */
+  /** Return the bytes of a file, 0 if the server does not send them; null if there is no file. @param {string} path @param {AbortSignal} [signal] */
   async size(path, signal) {
     const response = await fetch(this.url(path), { method: 'HEAD', cache: 'no-cache', signal }).catch(() => null);
     if (response) return response.ok ? Number(response.headers.get('Content-Length') ?? 0) : null;
@@ -53,7 +53,7 @@ class KeptFolder {
   }
 }
 
-/** Files by path as a folder that says their sizes. */
+/** Dropped files by path, as a folder with file sizes. */
 class DroppedFolder {
   /** @param {Map<string, File>} files */
   constructor(files) {
@@ -62,7 +62,7 @@ class DroppedFolder {
     this.files = new Map([...files].map(([path, file]) => [path.split('/').slice(path.includes('/') ? 1 : 0).join('/'), file]));
   }
 
-  /** By its path, or by its name where the files came without paths. @param {string} path */
+  /** Return a file by path, or by name if the files have no paths. @param {string} path */
   #find(path) {
     return this.files.get(path) ?? this.files.get(/** @type {string} */ (path.split('/').pop())) ?? null;
   }
@@ -89,7 +89,7 @@ async function parsed(folder, path) {
   return blob ? JSON.parse(await blob.text()) : null;
 }
 
-/** Bytes on the GPU that a thousand tokens of a text take, in float32. @param {any} config of either kind of folder */
+/** Return the bytes of GPU memory that a thousand tokens of a text take, in float32. @param {any} config configuration of either kind of folder */
 function cacheBytes(config) {
   const layers = config?.num_hidden_layers ?? 0;
   const heads = config?.num_key_value_heads ?? config?.num_attention_heads ?? 0;
@@ -98,7 +98,7 @@ function cacheBytes(config) {
 }
 
 /**
- * The first graph that exists and its external weights, each with its size, by the names that exporters use.
+ * Return the first graph that exists and its external weights, each with its size, by exporters' naming conventions.
  * @param {KeptFolder | DroppedFolder} folder
  * @param {string[]} graphs
  */
@@ -109,7 +109,7 @@ async function weightsOf(folder, graphs) {
     const size = await folder.size(graph);
     if (size === null) continue;
     files.push([graph, size]);
-    // As exporters for transformers.js name them, several in a row; as onnxruntime-genai's builder does.
+    // Names of exporters for transformers.js, which are numbered, and of onnxruntime-genai's builder.
     for (let i = 0; i < 100; i++) {
       const path = `${graph}_data${i ? `_${i}` : ''}`;
       const more = await folder.size(path);
@@ -125,8 +125,8 @@ async function weightsOf(folder, graphs) {
 
 /**
  * @param {URL | Map<string, File>} named
- * @param {HTMLElement} place gets what is said of it, and asks
- * @returns {Promise<Source | null>} null where the visitor does not want it
+ * @param {HTMLElement} place element for messages and questions
+ * @returns {Promise<Source | null>} null if the visitor declines
  */
 export async function lookInto(named, place) {
   const folder = named instanceof URL ? new KeptFolder(named) : new DroppedFolder(named);

@@ -1,20 +1,20 @@
 // @ts-check
-/** The ways by which a visitor names a language model: a folder dropped or chosen, `#repo=` of the address. */
+/** The ways to choose a language model: a folder dropped or chosen, `#repo=` of the page's address. */
 
 import { byId } from '../../dom.js';
 import { explain } from '../errors.js';
 import { lookInto } from './source.js';
 import { Write } from './write.js';
 
-/** Whether files by path are a language model's. @param {Map<string, File>} files */
+/** Return whether files by path are a language model. @param {Map<string, File>} files */
 function isLanguageModel(files) {
   const names = new Set([...files.keys()].map((path) => path.split('/').pop()));
   return names.has('tokenizer.json') && (names.has('config.json') || names.has('genai_config.json'));
 }
 
 /**
- * @param {() => void} onKept something more is kept on this computer
- * @returns {(files: Map<string, File>) => boolean} takes files that are a language model's
+ * @param {() => void} onKept called when more is cached on this computer
+ * @returns {(files: Map<string, File>) => boolean} opens files that are a language model
  */
 export function startWriting(onKept) {
   const write = new Write();

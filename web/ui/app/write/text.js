@@ -1,11 +1,11 @@
 // @ts-check
-/** Written text, a span a token, and what the model considered at the place that is pointed at. */
+/** Generated text, one span for each token, with the model's alternatives for the token under the pointer. */
 
 import { h } from '../../dom.js';
 
 /** @typedef {import('../../../pyruntime.js').Piece} Piece */
 
-/** A token as a person can see it. @param {string} text */
+/** Return a token's text with visible white space. @param {string} text */
 function visible(text) {
   return text.replace(/\n/g, '↵').replace(/ /g, '␣').replace(/\t/g, '⇥') || '∅';
 }
@@ -15,7 +15,7 @@ function percent(part) {
   return part >= 0.0995 ? `${Math.round(100 * part)}%` : `${(100 * part).toPrecision(2)}%`;
 }
 
-/** The likeliest tokens of a place as bars, the chosen one marked, whether or not it is among them. @param {Piece} piece */
+/** Return the most likely tokens at a position as bars, with the selected one marked, even if it is not among them. @param {Piece} piece */
 function chart({ id, logProbability, top = [] }, /** @type {string} */ name) {
   const rows = top.some((token) => token.id === id) ? top : [...top, { id, text: name, logProbability }];
   return h('ol', { class: 'candidates', 'aria-label': 'What the model considered here' }, ...rows.map((token) => {
@@ -34,8 +34,8 @@ export class WrittenText {
   #shown = -1;
 
   /**
-   * @param {HTMLElement} element gets the text
-   * @param {HTMLElement} aside gets the chart
+   * @param {HTMLElement} element shows the text
+   * @param {HTMLElement} aside shows the chart
    */
   constructor(element, aside) {
     this.element = element;
@@ -56,7 +56,7 @@ export class WrittenText {
     });
   }
 
-  /** Begin anew. @param {string} prompt */
+  /** Start a new text. @param {string} prompt */
   begin(prompt) {
     this.#tokens = [];
     this.#shown = -1;
@@ -73,7 +73,7 @@ export class WrittenText {
     this.element.append(span);
   }
 
-  /** The chart of a token. @param {number} place */
+  /** Show the chart of a token. @param {number} place */
   show(place) {
     if (place === this.#shown) return;
     this.#tokens[this.#shown]?.span.classList.remove('pointed');
@@ -83,7 +83,7 @@ export class WrittenText {
     this.aside.replaceChildren(h('h3', { class: 'minor' }, `Token ${place + 1}`), chart(piece, piece.text));
   }
 
-  /** All of it, without the prompt. */
+  /** The whole text, without the prompt. */
   get text() {
     return this.#tokens.map(({ piece }) => piece.text).join('');
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Text generation: a prompt, text that flows, what the model considered, where the time goes; a conversation where the model can. */
+/** Text generation demo: a prompt, streamed text, the model's alternatives, timing; a conversation if the model supports it. */
 
 import { SITE } from '../../../addresses.js';
 import { byId, h } from '../../dom.js';
@@ -27,7 +27,7 @@ function numberOf(id) {
 export class Write {
   /** @type {Promise<TextGenerator> | null} */
   #generator = null;
-  /** Where the generator comes from. @type {Source | null} */
+  /** The source of the generator's model. @type {Source | null} */
   #source = null;
   /** @type {AbortController | null} */
   #control = null;
@@ -63,13 +63,13 @@ export class Write {
     } }, `${prompt} …`)));
   }
 
-  /** The choices of the person for text that goes on; a conversation follows the model's own generation_config.json. */
+  /** Options that the visitor chose for continuing a text; a conversation uses the model's generation_config.json. */
   get #options() {
     const [temperature, maxNewTokens, seed] = ['write-temperature', 'write-length', 'write-seed'].map(numberOf);
     return { temperature, maxNewTokens: Math.max(1, Math.floor(maxNewTokens)), seed: Math.floor(seed) };
   }
 
-  /** Take another model, from a folder. @param {Source} source */
+  /** Load another model from a folder. @param {Source} source */
   async open(source) {
     this.#control?.abort();
     this.#loading?.abort();
@@ -134,7 +134,7 @@ export class Write {
    */
   async* #pieces(input, options) {
     const generator = await this.#load();
-    // The page's own model ends chapters, the text goes on; others know when they have answered.
+    // The page's model ends chapters, after which the text continues; other models end their answers.
     const endTokens = this.#source ? undefined : [];
     yield* generator.generate(input, { window: Infinity, endTokens, ...options });
   }
@@ -181,7 +181,7 @@ export class Write {
     byId('write-again').toggleAttribute('disabled', on);
   }
 
-  /** For who does not see it: once at the beginning, once at the end. @param {string} words */
+  /** Announce for screen readers, once at the start and once at the end. @param {string} words */
   #say(words) {
     byId('write-status').textContent = words;
   }
