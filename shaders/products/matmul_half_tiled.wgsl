@@ -35,8 +35,8 @@ struct Params {
 
 //#include batch_base
 
-//#include half_quads_a
-//#include half_quads_b
+//#include half_quads t=a m=m arguments="m: u32, k: u32" along=TRANS_A vec=VEC_A
+//#include half_quads t=b m=n arguments="k: u32, n: u32" along=!TRANS_B vec=VEC_B
 
 //#if FALLBACK
 // <optimized>
@@ -44,8 +44,8 @@ struct Params {
 var<workgroup> tile_a: array<vec4<f16>, A_SIZE * SLICES>;
 var<workgroup> tile_b: array<vec4<f16>, B_SIZE * SLICES>;
 
-//#include half_stage_a
-//#include half_stage_b
+//#include half_stage t=a along=TRANS_A tile=TILE_M size=A_SIZE pitch=A_PITCH
+//#include half_stage t=b along=!TRANS_B tile=TILE_N size=B_SIZE pitch=B_PITCH
 
 //#if SHARES
 var<workgroup> shares: array<vec4<T>, (SLICES - 1u) * THREADS * RESULTS>;

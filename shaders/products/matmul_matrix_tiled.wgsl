@@ -61,8 +61,8 @@ struct Params {
 
 //#include batch_base
 
-//#include half_quads_a
-//#include half_quads_b
+//#include half_quads t=a m=m arguments="m: u32, k: u32" along=TRANS_A vec=VEC_A
+//#include half_quads t=b m=n arguments="k: u32, n: u32" along=!TRANS_B vec=VEC_B
 
 //#if FALLBACK
 // <optimized>
