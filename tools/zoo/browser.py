@@ -26,7 +26,7 @@ from tools.zoo.check import Feeds, inputs_of, result_path
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
 
-__all__ = ["RUN", "browser_python", "compared", "run_in_browser"]
+__all__ = ["browser_python", "compared", "run_in_browser"]
 
 RUN = """
 import os
