@@ -65,7 +65,7 @@ async def serve(function: str, *arguments: Any) -> JsObject:
     """Answer `{value}`: what `function` returns, or `{error}`: the exception that it raised."""
     try:
         return _to_js({"value": await _FUNCTIONS[function](*arguments)})
-    except Exception as error:  # boundary: a request: told to JavaScript
+    except Exception as error:  # noqa: BLE001  # boundary: a request: told to JavaScript
         text = "".join(traceback.format_exception(error))
         forget_frames(error)
         return _to_js({"error": {"name": type(error).__name__, "message": str(error), "traceback": text}})

@@ -52,7 +52,7 @@ def outputs_of(path: Path, runs: Sequence[Feeds], optimise: bool) -> tuple[list[
     try:
         session = session_of(path, optimise)
         return [session.run(None, feeds) for feeds in runs], ""
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # noqa: BLE001  # boundary: told in the table
         return None, f"{type(error).__name__}: {error}"[:300]
 
 
@@ -62,7 +62,7 @@ def check(definition: Definition, treatment: Treatment, folder: Path) -> dict[st
     target = folder / f"{treatment.name}.onnx"
     try:
         treatment.run(Exported(definition.path, runs), target)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # noqa: BLE001  # boundary: told in the table
         return {"tool": f"{type(error).__name__}: {error}"[:300]}
     kinds = {v.name: np.dtype(onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type))
              for v in onnx.load(target, load_external_data=False).graph.input}  # fmt: skip
@@ -84,19 +84,19 @@ def check(definition: Definition, treatment: Treatment, folder: Path) -> dict[st
         runs = runs[: max(len(w) for w in witnesses)]
     try:
         graph = graph_of(target)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # noqa: BLE001  # boundary: told in the table
         return {**result, "import" if witnesses else "refused": f"{type(error).__name__}: {error}"[:800]}
     names = [v.name for v in graph.outputs]
     began = time.monotonic()
     try:
         mine = [_interpreted(graph, feeds, names) for feeds in runs]
         result |= compared(treatment.kind, mine, witnesses, plain, names)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # noqa: BLE001  # boundary: told in the table
         result["native"] = f"{type(error).__name__}: {error}"[:800]
     result["native_seconds"] = round(time.monotonic() - began, 1)
     try:
         result |= planned(target, runs)
-    except Exception as error:  # boundary: told in the table
+    except Exception as error:  # noqa: BLE001  # boundary: told in the table
         result["plan"] = f"{type(error).__name__}: {error}"[:800]
     if result["native"] and not witnesses and "far" not in result:  # the file is wrong, not this project
         return {"onnxruntime": why, "refused": result["native"]}
