@@ -29,11 +29,7 @@ var<workgroup> parts: array<vec4<i32>, COLS * SHARES>;
 //#include finish_quad
 
 //#include integer_operands
-fn put(row: u32, col: u32, sum: vec4<T>) {
-  let v = finish(sum, row, col);
-  let at = row * params.n + col;
-//#include store_quad
-}
+//#include put_quad
 
 @compute @workgroup_size(COLS * SHARES)
 //#include skinny_place

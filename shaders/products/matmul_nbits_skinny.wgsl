@@ -81,12 +81,6 @@ var<workgroup> squares: array<T, STAGED>;
 
 //#include finish_quad
 
-//#if PAIRED
-fn pair(in0: f32, in1: f32) -> f32 {
-  return in0;
-}
-//#endif
-
 fn row_a(row: u32) -> u32 {
 //#if EXPERTS
   return row / params.share;
@@ -145,9 +139,7 @@ fn kept(lane: u32) -> u32 {
 //#endif
 
 @compute @workgroup_size(THREADS)
-//#include workgroup name=main place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=local number=group count=params.groups
   let lane = local % LANES;
   let strip = group / params.row_groups;
   let row0 = (group - strip * params.row_groups) * ROWS;
@@ -348,15 +340,4 @@ fn total(sum: u32) -> T {
   return shares[sum * SIDES] + shares[sum * SIDES + SIDES / 2u];
 }
 
-fn put(row: u32, col: u32, sum: vec4<T>) {
-  if (row >= params.m || col >= params.n) { return; }
-//#if PAIRED
-  let half = row * (params.n / 2u) + col / 2u;
-  store_y(half, pair(sum[0], sum[1]));
-  if (col + 2u < params.n) { store_y(half + 1u, pair(sum[2], sum[3])); }
-//#else
-  let v = finish(sum, row, col);
-  let at = row * params.n + col;
-//#include store_quad
-//#endif
-}
+//#include nbits_put

@@ -60,9 +60,7 @@ fn row_of(r: u32, m0: u32, ty: u32) -> u32 {
 }
 
 @compute @workgroup_size(THREADS * SLICES)
-//#include workgroup name=main place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=local number=group count=params.groups
 //#include matmul_tile_place
 
   var k0 = first * TILE_K;

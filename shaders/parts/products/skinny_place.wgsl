@@ -1,7 +1,5 @@
-// The beginning of a product of few rows: the batch and the columns of a workgroup.
-//#include workgroup name=main place=lane
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+// The beginning of a skinny product: the batch and the columns of a workgroup.
+//#include numbered_workgroup name=main place=lane number=group count=params.groups
   let batch = group / params.blocks;
   let block = group - batch * params.blocks;
   let base_a = batch_base(batch, params.a_strides);
