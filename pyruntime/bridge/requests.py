@@ -62,7 +62,7 @@ async def serve(function: str, *arguments: Any) -> JsObject:
     """Call `function`; return `{value}` with its result, or `{error}` with the exception."""
     try:
         return _to_js({"value": await _FUNCTIONS[function](*arguments)})
-    except Exception as error:  # boundary: a request; the page gets the error
+    except Exception as error:  # noqa: BLE001  # boundary: a request; the page gets the error
         text = "".join(traceback.format_exception(error))
         forget_frames(error)
         return _to_js({"error": {"name": type(error).__name__, "message": str(error), "traceback": text}})

@@ -283,7 +283,7 @@ async def _capture(work: Coroutine[Any, Any, T], outcome: list[tuple[T, None] | 
     """Append the result of `work`, or what it raised."""
     try:
         outcome.append((await apart(work), None))
-    except BaseException as error:  # boundary: another coroutine raises it
+    except BaseException as error:  # noqa: BLE001  # boundary: another coroutine raises it
         outcome.append((None, error))
 
 
@@ -299,7 +299,7 @@ def call_back(work: Coroutine[Any, Any, Any], callback: Callable[[Any, Any, str]
     async def watched() -> None:
         try:
             result = await work
-        except Exception as error:  # boundary: told to the caller
+        except Exception as error:  # noqa: BLE001  # boundary: told to the caller
             callback([], user_data, str(error))
         else:
             callback(result, user_data, "")

@@ -35,16 +35,7 @@ struct Params {
   epsilon: f32,
 }
 
-fn first_of(batch: u32) -> i32 {
-  var first = params.first;
-//#if LENGTHS
-  first = load_lengths(batch) + params.lacking - i32(params.rows);
-//#endif
-//#if PROMPT
-  if (load_prompt(0u) == params.queries) { first = 0; }
-//#endif
-  return first;
-}
+//#include first_row first=params.first
 
 struct Fresh {
   base: u32,      // component 0 in x

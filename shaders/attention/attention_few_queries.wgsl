@@ -116,9 +116,7 @@ fn value_of(v_base: u32, first: u32, turn: u32, count: u32, d: u32) -> vec4<f32>
 }
 
 @compute @workgroup_size(THREADS)
-//#include workgroup name=main place=local
-  let job = workgroup_index(wid, nwg);
-  if (job >= params.jobs) { return; }
+//#include numbered_workgroup name=main place=local number=job count=params.jobs
   let t = local % THREADS;
   let split = job / params.plane;
   let within = job - split * params.plane;
@@ -390,10 +388,6 @@ fn store_quad(batch: u32, head0: u32, row0: u32, split: u32, r: u32, d: u32, x: 
   put(base, d, x * share_of(decay[r], whole, at.y));
 //#endif
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
+//#include fallback
 //#include attention_few_queries_fallback
-// </fallback>
-//#endif
+//#include fallback_end

@@ -48,9 +48,7 @@ var<workgroup> stretch: vec2<u32>;
 
 //#include attention_views
 @compute @workgroup_size(THREADS)
-//#include workgroup name=main place=lane
-  let job = workgroup_index(wid, nwg);
-  if (job >= params.jobs) { return; }
+//#include numbered_workgroup name=main place=lane number=job count=params.jobs
   let head = job / params.tiles;
   let batch = head / params.heads;
   let at = vec2<u32>(batch, head - batch * params.heads);
@@ -106,13 +104,7 @@ var<workgroup> stretch: vec2<u32>;
         for (var d = 0u; d < QUADS; d++) {
           products += x[d] * tile[j * PITCH + d];
         }
-        var s = products.x + products.y + products.z + products.w;
-//#if CAP
-        s = capped(s, params.cap);
-//#endif
-//#if MASK
-        s += f32(load_mask(mask_base + min(first + j, span.y - 1u) * params.mask_strides.w));
-//#endif
+//#include attention_score mask="mask_base + min(first + j, span.y - 1u) * params.mask_strides.w"
         scores[(turn + n) * THREADS + lane] = s;
         if (first + j >= seen.x && first + j < seen.y) { highest = max(highest, s); }
       }

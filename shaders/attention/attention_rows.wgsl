@@ -62,13 +62,7 @@ struct Params {
       for (var d = 0u; d < QUADS; d++) {
         products += x[d] * quad_k(at_k, d);
       }
-      var s = products.x + products.y + products.z + products.w;
-//#if CAP
-      s = capped(s, params.cap);
-//#endif
-//#if MASK
-      s += f32(load_mask(mask_base + (first + n) * params.mask_strides.w));
-//#endif
+//#include attention_score mask="mask_base + (first + n) * params.mask_strides.w"
       score[n] = s;
       highest = max(highest, s);
     }

@@ -95,9 +95,7 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
 }
 
 @compute @workgroup_size(THREADS)
-//#include workgroup name=main place=local
-  let job = workgroup_index(wid, nwg);
-  if (job >= params.jobs) { return; }
+//#include numbered_workgroup name=main place=local number=job count=params.jobs
   let t = local % THREADS;
   let tx = t % TX;
   let ty = t / TX;
@@ -387,10 +385,6 @@ fn fetch_v(base: u32, first: u32, e: u32) -> vec4<f32> {
     }
   }
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
+//#include fallback
 //#include attention_tiled_fallback
-// </fallback>
-//#endif
+//#include fallback_end

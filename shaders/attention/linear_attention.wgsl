@@ -34,9 +34,7 @@ struct Params {
 var<workgroup> state_columns: array<f32, DIM * COLS>;
 
 @compute @workgroup_size(COLS)
-//#include workgroup name=main place=lane
-  let job = workgroup_index(wid, nwg);
-  if (job >= params.groups) { return; }
+//#include numbered_workgroup name=main place=lane number=job count=params.groups
   let place = job / params.blocks;
   let b = place / params.heads;
   let h = place - b * params.heads;

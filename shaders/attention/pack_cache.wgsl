@@ -34,16 +34,7 @@ struct Params {
 
 var<workgroup> extremes: array<vec2<f32>, 64>;
 
-fn first_of(batch: u32) -> i32 {
-  var first = 0;
-//#if LENGTHS
-  first = load_lengths(batch) + params.lacking - i32(params.rows);
-//#endif
-//#if PROMPT
-  if (load_prompt(0u) == params.queries) { first = 0; }
-//#endif
-  return first;
-}
+//#include first_row first=0
 
 fn given(part: u32, base: u32, d: u32) -> vec4<f32> {
   if (part == 1u) { return load4_x1((base >> 2u) + d); }

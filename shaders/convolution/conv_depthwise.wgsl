@@ -49,9 +49,7 @@ fn emit(sums: vec4<ACC>, four: Four) {
 //#include store_four v=sum m=four.m first=four.first width=params.output.y
 }
 
-//#if FALLBACK
-// <optimized>
-//#endif
+//#include optimized
 @compute @workgroup_size(64)
 //#include invocation job=job size=64u jobs=jobs
   let four = four_of(job);
@@ -73,10 +71,6 @@ fn emit(sums: vec4<ACC>, four: Four) {
   }
   emit(sum, four);
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
+//#include fallback
 //#include conv_depthwise_fallback
-// </fallback>
-//#endif
+//#include fallback_end

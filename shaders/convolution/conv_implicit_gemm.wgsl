@@ -281,9 +281,7 @@ fn job_of(job: u32) -> Job {
   return Job(job % params.row_tiles, column_tile, rest % params.groups, split, phase, phase < phases);
 }
 
-//#if FALLBACK
-// <optimized>
-//#endif
+//#include optimized
 // Per slice, 16 rows of SIDE vec4: w's tile, rotated by k to keep banks apart, then x's.
 //#if HALF
 //#include conv_half_tile
@@ -382,11 +380,7 @@ var<workgroup> tile: array<vec4<ACC>, SLICES * 2u * STAGED>;
   }
 //#endif
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
+//#include fallback
 //#include quads_each
 //#include conv_implicit_gemm_fallback
-// </fallback>
-//#endif
+//#include fallback_end

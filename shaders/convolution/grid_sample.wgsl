@@ -122,7 +122,4 @@ fn element(i: u32) -> T {
 //#endif
 }
 
-@compute @workgroup_size(64)
-//#include invocation_of_four
-  store4_y(g, element(i.x), element(i.y), element(i.z), element(i.w));
-}
+//#include elements_of_four

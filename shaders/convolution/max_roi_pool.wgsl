@@ -43,7 +43,4 @@ fn element(i: u32) -> f32 {
   return best;
 }
 
-@compute @workgroup_size(64)
-//#include invocation_of_four
-  store4_y(g, element(i.x), element(i.y), element(i.z), element(i.w));
-}
+//#include elements_of_four

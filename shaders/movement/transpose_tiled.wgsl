@@ -25,9 +25,7 @@ struct Params {
 var<workgroup> tile: array<T, TILE * (TILE + 1u)>;
 
 @compute @workgroup_size(WG)
-//#include workgroup name=main place=lane
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.tiles) { return; }
+//#include numbered_workgroup name=main place=lane number=group count=params.tiles
   let band = group / params.tiles_c;
   let plane = band / params.tiles_r;
   let c0 = (group - band * params.tiles_c) * TILE;

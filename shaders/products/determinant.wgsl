@@ -10,9 +10,7 @@ struct Params {
 var<workgroup> pivot: u32;
 
 @compute @workgroup_size(WG)
-//#include workgroup name=main place=lane
-  let number = workgroup_index(wid, nwg);
-  if (number >= params.count) { return; }
+//#include numbered_workgroup name=main place=lane number=number count=params.count
   let m = params.m;
   let base = number * m * m;
   for (var i = lane; i < m * m; i += WG) { store_work(base + i, load_x(base + i)); }

@@ -39,18 +39,7 @@ fn quad_b(base: u32, k: u32, n: u32) -> vec4<T> {
 //#endif
 }
 
-fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
-  let row = batch * params.m + m;
-  let v = finish(value, row, n);
-  let at = row * params.n + n;
-//#if VEC_Y
-  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
-//#else
-  for (var c = 0u; c < 4u; c++) {
-    if (n + c < params.n) { store_y(at + c, v[c]); }
-  }
-//#endif
-}
+//#include put_quad
 
 @compute @workgroup_size(64)
 //#include invocation job=job size=64u jobs=jobs
@@ -104,7 +93,7 @@ fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
   let rows = min(4u, params.m - m);
 //#endif
   for (var r = 0u; r < rows; r++) {
-    keep(batch, m + r, n, s0);
+    put(batch * params.m + m + r, n, s0);
     s0 = s1;
     s1 = s2;
     s2 = s3;

@@ -24,28 +24,12 @@ const B_SIZE: u32 = PAIRS * B_PITCH;
 const MOVES_A: u32 = TILE_M * TILE_K / (8u * THREADS);
 const MOVES_B: u32 = TILE_N * TILE_K / (8u * THREADS);
 
-struct Params {
-//#include matmul_tile_fields
-  channels: u32,
-}
-
-//#if !SPLIT
-//#include finish_quad
-//#endif
-
-//#include batch_base
-
-//#include half_quads_a
-//#include half_quads_b
-
-//#if FALLBACK
-// <optimized>
-//#endif
+//#include half_operands
 var<workgroup> tile_a: array<vec4<f16>, A_SIZE * SLICES>;
 var<workgroup> tile_b: array<vec4<f16>, B_SIZE * SLICES>;
 
-//#include half_stage_a
-//#include half_stage_b
+//#include half_stage t=a along=TRANS_A tile=TILE_M size=A_SIZE pitch=A_PITCH
+//#include half_stage t=b along=!TRANS_B tile=TILE_N size=B_SIZE pitch=B_PITCH
 
 //#if SHARES
 var<workgroup> shares: array<vec4<T>, (SLICES - 1u) * THREADS * RESULTS>;
@@ -62,9 +46,7 @@ fn sum_of(v: vec2<f16>) -> T {
 }
 
 @compute @workgroup_size(THREADS * SLICES)
-//#include workgroup name=main place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=local number=group count=params.groups
 //#include matmul_tile_place
 
   var k0 = first * TILE_K;
@@ -117,13 +99,5 @@ fn sum_of(v: vec2<f16>) -> T {
 
 //#include matmul_tile_results shares=shares
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
-//#include quads_each
 //#include matmul_tiled_fallback
-// </fallback>
-
-//#endif
 //#include matmul_tile_put

@@ -58,20 +58,7 @@ fn quad_a(at: u32, row: u32, word: u32, base: vec4<f32>) -> vec4<f32> {
 }
 //#endif
 
-fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
-  if (m >= params.m) { return; }
-  let row = batch * params.m + m;
-  let v = finish(value, row, n);
-  let at = row * params.n + n;
-//#if VEC_Y
-  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
-//#else
-  store_y(at, v[0]);
-  if (n + 1u < params.n) { store_y(at + 1u, v[1]); }
-  if (n + 2u < params.n) { store_y(at + 2u, v[2]); }
-  if (n + 3u < params.n) { store_y(at + 3u, v[3]); }
-//#endif
-}
+//#include put_quad
 
 @compute @workgroup_size(WG)
 //#include invocation job=job size=WG jobs=jobs
@@ -167,7 +154,7 @@ fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
     }
 //#if ONCE
     for (var r = 0u; r < ROWS; r++) {
-      keep(batch, m + r, n, vec4<i32>(parts[r]));
+      if (m + r < params.m) { put(batch * params.m + m + r, n, vec4<i32>(parts[r])); }
     }
   }
 //#else
@@ -177,7 +164,7 @@ fn keep(batch: u32, m: u32, n: u32, value: vec4<T>) {
     }
   }
   for (var r = 0u; r < ROWS; r++) {
-    keep(batch, m + r, n, sums[r]);
+    if (m + r < params.m) { put(batch * params.m + m + r, n, sums[r]); }
   }
 //#endif
 }

@@ -29,20 +29,10 @@ var<workgroup> parts: array<vec4<i32>, COLS * SHARES>;
 //#include finish_quad
 
 //#include integer_operands
-fn put(row: u32, col: u32, sum: vec4<T>) {
-  let v = finish(sum, row, col);
-  let at = row * params.n + col;
-//#include store_quad
-}
+//#include put_quad
 
 @compute @workgroup_size(COLS * SHARES)
-//#include workgroup name=main place=lane
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
-  let batch = group / params.blocks;
-  let block = group - batch * params.blocks;
-  let base_a = batch_base(batch, params.a_strides);
-  let base_b = batch_base(batch, params.b_strides);
+//#include skinny_place
   // Neighbours read what lies side by side: columns, or k where b is transposed.
 //#if TRANS_B
   let share = lane % SHARES;

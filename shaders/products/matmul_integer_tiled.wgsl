@@ -64,22 +64,14 @@ fn tile_of(group: u32, size: vec2<u32>) -> vec3<u32> {
   return vec3<u32>(batch, (place / params.n_tiles) * size.x, (place % params.n_tiles) * size.y);
 }
 
-fn put(row: u32, col: u32, sum: vec4<T>) {
-  let v = finish(sum, row, col);
-  let at = row * params.n + col;
-//#include store_quad
-}
+//#include put_quad
 
-//#if FALLBACK
-// <optimized>
-//#endif
+//#include optimized
 // For each slice: words of k by quads of rows of a, then by quads of columns of b.
 var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS * ROWS)>;
 
 @compute @workgroup_size(THREADS * SLICES)
-//#include workgroup name=main place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=local number=group count=params.groups
   let slice = local / THREADS;
   let t = local % THREADS;
   let tx = t % WIDE;
@@ -192,11 +184,7 @@ var<workgroup> tile: array<vec4<u32>, max(STAGED * SLICES, SLICES / 2u * THREADS
     }
   }
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
+//#include fallback
 //#include quads_each
 //#include matmul_integer_tiled_fallback
-// </fallback>
-//#endif
+//#include fallback_end

@@ -50,23 +50,7 @@ const LINE: u32 = COLUMNS * UNIT_N / 4u;
 const PITCH: u32 = LINE + 1u;
 const QUADS: u32 = SUBGROUPS * UNIT_M * LINE;
 
-struct Params {
-//#include matmul_tile_fields
-  channels: u32,
-}
-
-//#if !SPLIT
-//#include finish_quad
-//#endif
-
-//#include batch_base
-
-//#include half_quads_a
-//#include half_quads_b
-
-//#if FALLBACK
-// <optimized>
-//#endif
+//#include half_operands
 alias Left = subgroup_matrix_left<f16, UNIT_K, UNIT_M>;
 alias Right = subgroup_matrix_right<f16, UNIT_N, UNIT_K>;
 alias Sum = subgroup_matrix_result<f32, UNIT_N, UNIT_M>;
@@ -164,13 +148,5 @@ fn main(
     workgroupBarrier();
   }
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
-//#include quads_each
 //#include matmul_tiled_fallback
-// </fallback>
-
-//#endif
 //#include matmul_tile_put

@@ -25,19 +25,7 @@ struct Params {
 
 //#include finish_quad
 
-// a[row, k .. k + 3], zero past the end.
-fn quad_a(row: u32, k: u32) -> vec4<T> {
-//#if VEC_A
-  let v = vec4<T>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
-//#else
-  let at = row * params.k;
-  let last = params.k - 1u;
-  let v = vec4<T>(
-    T(load_a(at + min(k, last))), T(load_a(at + min(k + 1u, last))),
-    T(load_a(at + min(k + 2u, last))), T(load_a(at + min(k + 3u, last))));
-//#endif
-  return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
-}
+//#include nbits_row_quads
 
 fn zero_of(n: u32, block: u32) -> f32 {
 //#if CODES
@@ -67,30 +55,7 @@ fn quad_b(word: u32) -> vec4<T> {
 //#include weight_quads base=powers()
 }
 
-//#if PAIRED
-fn pair(in0: f32, in1: f32) -> f32 {
-  return in0;
-}
-//#endif
-
-fn keep(m: u32, n: u32, value: vec4<T>) {
-  if (m >= params.m) { return; }
-//#if PAIRED
-  let half = m * (params.n / 2u) + n / 2u;
-  store_y(half, pair(value[0], value[1]));
-  if (n + 2u < params.n) { store_y(half + 1u, pair(value[2], value[3])); }
-//#else
-  let v = finish(value, m, n);
-  let at = m * params.n + n;
-//#if VEC_Y
-  store4_y(at >> 2u, v[0], v[1], v[2], v[3]);
-//#else
-  for (var c = 0u; c < 4u; c++) {
-    if (n + c < params.n) { store_y(at + c, v[c]); }
-  }
-//#endif
-//#endif
-}
+//#include nbits_put
 
 @compute @workgroup_size(64)
 //#include invocation job=job size=64u jobs=jobs
@@ -131,6 +96,6 @@ fn keep(m: u32, n: u32, value: vec4<T>) {
   }
   //#unroll
   for (var r = 0u; r < ROWS; r++) {
-    keep(m + r, n, sums[r]);
+    put(m + r, n, sums[r]);
   }
 }

@@ -81,12 +81,6 @@ var<workgroup> squares: array<T, STAGED>;
 
 //#include finish_quad
 
-//#if PAIRED
-fn pair(in0: f32, in1: f32) -> f32 {
-  return in0;
-}
-//#endif
-
 fn row_a(row: u32) -> u32 {
 //#if EXPERTS
   return row / params.share;
@@ -99,21 +93,7 @@ fn row_a(row: u32) -> u32 {
 //#include reduced_partials
 //#endif
 
-// a[row, k .. k + 3], zero past the end.
-fn quad_a(row: u32, k: u32) -> vec4<T> {
-//#if SHARES
-  let v = vec4<T>(reduced(row, min(k, params.k - 4u)));
-//#elif VEC_A
-  let v = vec4<T>(load4_a((row * params.k + min(k, params.k - 4u)) >> 2u));
-//#else
-  let at = row * params.k;
-  let last = params.k - 1u;
-  let v = vec4<T>(
-    T(load_a(at + min(k, last))), T(load_a(at + min(k + 1u, last))),
-    T(load_a(at + min(k + 2u, last))), T(load_a(at + min(k + 3u, last))));
-//#endif
-  return select(vec4<T>(), v, vec4<u32>(k, k + 1u, k + 2u, k + 3u) < vec4<u32>(params.k));
-}
+//#include nbits_row_quads
 
 // The row, of ROWS, and k of vec4 `i` of the piece of a that begins at chunk `first`; and where it is staged.
 fn place(first: u32, i: u32) -> vec3<u32> {
@@ -159,9 +139,7 @@ fn kept(lane: u32) -> u32 {
 //#endif
 
 @compute @workgroup_size(THREADS)
-//#include workgroup name=main place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=local number=group count=params.groups
   let lane = local % LANES;
   let strip = group / params.row_groups;
   let row0 = (group - strip * params.row_groups) * ROWS;
@@ -362,15 +340,4 @@ fn total(sum: u32) -> T {
   return shares[sum * SIDES] + shares[sum * SIDES + SIDES / 2u];
 }
 
-fn put(row: u32, col: u32, sum: vec4<T>) {
-  if (row >= params.m || col >= params.n) { return; }
-//#if PAIRED
-  let half = row * (params.n / 2u) + col / 2u;
-  store_y(half, pair(sum[0], sum[1]));
-  if (col + 2u < params.n) { store_y(half + 1u, pair(sum[2], sum[3])); }
-//#else
-  let v = finish(sum, row, col);
-  let at = row * params.n + col;
-//#include store_quad
-//#endif
-}
+//#include nbits_put

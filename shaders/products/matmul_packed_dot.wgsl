@@ -106,9 +106,7 @@ fn moved(row: u32, half: u32, scaled: u32, n: u32, word: u32, chunk: u32) -> Mov
 }
 
 @compute @workgroup_size(THREADS)
-//#include workgroup name=main place=t
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=t number=group count=params.groups
   let place = t / 32u;
   let tx = place % (WIDE / 8u) * 8u + t % 8u;
   let ty = place / (WIDE / 8u) * 4u + t % 32u / 8u;

@@ -22,7 +22,7 @@ struct Params {
 
 //#include batch_base
 
-//#include matmul_quads_a
+//#include matmul_quads t=a m=m arguments="m: u32, k: u32" along=TRANS_A vec=VEC_A shifted=ZERO_A zero=a_zero stride=a_zero_stride
 //#include nbits_quads
 
 //#include matmul_tile

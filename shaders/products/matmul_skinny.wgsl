@@ -43,13 +43,7 @@ var<workgroup> parts: array<vec4<T>, COLS * SHARES>;
 //#include batch_base
 
 @compute @workgroup_size(COLS * SHARES)
-//#include workgroup name=main place=lane
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
-  let batch = group / params.blocks;
-  let block = group - batch * params.blocks;
-  let base_a = batch_base(batch, params.a_strides);
-  let base_b = batch_base(batch, params.b_strides);
+//#include skinny_place
 
 //#if TRANS_B
   let share = lane % SHARES;

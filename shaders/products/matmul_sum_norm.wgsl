@@ -37,15 +37,11 @@ fn put(row: u32, col: u32, normal: vec4<f32>) {
 //#endif
 }
 
-//#if FALLBACK
-// <optimized>
-//#endif
-//#include moments_combined shares=shares
+//#include optimized
+//#include moments_combined shares=shares reduced=reduced_for_all
 
 @compute @workgroup_size(WG)
-//#include workgroup name=main place=lane
-  let row = workgroup_index(wid, nwg);
-  if (row >= params.rows) { return; }
+//#include numbered_workgroup name=main place=lane number=row count=params.rows
   // Shares of all quads are on their way at once, two of each; after the end of the row lie those of its last quad.
   let first = row * params.n;
   let last = params.splits - 1u;
@@ -89,17 +85,7 @@ fn put(row: u32, col: u32, normal: vec4<f32>) {
       squares += dot(d, d);
     }
   }
-//#if SUBGROUP
-  let total = reduced_for_all(vec3<f32>(count, own, squares), lane);
-//#else
-  shares[lane] = vec3<f32>(count, own, squares);
-  workgroupBarrier();
-  for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { shares[lane] = combine_moments(shares[lane], shares[lane + step]); }
-    workgroupBarrier();
-  }
-  let total = shares[0];
-//#endif
+  let total = combined(vec3<f32>(count, own, squares), lane);
   let inv = 1.0 / sqrt(total.z / f32(params.n) + params.epsilon);
   //#unroll
   for (var i = 0u; i < QUADS; i++) {
@@ -107,10 +93,7 @@ fn put(row: u32, col: u32, normal: vec4<f32>) {
     if (col < params.n) { put(row, col, (held[i] - vec4<f32>(total.y)) * inv); }
   }
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
+//#include fallback
 fn p_at(row: u32, col: u32) -> vec4<f32> {
   var sum = vec4<f32>();
   for (var s = 0u; s < params.splits; s++) {
@@ -121,9 +104,7 @@ fn p_at(row: u32, col: u32) -> vec4<f32> {
 
 // Every invocation adds up the whole row for its mean, and all of them have when the first results take the place of operands.
 @compute @workgroup_size(64)
-//#include workgroup name=fallback place=lane
-  let row = workgroup_index(wid, nwg);
-  if (row >= params.rows) { return; }
+//#include numbered_workgroup name=fallback place=lane number=row count=params.rows
   var mean = 0.0;
 //#if !RMS
   for (var col = 0u; col < params.n; col += 4u) {
@@ -147,5 +128,4 @@ fn p_at(row: u32, col: u32) -> vec4<f32> {
     put(row, col, (v - vec4<f32>(mean)) * inv);
   }
 }
-// </fallback>
-//#endif
+//#include fallback_end

@@ -29,21 +29,11 @@ struct Params {
 
 //#include batch_base
 
-//#include matmul_quads_a
-//#include matmul_quads_b
+//#include matmul_quads t=a m=m arguments="m: u32, k: u32" along=TRANS_A vec=VEC_A shifted=ZERO_A zero=a_zero stride=a_zero_stride
+//#include matmul_quads t=b m=n arguments="k: u32, n: u32" along=!TRANS_B vec=VEC_B shifted=ZERO_B zero=b_zero stride=b_zero_stride
 
-//#if FALLBACK
-// <optimized>
-//#endif
+//#include optimized
 //#include matmul_tile
 
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
-//#include quads_each
 //#include matmul_tiled_fallback
-// </fallback>
-
-//#endif
 //#include matmul_tile_put

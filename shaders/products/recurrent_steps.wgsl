@@ -308,9 +308,7 @@ fn step_unit(d: u32, b: u32, s: u32, t: u32, j: u32, unit: u32, phase: u32) {
 }
 
 @compute @workgroup_size(UNITS * SHARES)
-//#include workgroup name=main place=lane
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=lane number=group count=params.groups
   let unit = lane / SHARES;
   let share = lane % SHARES;
 //#if LOOP

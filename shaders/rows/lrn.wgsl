@@ -29,7 +29,4 @@ fn element(i: u32) -> f32 {
   return load_x(i) / pow(params.offset + params.scale * sum, params.beta);
 }
 
-@compute @workgroup_size(64)
-//#include invocation_of_four
-  store4_y(g, element(i.x), element(i.y), element(i.z), element(i.w));
-}
+//#include elements_of_four

@@ -45,9 +45,7 @@ fn total(value: vec2<f32>, lane: u32) -> vec2<f32> {
 //#endif
 
 @compute @workgroup_size(WG)
-//#include workgroup name=main place=lane
-  let row = workgroup_index(wid, nwg);
-  if (row >= params.rows) { return; }
+//#include numbered_workgroup name=main place=lane number=row count=params.rows
   let base = row * params.length;
   let count = f32(params.length);
 

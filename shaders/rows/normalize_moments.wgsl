@@ -13,12 +13,10 @@ struct Params {
   share: u32,      // elements of a segment, a multiple of four
 }
 
-//#include moments_combined shares=parts
+//#include moments_combined shares=parts reduced=reduced_lanes
 
 @compute @workgroup_size(WG)
-//#include workgroup name=main place=lane
-  let job = workgroup_index(wid, nwg);
-  if (job >= params.groups) { return; }
+//#include numbered_workgroup name=main place=lane number=job count=params.groups
   let row = job / params.segments;
   let start = (job - row * params.segments) * params.share;
   let end = min(start + params.share, params.length);
@@ -53,20 +51,8 @@ struct Params {
     squares += d * d;
   }
 //#endif
-//#if SUBGROUP
-  let total = reduced_lanes(vec3<f32>(count, center, squares), lane);
-//#else
-  parts[lane] = vec3<f32>(count, center, squares);
-  workgroupBarrier();
-  for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] = combine_moments(parts[lane], parts[lane + step]); }
-    workgroupBarrier();
-  }
-//#endif
+  let total = combined(vec3<f32>(count, center, squares), lane);
   if (lane == 0u) {
-//#if !SUBGROUP
-    let total = parts[0];
-//#endif
     store_stats(job * 4u, total.x);
     store_stats(job * 4u + 1u, total.y);
     store_stats(job * 4u + 2u, total.z);

@@ -178,9 +178,7 @@ fn write_row(row: u32, first: u32, stride: u32, center: f32, factor: f32) {
   }
 }
 
-//#if FALLBACK
-// <optimized>
-//#endif
+//#include optimized
 //#if SUBGROUP
 alias Share = vec3<f32>;
 
@@ -197,10 +195,7 @@ var<workgroup> parts: array<vec3<f32>, WG>;
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (row < params.rows) { write_row(row, lane, LANES, total.y, factor); }
 }
-//#if FALLBACK
-// </optimized>
-//
-// <fallback>
+//#include fallback
 // Every invocation reads the whole row for its mean, and all of them have when the first results take its place. A workgroup's
 // rows are as many as it takes for all: WG / LANES, or fewer.
 @compute @workgroup_size(64)
@@ -215,5 +210,4 @@ var<workgroup> parts: array<vec3<f32>, WG>;
   let factor = 1.0 / sqrt(total.z / f32(params.length) + params.epsilon);
   if (within < share && row < params.rows) { write_row(row, place % lanes, lanes, total.y, factor); }
 }
-// </fallback>
-//#endif
+//#include fallback_end

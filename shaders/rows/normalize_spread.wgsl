@@ -21,14 +21,12 @@ struct Params {
   floor: f32,
 }
 
-//#include moments_combined shares=parts
+//#include moments_combined shares=parts reduced=reduced_for_all
 
 fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
 
 @compute @workgroup_size(WG)
-//#include workgroup name=main place=lane
-  let job = workgroup_index(wid, nwg);
-  if (job >= params.groups) { return; }
+//#include numbered_workgroup name=main place=lane number=job count=params.groups
   let row = job / params.chunks;
   let start = (job - row * params.chunks) * params.chunk;
   let end = min(start + params.chunk, params.length);
@@ -38,24 +36,10 @@ fn finish(value: ACC, channel: u32, index: u32) -> ACC { return value; }
     let at = (row * params.segments + lane) * 4u;
     mine = vec3<f32>(load_stats(at), load_stats(at + 1u), load_stats(at + 2u));
   }
-//#if SUBGROUP
-  let total = reduced_for_all(mine, lane);
-//#else
-  parts[lane] = mine;
-  workgroupBarrier();
-  for (var step = WG / 2u; step > 0u; step >>= 1u) {
-    if (lane < step) { parts[lane] = combine_moments(parts[lane], parts[lane + step]); }
-    workgroupBarrier();
-  }
-//#endif
+  let total = combined(mine, lane);
   let pivot = load_stats(row * params.segments * 4u + 3u);
-//#if SUBGROUP
   let center = total.y;
   let factor = 1.0 / (sqrt(total.z / f32(params.length) + params.epsilon) + params.floor);
-//#else
-  let center = parts[0].y;
-  let factor = 1.0 / (sqrt(parts[0].z / f32(params.length) + params.epsilon) + params.floor);
-//#endif
   let group = row % params.rows;
 //#if VEC
   for (var k = start + lane * 4u; k < end; k += WG * 4u) {

@@ -77,9 +77,7 @@ fn write_run(row: u32, first: u32, before: T) {
 }
 //#else
 @compute @workgroup_size(WG)
-//#include workgroup name=main place=lane
-  let row = workgroup_index(wid, nwg);
-  if (row >= params.rows) { return; }
+//#include numbered_workgroup name=main place=lane number=row count=params.rows
   let first = lane * params.run;
   let last = min(first + params.run, params.length);
   var total = neutral();

@@ -26,9 +26,7 @@ fn before(a: K, ia: u32, b: K, ib: u32) -> bool {
 }
 
 @compute @workgroup_size(THREADS)
-//#include workgroup name=main place=lane
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.rows * params.blocks) { return; }
+//#include numbered_workgroup name=main place=lane number=group count="params.rows * params.blocks"
   let row = group / params.blocks;
   let first = (group - row * params.blocks) * BLOCK;
   for (var n = 0u; n < BLOCK / THREADS; n++) {

@@ -163,7 +163,6 @@ def lint(*, fix: bool) -> int:
         ("ruff format", [bin_folder / "ruff", "format", "--check", "--quiet"]),
         ("import-linter", [bin_folder / "lint-imports"]),
         ("import cycles of web/", [python(), "-m", "tools.lint.cycles"]),
-        ("exceptions", [python(), "-m", "tools.lint.boundaries"]),
         ("private attributes", [python(), "-m", "tools.lint.privates"]),
         ("sizes", [python(), "-m", "tools.lint.code_limits"]),
         ("folders", [python(), "-m", "tools.lint.folders"]),

@@ -101,11 +101,5 @@ def extract(tarball: Path, members: tuple[str, ...], folder: Path) -> None:
     with tarfile.open(tarball) as tar:
         for entry in tar:
             path = PurePosixPath(*PurePosixPath(entry.name).parts[1:])
-            wanted = entry.isfile() and ".." not in path.parts and any(fnmatchcase(str(path), m) for m in members)
-            source = tar.extractfile(entry) if wanted else None
-            if source is None:
-                continue
-            destination = folder / path
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            with destination.open("wb") as file:
-                shutil.copyfileobj(source, file)
+            if entry.isfile() and ".." not in path.parts and any(fnmatchcase(str(path), m) for m in members):
+                tar.extract(entry.replace(name=str(path)), folder, filter="data")

@@ -28,7 +28,7 @@ def in_process(
         os.dup2(null, 2)
         try:
             told = work()
-        except BaseException as error:  # boundary: a process; reported to its parent
+        except BaseException as error:  # noqa: BLE001  # boundary: a process; reported to its parent
             told = failed(error)
         with os.fdopen(write, "wb") as pipe:
             pipe.write(json.dumps(told).encode())

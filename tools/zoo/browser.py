@@ -26,7 +26,7 @@ from tools.zoo.check import Feeds, inputs_of, result_path
 from tools.zoo.compare import complaint
 from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
 
-__all__ = ["RUN", "browser_python", "compared", "run_in_browser"]
+__all__ = ["browser_python", "compared", "run_in_browser"]
 
 RUN = """
 import os
@@ -96,7 +96,7 @@ def run_in_browser(in_browser: BrowserPython, definition: Definition) -> dict[st
     try:
         url = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/{definition.source}/{definition.path.name}"
         return compared(in_browser, url, runs, wanted, names)
-    except Exception as error:  # boundary: reported in the table
+    except Exception as error:  # noqa: BLE001  # boundary: reported in the table
         return {"browser": str(error).strip().splitlines()[-1][:800] if str(error).strip() else repr(error)}
 
 

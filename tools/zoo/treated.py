@@ -52,17 +52,17 @@ def outputs_of(path: Path, runs: Sequence[Feeds], optimise: bool) -> tuple[list[
     try:
         session = session_of(path, optimise)
         return [session.run(None, feeds) for feeds in runs], ""
-    except Exception as error:  # boundary: reported in the table
+    except Exception as error:  # noqa: BLE001  # boundary: reported in the table
         return None, f"{type(error).__name__}: {error}"[:300]
 
 
-def check(definition: Definition, treatment: Treatment, folder: Path, keep: bool = False) -> dict[str, Any]:
-    """Return all results for a model under a treatment. `keep`: write inputs and outputs for `treated_browser`."""
+def check(definition: Definition, treatment: Treatment, folder: Path) -> dict[str, Any]:
+    """Return all results for a model under a treatment."""
     runs = inputs_of(definition.path.with_suffix(".npz"))
     target = folder / f"{treatment.name}.onnx"
     try:
         treatment.run(Exported(definition.path, runs), target)
-    except Exception as error:  # boundary: reported in the table
+    except Exception as error:  # noqa: BLE001  # boundary: reported in the table
         return {"tool": f"{type(error).__name__}: {error}"[:300]}
     kinds = {v.name: np.dtype(onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type))
              for v in onnx.load(target, load_external_data=False).graph.input}  # fmt: skip
@@ -84,34 +84,23 @@ def check(definition: Definition, treatment: Treatment, folder: Path, keep: bool
         runs = runs[: max(len(w) for w in witnesses)]
     try:
         graph = graph_of(target)
-    except Exception as error:  # boundary: reported in the table
+    except Exception as error:  # noqa: BLE001  # boundary: reported in the table
         return {**result, "import" if witnesses else "refused": f"{type(error).__name__}: {error}"[:800]}
     names = [v.name for v in graph.outputs]
     began = time.monotonic()
     try:
         mine = [_interpreted(graph, feeds, names) for feeds in runs]
         result |= compared(treatment.kind, mine, witnesses, plain, names)
-        if keep and not result["native"]:
-            _write(target.with_suffix(".npz"), runs, mine, plain)
-    except Exception as error:  # boundary: reported in the table
+    except Exception as error:  # noqa: BLE001  # boundary: reported in the table
         result["native"] = f"{type(error).__name__}: {error}"[:800]
     result["native_seconds"] = round(time.monotonic() - began, 1)
     try:
         result |= planned(target, runs)
-    except Exception as error:  # boundary: reported in the table
+    except Exception as error:  # noqa: BLE001  # boundary: reported in the table
         result["plan"] = f"{type(error).__name__}: {error}"[:800]
     if result["native"] and not witnesses and "far" not in result:  # the file is invalid, this project is correct
         return {"onnxruntime": why, "refused": result["native"]}
     return result
-
-
-def _write(path: Path, runs: Sequence[Feeds], mine: Sequence[list[Any]], plain: Sequence[list[Any]]) -> None:
-    arrays: dict[str, Any] = {}
-    for i, (feeds, outputs, exact) in enumerate(zip(runs, mine, plain, strict=False)):
-        arrays |= {f"{i}/in/{n}": x for n, x in feeds.items()}
-        for kind, values in (("out", outputs), ("plain", exact)):
-            arrays |= {f"{i}/{kind}/{number:02}": np.asarray(y) for number, y in enumerate(values)}
-    np.savez(path, **arrays)
 
 
 def _interpreted(graph: Any, feeds: Feeds, names: Sequence[str]) -> list[Any]:
@@ -175,18 +164,15 @@ def main() -> int:
     parser.add_argument("--treatment", action="append", default=[], help="names or patterns; default: all")
     parser.add_argument("--share", type=int, default=100, help="per cent of the pairs of model and treatment")
     parser.add_argument("--again", action="store_true", help="also what was checked before")
-    parser.add_argument("--part", default="0/1", help="of the models, as 0/2 and 1/2 side by side")
-    parser.add_argument("--keep", action="store_true", help="keep the files, for treated_browser")
     args = parser.parse_args()
     os.environ["PYRUNTIME_VERIFY"] = "1"
     warnings.simplefilter("ignore")
     import onnxruntime.quantization
     import onnxruntime.transformers.optimizer  # noqa: F401  before the processes
 
-    part, parts = map(int, args.part.split("/"))
     expected, wrong = listed(), 0
-    for number, definition in enumerate(d for d in definitions(args.source, args.names) if d.path.is_file()):
-        if number % parts != part:
+    for definition in definitions(args.source, args.names):
+        if not definition.path.is_file():
             continue
         folder = CACHE / "treated" / definition.source / definition.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -194,10 +180,10 @@ def main() -> int:
             done = folder / f"{treatment.name}.json"
             if not shared(definition, treatment, args.share) or (done.is_file() and not args.again):
                 continue
-            found = separately(lambda: check(definition, treatment, folder, args.keep))  # noqa: B023
+            found = separately(lambda: check(definition, treatment, folder))  # noqa: B023
             done.write_text(json.dumps(found))
             for path in folder.glob(f"{treatment.name}.*"):
-                if path.suffix != ".json" and not args.keep:
+                if path.suffix != ".json":
                     path.unlink()
             key = f"{definition.source}/{definition.name} {treatment.name}"
             if bool(wrong_of(found)) != (key in expected):

@@ -77,7 +77,7 @@ class Pipelines:
         for source in sources:
             try:
                 self._made[source].result()
-            except Exception as error:  # boundary: the package has exceptions of many classes
+            except Exception as error:  # noqa: BLE001  # boundary: the package has exceptions of many classes
                 if self._made.pop(source, None) is not None:
                     self._ledger.pipelines -= 1
                 raise EngineError(_message(source, error)) from None

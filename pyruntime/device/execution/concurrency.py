@@ -49,7 +49,7 @@ async def _noted(number: int, part: Coroutine[Any, Any, object], failures: dict[
     """
     try:
         await part
-    except BaseException as error:  # boundary: all_of raises it when the others have ended
+    except BaseException as error:  # noqa: BLE001  # boundary: all_of raises it when the others have ended
         forget_frames(error)
         failures[number] = error
     finally:

@@ -21,13 +21,7 @@ fn attend(bases: vec4<u32>, keys: vec2<u32>, out: u32, slot: u32, head: u32) {
     for (var d = 0u; d < quads; d++) {
       products += x[d] * quad_k(bases.y + key * params.k_strides.z, d);
     }
-    var s = products.x + products.y + products.z + products.w;
-//#if CAP
-    s = capped(s, params.cap);
-//#endif
-//#if MASK
-    s += f32(load_mask(bases.w + key * params.mask_strides.w));
-//#endif
+//#include attention_score mask="bases.w + key * params.mask_strides.w"
     if (s > top) {
       let less = exp(top - s);
       top = s;

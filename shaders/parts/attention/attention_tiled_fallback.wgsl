@@ -1,8 +1,6 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
 @compute @workgroup_size(64)
-//#include workgroup name=fallback place=local
-  let job = workgroup_index(wid, nwg);
-  if (job >= params.jobs) { return; }
+//#include numbered_workgroup name=fallback place=local number=job count=params.jobs
   let split = job / params.plane;
   let within = job - split * params.plane;
   let head = within / params.tiles;

@@ -1,9 +1,7 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
 // Four rows and columns at a time, from where the operands are.
 @compute @workgroup_size(128)
-//#include workgroup name=fallback place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=fallback place=local number=group count=params.groups
   let high = quads_each(params.m, params.m_tiles);
   let wide = quads_each(params.n, params.n_tiles);
   let first = tile_of(group, vec2<u32>(high, wide) * 4u);

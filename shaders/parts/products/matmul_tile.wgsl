@@ -60,24 +60,13 @@ fn row_of(r: u32, m0: u32, ty: u32) -> u32 {
 }
 
 @compute @workgroup_size(THREADS * SLICES)
-//#include workgroup name=main place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=main place=local number=group count=params.groups
 //#include matmul_tile_place
 
   var k0 = first * TILE_K;
   var next_a: array<vec4<T>, MOVES_A>;
   var next_b: array<vec4<T>, MOVES_B>;
-  //#unroll
-  for (var i = 0u; i < MOVES_A; i++) {
-    let at = from_a(t + i * THREADS);
-    next_a[i] = quad_a(base_a, m0 + at.x, k0 + at.y);
-  }
-  //#unroll
-  for (var i = 0u; i < MOVES_B; i++) {
-    let at = from_b(t + i * THREADS);
-    next_b[i] = quad_b(base_b, k0 + at.y, n0 + at.x);
-  }
+//#include matmul_moves
 
   var sums: array<vec4<T>, RESULTS>;
   for (var step = 0u; step < params.steps; step++) {
@@ -91,16 +80,7 @@ fn row_of(r: u32, m0: u32, ty: u32) -> u32 {
     }
     workgroupBarrier();
     k0 = (first + min(step + 1u, params.steps - 1u) * SLICES) * TILE_K;
-    //#unroll
-    for (var i = 0u; i < MOVES_A; i++) {
-      let at = from_a(t + i * THREADS);
-      next_a[i] = quad_a(base_a, m0 + at.x, k0 + at.y);
-    }
-    //#unroll
-    for (var i = 0u; i < MOVES_B; i++) {
-      let at = from_b(t + i * THREADS);
-      next_b[i] = quad_b(base_b, k0 + at.y, n0 + at.x);
-    }
+//#include matmul_moves
 //#if K_MAJOR
     //#unroll UNROLL
     for (var k = 0u; k < TILE_K; k++) {

@@ -1,11 +1,11 @@
 // The entry point that runs until the other's pipeline is there: `kernels/ir/fallback.py`.
 // FALLBACK_ROWS rows and four columns at a time, from where the operands are.
+//#include fallback
+//#include quads_each
 const FALLBACK_ROWS: u32 = 4u;
 
 @compute @workgroup_size(128)
-//#include workgroup name=fallback place=local
-  let group = workgroup_index(wid, nwg);
-  if (group >= params.groups) { return; }
+//#include numbered_workgroup name=fallback place=local number=group count=params.groups
   let tiles = params.m_tiles * params.n_tiles;
   let plane = group / tiles;
   let tile = group - plane * tiles;
@@ -70,3 +70,4 @@ const FALLBACK_ROWS: u32 = 4u;
     }
   }
 }
+//#include fallback_end

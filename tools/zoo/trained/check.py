@@ -173,7 +173,7 @@ def check(case: Case) -> dict[str, Any]:
     runs = [steps_of(case.model, run) for run in range(case.model.runs)]
     try:
         path = case_file(case, [step for run in runs for step in run])
-    except Exception as error:  # boundary: a third-party tool
+    except Exception as error:  # noqa: BLE001  # boundary: a third-party tool
         return result | {"tool": f"{type(error).__name__}: {error}"[:400]}
     result |= {"path": str(path), "bytes": path.stat().st_size}
     made: dict[str, list[list[list[Any]]]] = {}
@@ -182,7 +182,7 @@ def check(case: Case) -> dict[str, Any]:
             session = session_of(path, optimise)
             feeds = given(session, runs)
             made[f"w{len(made)}"] = theirs(session, feeds, case)
-        except Exception as error:  # boundary: onnxruntime
+        except Exception as error:  # noqa: BLE001  # boundary: onnxruntime
             result["onnxruntime"] = f"{type(error).__name__}: {error}"[:400]
     if not made:
         return result
@@ -204,13 +204,13 @@ def check(case: Case) -> dict[str, Any]:
             ((mine_,),) = interpreted(parts, [[fed]], case)
             told = judged(Case(case.model), [[mine_]], [[[list(wanted.values())]]], [], list(wanted))
             result["native"], result["native_parts"] = told
-    except Exception as error:  # boundary: a model of a survey
+    except Exception as error:  # noqa: BLE001  # boundary: a model of a survey
         result["native"] = f"{type(error).__name__}: {error}"[:800]
     result["native_seconds"] = round(time.monotonic() - began, 1)
     if not case.model.large:
         try:
             result |= planned(path, [run[0] for run in feeds])
-        except Exception as error:  # boundary: a model of a survey
+        except Exception as error:  # noqa: BLE001  # boundary: a model of a survey
             result["plan"] = f"{type(error).__name__}: {error}"[:800]
     return result
 

@@ -55,7 +55,8 @@ def unpacked(package: Package) -> Path:
         if package.npm is not None:
             extract(pack(package.npm, Path(temporary)), members, folder)
         else:
-            _unzip(_wheel(package, Path(temporary)), members, folder)
+            with zipfile.ZipFile(_wheel(package, Path(temporary))) as archive:
+                archive.extractall(folder, {*members}.intersection(archive.namelist()))
     if missing := [m for m in members if not (folder / m).is_file()]:
         raise SetupError(f"{package.name} {package.version} has no {', '.join(missing)}.")
     put_stamp(stamp, value)
@@ -94,18 +95,6 @@ def _wheel(package: Package, folder: Path) -> Path:
     if (found := sha256(wheel)) != package.digest:
         raise SetupError(f"{package.file}: sha256 is {found}, not {package.digest}")
     return wheel
-
-
-def _unzip(wheel: Path, members: tuple[str, ...], folder: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        present = set(archive.namelist())
-        for member in members:
-            if member not in present:
-                continue
-            target = folder / member
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(member) as source, target.open("wb") as file:
-                shutil.copyfileobj(source, file)
 
 
 def _joined(model: Model) -> Path:

@@ -1,0 +1,3 @@
+// Ends what `fallback` began.
+// </fallback>
+//#endif
