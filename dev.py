@@ -32,7 +32,11 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     length = test.add_mutually_exclusive_group()
     length.add_argument("--all", action="store_const", const="all", dest="chosen", help="every test")
     length.add_argument(
-        "--ci", action="store_const", const="ci", dest="chosen", help="as many as should fit in 45 minutes"
+        "--ci",
+        action="store_const",
+        const="ci",
+        dest="chosen",
+        help="every native test, and the core ones of the browser",
     )
     part = test.add_mutually_exclusive_group()
     part.add_argument("--native", action="store_true", help="only tests/, without a browser")

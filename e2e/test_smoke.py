@@ -59,7 +59,8 @@ def test_guard__worker_fetches_other_origin__aborts_and_fails(opened: Opened, op
 def test_guard__worker_logs_an_error__fails(opened: Opened, open_url: str) -> None:
     with pytest.raises(AssertionError, match="positive control"), opened as (page, _):
         page.goto(open_url + "blank.html")
-        assert ask_worker(page, "log") == "logged"
+        with page.expect_console_message(lambda message: "positive control" in message.text):
+            assert ask_worker(page, "log") == "logged"
 
 
 def test_guard__page_throws__fails(opened: Opened, open_url: str) -> None:

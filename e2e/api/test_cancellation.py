@@ -44,9 +44,16 @@ def test_create__aborted_while_python_starts__rejects_and_the_next_one_loads(scr
         LATER
         + """
         const control = new AbortController();
+        const { Worker } = globalThis;
+        globalThis.Worker = class extends Worker {
+          constructor(...given) {
+            super(...given);
+            setTimeout(() => control.abort()); // the worker is made, and its Python takes longer
+          }
+        };
         const load = digits({ signal: control.signal });
-        setTimeout(() => control.abort(), 50);
         const aborted = await outcome(load);
+        globalThis.Worker = Worker;
         const before = await outcome(digits({ signal: AbortSignal.abort('a reason') }));
         const session = await digits();
         const sum = (await probabilities(session)).reduce((a, b) => a + b);
@@ -74,7 +81,7 @@ def test_create__aborted_in_each_phase__leaves_nothing_and_the_next_one_loads(wa
         }
         for (const ms of [0, 1, 2, 4, 8, 16, 32]) {
           const control = new AbortController();
-          setTimeout(() => control.abort(), ms);
+          setTimeout(() => control.abort(), ms); // moments of a load, on purpose
           await outcome(prepared({ signal: control.signal }).then((late) => late.release()));
         }
         const z = async () => [...(await session.run({ x: new Tensor('float32', Float32Array.from(
@@ -93,35 +100,29 @@ def test_create__aborted_in_each_phase__leaves_nothing_and_the_next_one_loads(wa
 
 
 def test_create__aborted_while_it_downloads__ends_the_download(watched: Script) -> None:
-    failed: list[str] = []
-    page = watched.page
+    context = watched.page.context
 
     def never(route: Route) -> None:
         pass
 
-    def note(request: Request) -> None:
-        failed.append(request.url.rsplit("/", 1)[1])
+    def is_it(request: Request) -> bool:
+        return request.url.endswith("/never.onnx")
 
-    page.context.on("requestfailed", note)
-    page.context.route("**/never.onnx", never)
+    context.route("**/never.onnx", never)
     try:
-        found = watched(
-            LATER
-            + """
-            const control = new AbortController();
-            const load = InferenceSession.create('/never.onnx', { signal: control.signal });
-            setTimeout(() => control.abort(new Error('enough')), 200);
-            return failure(() => load);
-            """,
-            model=DIGITS,
-        )
-        watched.wait_for_worker()
-        page.wait_for_timeout(100)
+        with context.expect_event("request", is_it):
+            watched(
+                """
+                globalThis.control = new AbortController();
+                const load = InferenceSession.create('/never.onnx', { signal: control.signal });
+                globalThis.failed = failure(() => load);
+                """
+            )
+        with context.expect_event("requestfailed", is_it):
+            found = watched("control.abort(new Error('enough')); return failed;")
     finally:
-        page.context.unroute("**/never.onnx", never)
-        page.context.remove_listener("requestfailed", note)
+        context.unroute("**/never.onnx", never)
     assert found["message"] == "enough"
-    assert failed == ["never.onnx"]
 
 
 @pytest.mark.parametrize("kind", ["staged", "segmented"])
@@ -139,7 +140,7 @@ def test_run__aborted_at_many_moments__rejects_or_answers_and_the_next_one_is_ri
           const fresh = await InferenceSession.create(decode(model));
           const control = new AbortController();
           const run = fresh.run({ x }, { signal: control.signal });
-          setTimeout(() => control.abort(), ms);
+          setTimeout(() => control.abort(), ms); // moments of a run, on purpose
           let end = await outcome(run);
           if (end === 'done') end = JSON.stringify(values(await run)) === expected ? 'right' : 'wrong';
           const after = JSON.stringify(values(await fresh.run({ x }))) === expected;
@@ -210,15 +211,23 @@ def test_create__aborted_when_the_answer_is_on_its_way__is_released(watched: Scr
         + """
         const { postMessage } = Worker.prototype;
         const control = new AbortController();
+        let answered;
+        const answer = new Promise((resolve) => { answered = resolve; });
         Worker.prototype.postMessage = function late(message, transfer) {
-          if (message.method === 'create') setTimeout(() => control.abort(), 0);
+          if (message.method === 'create') {
+            setTimeout(() => control.abort(), 0);
+            this.addEventListener('message', ({ data: { id, value } }) => {
+              if (id === message.id && value !== undefined) answered();
+            });
+          }
           if (message.method !== 'cancel') postMessage.call(this, message, transfer);
         };
         try {
-          return await outcome(prepared({ signal: control.signal }));
+          const end = await outcome(prepared({ signal: control.signal }));
+          await answer;
+          await adapterInfo(); // what follows from the answer is sent, and was handled before this
+          return end;
         } finally {
-          await adapterInfo();
-          await new Promise((resolve) => { setTimeout(resolve, 3000); });
           Worker.prototype.postMessage = postMessage;
         }
         """,

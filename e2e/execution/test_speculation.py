@@ -141,7 +141,6 @@ SPY = """async () => {
 def test_create__decoder__what_chooses_is_there_before_the_first_run(script: Script) -> None:
     script.worker.evaluate(SPY)
     script(f"{LOOP} return 0;", **given(True))
-    script.page.wait_for_timeout(100)
     for _ in range(100):
         before = script.worker.evaluate("() => choosers")
         if before and before[0]["there"]:
@@ -254,7 +253,10 @@ def test_positions__beyond_those_of_the_model__end_the_text_at_the_run_that_is_r
 def test_text__that_has_ended__gives_its_caches_back(script: Script) -> None:
     """A second after its last run, not only with the session."""
     script(f"{LOOP} await write(12);", **given(True))
-    script.page.wait_for_timeout(1500)
+    for _ in range(400):
+        if script(KEPT) == 0:
+            break
+        script.page.wait_for_timeout(50)
     assert script(KEPT) == 0
     script(f"{LOOP} await write(12); await end();", **given(True))
 

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from e2e.harness.script import Script
 
-__all__ = ["BEGIN", "FINISH", "NBYTES", "ROW", "RUN", "SIZE", "X", "expected", "loaded", "model", "weight"]
+__all__ = ["BEGIN", "FINISH", "NBYTES", "ROW", "RUN", "SIZE", "X", "begin", "expected", "loaded", "model", "weight"]
 
 SIZE = 1536
 NBYTES = SIZE * SIZE * 4
@@ -28,13 +28,18 @@ BEGIN = """() => new Promise((resolve, reject) => {
     globalThis.made = import('/src/web/pyruntime.js').then(({ InferenceSession }) => (
         InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
             if (status !== 'progress') events.push(`${phase} ${status}`);
-            if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
+            if (phase === 'shaders' && status === 'begin') resolve();
         } })));
     made.then(() => { events.push('ready'); resolve(); }, reject);
 })"""
-"""Begins to create a session of /m/model.onnx, `made`; is over half a second after planning has begun."""
 
 FINISH = f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;"
+
+
+def begin(script: Script) -> None:
+    """Begin to create a session of /m/model.onnx, `made`, and wait until it is planned and can do no more."""
+    script.page.evaluate(BEGIN)
+    script.wait_until_idle()
 
 
 def weight(layer: int) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import http.server
 import re
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +24,9 @@ __all__ = ["Answer", "Delivery", "Scripted", "Served"]
 
 _PIECE = 1 << 18
 
+PAUSE_S = 0.1
+"""Between what is sent and the end of the connection: a page that hears of the end drops what it has not read."""
+
 
 @dataclass
 class Served:
@@ -35,7 +40,7 @@ class Served:
         breaks: for each request in order, the bytes after which the connection breaks; None: it does not.
         gate: bytes after which sending waits until `opened` is set.
         asked: the Range header of each request, or ''. sent: bytes of each response passed to the connection.
-        left: set when the client disconnected before the end.
+        left: set when the client disconnected before the end, also while the rest is held back.
         parts: requests for a range with an end; they do not break, and are in no other list.
         held: number of these that do not wait; the others wait until `released` is set.
         other: content of these responses instead of `data`, with `other_etag` (None: without one).
@@ -118,7 +123,7 @@ class _Handler(Handler):
                 with suppress(OSError):
                     self.connection.recv(1)
             else:
-                time.sleep(0.1)  # the data arrives before the end of the connection
+                time.sleep(PAUSE_S)  # a slow server, on purpose
             self.close_connection = True
             self.connection.close()
 
@@ -197,6 +202,19 @@ class _Handler(Handler):
             file.left.set()
             raise
 
+    def _hold(self, file: Served) -> None:
+        """Wait until the file is opened.
+
+        Raises:
+            ConnectionAbortedError: the client has left.
+        """
+        deadline = time.monotonic() + 120
+        while not file.opened.wait(0.02) and time.monotonic() < deadline:
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            if readable and not self.connection.recv(1, socket.MSG_PEEK):
+                raise ConnectionAbortedError("the client has left")
+        file.opened.set()
+
     def _send(self, file: Served, body: bytes, begin: int, stop: int | None) -> None:
         at = 0
         while at < len(body):
@@ -207,12 +225,12 @@ class _Handler(Handler):
                 size = max(0, file.gate - begin - at)
             if stop is not None and at >= stop:
                 self.wfile.flush()
-                time.sleep(0.1)  # the data arrives before the end of the connection
+                time.sleep(PAUSE_S)  # a slow server, on purpose
                 self.close_connection = True
                 self.connection.close()
                 return
             if size == 0:
-                file.opened.wait(120)
+                self._hold(file)
                 continue
             piece = body[at : at + size]
             file.sent[-1] += size  # before sending: a client may check after the last byte

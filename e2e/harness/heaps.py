@@ -7,6 +7,9 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+AT_REST = "scheduler.postTask(() => {}, { priority: 'background' })"
+"""Fulfilled when a thread has nothing else to do."""
+
 
 class Heaps:
     """Measures memory after a forced collection: JavaScript of page and worker, WebAssembly of the worker."""
@@ -29,10 +32,11 @@ class Heaps:
         return {name: min(each[name] for each in measured) for name in measured[0]}
 
     def _measure(self) -> dict[str, int]:
-        self._page.wait_for_timeout(50)
         for _ in range(2):
             self._cdp.send("HeapProfiler.collectGarbage")
             self._ask("HeapProfiler.collectGarbage")
+            self._page.evaluate(f"() => {AT_REST}")  # what is told of collected objects is handled
+            self._ask("Runtime.evaluate", expression=AT_REST, awaitPromise=True)
         held = {}
         for realm, usage in (
             ("page", self._cdp.send("Runtime.getHeapUsage")),

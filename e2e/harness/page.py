@@ -52,11 +52,26 @@ def draw(page: Page, strokes: Strokes) -> None:
         page.mouse.up()
 
 
+def wait_for(page: Page, condition: str) -> None:
+    """Wait until this expression holds in the page, for a minute. The page's policy forbids Playwright's own way."""
+    page.evaluate(
+        f"""() => new Promise((resolve, reject) => {{
+            const end = performance.now() + 60_000;
+            const look = () => {{
+                if ({condition}) resolve();
+                else if (performance.now() > end) reject(new Error('never: ' + {condition!r}));
+                else requestAnimationFrame(look);
+            }};
+            look();
+        }})"""
+    )
+
+
 def answer(page: Page) -> int:
     """Return the digit with the longest bar, when the bars have stopped moving."""
     expect(page.locator(".bar.best")).to_have_count(1)
-    expect(page.locator("#bars")).to_have_attribute("aria-busy", "false")
-    page.wait_for_timeout(250)
+    # Moves of the pointer are handled with the next frame, and begin a run at once.
+    page.evaluate("() => new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); })")
     expect(page.locator("#bars")).to_have_attribute("aria-busy", "false")
     return int(page.locator(".bar.best .bar-digit").inner_text())
 

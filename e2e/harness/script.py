@@ -35,6 +35,26 @@ DOWNLOADS_ARE_UP = """
 """Waits for the worker that downloads. Sessions wait for it no longer than for Python: if that is up first, as on a
 busy machine, files are downloaded where they are read."""
 
+UNTIL_IT_HOLDS = """
+    for (const end = performance.now() + 60_000; performance.now() < end;) {
+        if (await holds()) return true;
+        await new Promise((resolve) => { setTimeout(resolve, 10); });
+    }
+    return false;
+"""
+
+IDLE = """async () => {
+    for (let turn = 0; turn < 12; turn++) {
+        await Promise.all([
+            scheduler.postTask(() => {}, { priority: 'background' }),
+            fetch('/e2e/blank.html', { cache: 'no-store' }).then((answer) => answer.text()),
+            navigator.gpu.requestAdapter(),
+        ]);
+    }
+}"""
+"""Ends when the thread had nothing else to do twelve times, after as many answers of the server and of the GPU process:
+more than any step of a session needs. A busy machine delays these as much as the session."""
+
 _Kind = TypeVar("_Kind", bound="Script")
 
 
@@ -65,6 +85,19 @@ class Script:
         self("await preload()")
         for module in ("watch", "faults"):
             self.worker.evaluate(f"() => import('/e2e/{module}.js').then(() => null)")
+
+    def wait_for(self, condition: str) -> None:
+        """Wait until this JavaScript expression holds in the worker.
+
+        Raises:
+            AssertionError: it does not within a minute.
+        """
+        held = self.worker.evaluate(f"async () => {{ const holds = () => {condition}; {UNTIL_IT_HOLDS} }}")
+        assert held, f"never in the worker: {condition}"
+
+    def wait_until_idle(self) -> None:
+        """Wait until the worker can do no more without bytes that a server holds back: see `IDLE`."""
+        self.worker.evaluate(IDLE)
 
     def wait_for_worker(self) -> None:
         """Wait until the worker has handled earlier requests, such as a cancellation without a reply."""

@@ -36,7 +36,7 @@ def site_url(delivery: Delivery) -> str:
 def test_create__model_held_back__phases_follow_each_other(script: Script, served: dict[str, Served]) -> None:
     file = served["/m/model.onnx"] = Served(model(LAYERS), gate=6 << 20)
     script.page.evaluate(FOLLOW)
-    script.page.wait_for_timeout(500)
+    script.wait_until_idle()
     events = script.page.evaluate("events")
     assert ["model", "end", True] not in events and not any(phase == "parse" for phase, _, _ in events)
     file.opened.set()
@@ -59,10 +59,8 @@ def test_create__mistake_in_what_has_come__is_told_before_the_rest(
     failed = script("return failure(() => InferenceSession.create('/m/model.onnx'))")
     assert failed["name"] == "InvalidProtobuf"
     assert {"page": "a web page", "text": "text that is not UTF-8"}[what] in failed["message"]
-    assert file.sent[0] <= 6 << 20
-    script.page.wait_for_timeout(300)  # that it is not wanted is told to another thread, and to the browser
-    file.opened.set()
     assert file.left.wait(30), "the rest was not wanted any more"
+    assert file.sent[0] <= 6 << 20
 
 
 def test_create__connection_breaks_for_good__is_that_error(script: Script, served: dict[str, Served]) -> None:
@@ -119,8 +117,8 @@ def buffer(page: Page, site_url: str, source: str) -> Any:
             const MB = 1 << 20;
             const part = (mb, n) => new Uint8Array(mb * MB).fill(n);
             const said = (promise) => promise.then(() => 'there', ({ message }) => message);
-            const later = () => new Promise((done) => { setTimeout(done, 20, 'waits'); });
-            const now = (promise) => Promise.race([said(promise), later()]);
+            const nextTurn = () => new Promise((done) => { setTimeout(done, 0, 'waits'); });
+            const now = (promise) => Promise.race([said(promise), nextTurn()]);
         """
         + source
         + "}"

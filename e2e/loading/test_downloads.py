@@ -18,9 +18,10 @@ BYTES = bytes(range(251)) * 80_000
 OPEN = """
     const controller = new AbortController();
     const open = (url, isModel = false) => downloads.open(url, isModel, controller.signal);
-    const brought = (opened) => new Promise((resolve) => {
+    const brought = (opened, onPart) => new Promise((resolve) => {
         const parts = [];
-        opened.into({ handed: (part) => { parts.push(part); }, graph() {}, failed: (error) => resolve({ error }),
+        const handed = (part) => { parts.push(part); onPart?.(); };
+        opened.into({ handed, graph() {}, failed: (error) => resolve({ error }),
             ended: (segments, agrees) => resolve({ parts, agrees }) });
     });
     const inPieces = (opened, onProgress) => new Promise((resolve, reject) => {
@@ -105,16 +106,12 @@ def test_abort__while_it_comes__ends_it_and_the_connection(
         page,
         site_url,
         """const opened = await open('/m/data');
-        const done = brought(opened);
-        setTimeout(() => controller.abort(), 200);
-        const { error } = await done;
+        const { error } = await brought(opened, () => controller.abort());
         const later = await open('/m/data').catch((reason) => reason);
         return [error.name, later.name];""",
     )
     assert got == ["AbortError", "AbortError"]
-    page.wait_for_timeout(500)  # the browser's network process hears of it later, and would take what comes until then
-    file.opened.set()
-    assert file.left.wait(10)
+    assert file.left.wait(30)
     assert len(file.asked) == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -118,11 +117,9 @@ class Loader:
         return int(self.script.worker.evaluate(f"() => {name}"))
 
     def wait(self, name: str, least: int = 1) -> None:
-        """Wait until the worker has counted so many, and then as long as it takes to count more."""
-        until = time.monotonic() + 60
-        while self.count(name) < least and time.monotonic() < until:
-            self.script.page.wait_for_timeout(100)
-        self.script.page.wait_for_timeout(500)
+        """Wait until the worker has counted so many, and what follows from these is done."""
+        self.script.wait_for(f"{name} >= {least}")
+        self.script.wait_until_idle()
 
     def told(self) -> str | None:
         found: str | None = self.script.page.evaluate("told")
@@ -239,10 +236,8 @@ def test_create__aborted_while_the_weights_are_held_back__ends_at_once(loader: L
     loader.wait("buffers")
     failed = script(
         """const controller = new AbortController();
-        const other = failure(() => InferenceSession.create('/m/model.onnx', { signal: controller.signal }));
-        await new Promise((resolve) => { setTimeout(resolve, 300); });
-        controller.abort();
-        return other;"""
+        const onProgress = ({ phase, status }) => phase === 'shaders' && status === 'begin' && controller.abort();
+        return failure(() => InferenceSession.create('/m/model.onnx', { signal: controller.signal, onProgress }));"""
     )
     assert failed["name"] == "AbortError" and loader.told() is None
     loader.check()
@@ -262,16 +257,21 @@ globalThis.fetch = async (url, { headers: { Range } }) => {
   asked.push([begin, end + 1]);
   underWay += 1;
   most = Math.max(most, underWay);
-  await new Promise((resolve) => { setTimeout(resolve, 20); });
+  await new Promise((resolve) => { setTimeout(resolve, 20); }); // a slow server: requests under way are counted
   underWay -= 1;
   const body = bytes.slice(begin, end + 1);
   if (begin === wrong) body[0] += 1;
   return new Response(body, { status: 206, headers: { 'Content-Range': `bytes ${begin}-${end}/${size}` } });
 };
 const gate = new Promise((resolve) => { open = resolve; });
+let stand = () => {};
+const stands = new Promise((resolve) => { stand = resolve; });
 const chunks = async function* () {
   for (let at = 0; at < size; at += step) {
-    if (at >= stop) await gate;
+    if (at >= stop) {
+      stand();
+      await gate;
+    }
     yield bytes.slice(at, at + step);
   }
 };
@@ -287,7 +287,7 @@ try {
   };
   const download = new Download('/m', size, receiver, requests);
   const taken = download.take(chunks());
-  await new Promise((resolve) => { setTimeout(resolve, 400); });
+  await stands;
   const found = await file.ahead(wanted);
   const parts = wanted.map(([at, end]) => file.partNow(at, end - at));
   const right = parts.map((part, i) => part !== null && part.every((byte, k) => byte === bytes[wanted[i][0] + k]));

@@ -113,8 +113,9 @@ STAGING = """async ({lengths, failures}) => {
     const { upload } = await import('/src/web/gpu/staging.js');
     const device = await (await navigator.gpu.requestAdapter()).requestDevice();
     const usage = GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
-    const map = GPUBuffer.prototype.mapAsync;  // by a GPU that is slow to be done with them
+    const map = GPUBuffer.prototype.mapAsync;
     GPUBuffer.prototype.mapAsync = function (...given) {
+        // A GPU that is slow to be done with them, on purpose.
         return new Promise((resolve) => { setTimeout(resolve, 50); }).then(() => map.apply(this, given));
     };
     for (let i = 0; i < failures; i++) {

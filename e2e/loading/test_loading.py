@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from playwright.sync_api import Browser
 
 from e2e.harness.browser import guarded_page
-from e2e.harness.chain import NBYTES, ROW, RUN, X, expected, loaded, model, weight
+from e2e.harness.chain import NBYTES, ROW, RUN, X, begin, expected, loaded, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script
@@ -136,17 +136,7 @@ def test_create__weights_held_back__plans_and_compiles_meanwhile(script: Script,
     layers = 5
     served["/m/model.onnx"] = Served(model(layers, {i: ("model.onnx.data", i * NBYTES) for i in range(layers)}))
     served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(layers))), gate=NBYTES)
-    script.page.evaluate(
-        """() => new Promise((resolve, reject) => {
-            globalThis.events = [];
-            globalThis.made = import('/src/web/pyruntime.js').then(({ InferenceSession }) => (
-                InferenceSession.create('/m/model.onnx', { onProgress: ({ phase, status }) => {
-                    events.push(`${phase} ${status}`);
-                    if (phase === 'shaders' && status === 'begin') setTimeout(resolve, 500);
-                } })));
-            made.then(() => events.push('ready'), reject);
-        })"""
-    )
+    begin(script)
     assert served["/m/model.onnx.data"].comes_to(NBYTES)
     events = script.page.evaluate("events")
     assert "ready" not in events and "shaders end" not in events
@@ -174,20 +164,16 @@ def test_create__run_of_another_session_meanwhile__does_not_wait_for_the_downloa
     served["/m/one.onnx"] = Served(made.SerializeToString())
     served["/m/model.onnx"] = Served(model(5, {i: ("model.onnx.data", i * NBYTES) for i in range(5)}))
     served["/m/model.onnx.data"] = Served(b"".join(map(weight, range(5))), gate=NBYTES)
+    script("globalThis.one = await InferenceSession.create('/m/one.onnx');")
+    begin(script)
     values = script(
-        """const one = await InferenceSession.create('/m/one.onnx');
-        const begun = new Promise((resolve) => {
-            globalThis.other = InferenceSession.create('/m/model.onnx', {
-                onProgress: ({ phase }) => phase === 'shaders' && setTimeout(resolve, 500) });
-        });
-        await begun;
-        const { y } = await one.run({ x: new Tensor(new Float32Array(1 << 20).fill(-2).fill(3, 100), [1 << 20]) });
+        """const { y } = await one.run({ x: new Tensor(new Float32Array(1 << 20).fill(-2).fill(3, 100), [1 << 20]) });
         await one.release();
         return [y.data[99], y.data[100], y.data[(1 << 20) - 1]];"""
     )
     assert values == [0, 3, 3]
     served["/m/model.onnx.data"].opened.set()
-    values = script(f"{RUN} const s = await other; const y = await run(s); await s.release(); return y;", x=ROW)
+    values = script(f"{RUN} const s = await made; const y = await run(s); await s.release(); return y;", x=ROW)
     np.testing.assert_array_equal(np.float32(values), expected(5))
 
 

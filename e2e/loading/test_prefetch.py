@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from e2e.harness.chain import BEGIN, FINISH, NBYTES, ROW, SIZE, expected, loaded, model, weight
+from e2e.harness.chain import BEGIN, FINISH, NBYTES, ROW, SIZE, begin, expected, loaded, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 from pyruntime.compiler.constants import HEAVY
@@ -39,7 +39,7 @@ def site_url(delivery: Delivery) -> str:
 def test_create__weights_held_back__plans_and_compiles_meanwhile(script: Script, served: dict[str, Served]) -> None:
     """Of 75 MB four come before the graph's inputs, which are the last bytes of the file."""
     file = served["/m/model.onnx"] = Served(model(LAYERS), gate=4 << 20)
-    script.page.evaluate(BEGIN)
+    begin(script)
     events = script.page.evaluate("events")
     assert "shaders begin" in events and "shaders end" not in events and "ready" not in events
     assert file.comes_to(4 << 20)
@@ -59,12 +59,12 @@ def test_create__server_without_ranges_or_size__loads_as_it_comes(
 
 
 def wait_for_parts(script: Script, file: Served, number: int) -> None:
-    """Wait until so many parts of the file were asked for, and then as long as it takes to ask for more."""
+    """Wait until so many parts of the file were asked for, and what follows from these is done."""
     for _ in range(600):
         if len(file.parts) >= number:
             break
         script.page.wait_for_timeout(100)
-    script.page.wait_for_timeout(500)
+    script.wait_until_idle()
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_model_file__given_out_by_a_size_that_was_wrong__was_misread(script: Scr
         await file.readable();
         let isCertain = false;
         const certain = file.certain().then(() => { isCertain = true; });
-        await new Promise((resolve) => { setTimeout(resolve, 100); });
+        await new Promise((resolve) => { setTimeout(resolve); }); // all that needs no more bytes is done
         const before = isCertain;
         open();
         await Promise.all([taken, certain]);
@@ -273,7 +273,7 @@ def test_create__many_tensors_between_large_ones__few_requests(script: Script, s
             made.graph.node.append(helper.make_node("ReduceSum", [f"s{i}"], [name], keepdims=0))
             made.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, []))
     file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=4 << 20)
-    script.page.evaluate(BEGIN)
+    begin(script)
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS))
     assert LAYERS <= len(file.parts) <= 6 * LAYERS
@@ -308,7 +308,7 @@ def test_create__planning_folds_a_table__plans_once_where_a_mask_is_small(
     file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=4 << 20)
     script.preload()
     script.worker.evaluate(COUNT)
-    script.page.evaluate(BEGIN)
+    begin(script)
     planned_ahead = script.worker.evaluate("() => waits")
     file.opened.set()
     found = script(
@@ -334,8 +334,10 @@ def test_create__planning_wants_a_large_constant__waits_for_it(script: Script, s
     made.graph.node.append(helper.make_node("Reshape", ["y", "shape"], ["z"]))
     made.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["a", "b"]))
     file = served["/m/model.onnx"] = Served(made.SerializeToString(), gate=4 << 20)
+    script.preload()
+    script.worker.evaluate(COUNT)
     script.page.evaluate(f"() => {{ ({BEGIN})().catch(() => {{}}); }}")
-    script.page.wait_for_timeout(500)
+    script.wait_for("waits > 0")
     file.opened.set()
     z = script(
         "const s = await made; const r = await s.run({ x: new Tensor(Float32Array.from(x), [1, x.length]) }); "
@@ -351,7 +353,7 @@ def test_create__weights_inside_and_in_another_file__come_in_parallel(
 ) -> None:
     file = served["/m/model.onnx"] = Served(model(LAYERS + 1, {LAYERS: ("model.onnx.data", 0)}), gate=4 << 20)
     served["/m/model.onnx.data"] = Served(weight(LAYERS))
-    script.page.evaluate(BEGIN)
+    begin(script)
     assert served["/m/model.onnx.data"].comes_to(NBYTES) and "ready" not in script.page.evaluate("events")
     file.opened.set()
     np.testing.assert_array_equal(np.float32(script(FINISH, x=ROW)), expected(LAYERS + 1))

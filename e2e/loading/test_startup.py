@@ -106,7 +106,7 @@ def test_snapshot__waiting__works_with_and_without_await(restored: BrowserPython
         import asyncio
         from pyodide.ffi import run_sync
         async def later(value):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # is what is tested
             return value
         [await later(1), run_sync(later(2)), await asyncio.gather(later(3), later(4))]
         """

@@ -19,7 +19,7 @@ from tests.oracle import OPTIONS
 
 WATCH = """() => {
     const watched = 'seen' in globalThis;
-    globalThis.seen = { written: 0, copied: 0, devices: 0, groups: 0, before: 0, ready: 0, slow: 0 };
+    globalThis.seen = { written: 0, copied: 0, devices: 0, groups: 0, before: 0, ready: 0, awaited: 0 };
     if (watched) return;
     const after = (kind, name, look) => {
         const own = kind.prototype[name];
@@ -36,7 +36,10 @@ WATCH = """() => {
     });
     after(GPUDevice, 'createBindGroup', () => { seen.groups += 1; });
     after(GPUDevice, 'createComputePipelineAsync', (made) => made.then(async (pipeline) => {
-        await new Promise((done) => { setTimeout(done, seen.slow); });
+        // The pipeline is held back until so many groups are made, for 20 s.
+        for (let turn = 0; seen.groups < seen.awaited && turn < 2000; turn++) {
+            await new Promise((done) => { setTimeout(done, 10); });
+        }
         if (!seen.ready) seen.before = seen.groups;
         seen.ready += 1;
         return pipeline;
@@ -61,15 +64,6 @@ def seen(script: Script) -> dict[str, int]:
     """What has been counted in the worker."""
     found: dict[str, int] = script.worker.evaluate("() => ({ ...seen })")
     return found
-
-
-def wait_for(script: Script, condition: str) -> None:
-    """Wait until what the worker has counted is so, for 20 seconds."""
-    turns = "for (let i = 0; i < 1000; i++)"
-    again = "await new Promise((done) => { setTimeout(done, 20); })"
-    assert script.worker.evaluate(f"async () => {{ {turns} {{ if ({condition}) return true; {again}; }} }}"), seen(
-        script
-    )
 
 
 def parts(count: int, dtype: Any) -> tuple[bytes, list[Array]]:
@@ -116,7 +110,7 @@ def test_create__first_session_and_model_held_back__opens_the_device_meanwhile(
         script.worker.evaluate(WATCH)
         file = served["/m/model.onnx"] = Served(model(LAYERS), gate=6 << 20)
         script(BEGIN)
-        wait_for(script, "seen.devices === 1")
+        script.wait_for("seen.devices === 1")
         assert seen(script)["groups"] == 0
         file.opened.set()
         np.testing.assert_array_equal(np.float32(script(END, x=ROW)), expected(LAYERS))
@@ -136,7 +130,7 @@ def test_create__pipelines_under_way__buffers_are_bound_meanwhile(script: Script
     served["/m/model.onnx"] = Served(made.SerializeToString())
     script("await preload(); await adapterInfo();")
     script.worker.evaluate(WATCH)
-    script.worker.evaluate("() => { seen.slow = 1000; }")
+    script.worker.evaluate("() => { seen.awaited = 2; }")
     given = np.random.default_rng(1).standard_normal((1, 4, 3, 5)).astype(np.float32)
     got = script(
         """const s = await InferenceSession.create('/m/model.onnx');

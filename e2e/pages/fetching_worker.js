@@ -2,7 +2,7 @@
 self.addEventListener('message', async ({ data }) => {
   if (data === 'log') {
     console.error('positive control');
-    setTimeout(() => self.postMessage('logged'), 100);
+    self.postMessage('logged');
   } else if (data === 'eval') {
     try {
       self.postMessage(eval('1 + 1'));

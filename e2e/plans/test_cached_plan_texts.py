@@ -192,7 +192,10 @@ await new Promise((resolve, reject) => {
 const area = element.shadowRoot.querySelector('textarea');
 area.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true }));
 const text = await told;
-await new Promise((resolve) => { setTimeout(resolve, 1200); }); // longer than the idle time before a plan is cached
+const { usage } = await import('/src/web/plans/plan_cache.js');
+for (const end = performance.now() + 60_000; (await usage()).plans < 3 && performance.now() < end;) {
+  await new Promise((resolve) => { setTimeout(resolve, 20); });
+}
 return { text, said };
 """
 

@@ -44,7 +44,7 @@ SHOWN = {
     ("first_steps", "session"): ("InferenceSession", "text/html", "WebGpuExecutionProvider", "parameters"),
     ("look_inside_a_model", "explain"): ("text/html", "<svg", "softmax1", "@compute", "fusions"),
     ("look_inside_a_model", "memory"): ("text/html", "<svg", "lower bound", "<title>"),
-    ("look_inside_a_model", "batches"): ("batch  1:", "batch 64:", "KiB"),
+    ("look_inside_a_model", "batches"): ("batch  1:", "batch 64:", "KB of activations"),
     ("look_inside_a_model", "profile"): ("text/html", 'role="img"', "ms a run"),
     ("write_your_own_operator", "generated"): ("exp(-beta * x)", "@compute"),
     ("write_your_own_operator", "mistake"): ("WGSL line", "'expo'", "| fn main("),

@@ -92,12 +92,12 @@ def deep(number, levels):
         inner = sorted([levels, number], key=lambda n: n)  # frames of C between those of Python
         below = deep(number, levels - 1)
     else:
-        below = run_sync(asyncio.sleep(random.random() / 50, number))
+        below = run_sync(asyncio.sleep(random.random() / 50, number))  # ends in any order, on purpose
     assert mine == [number] * 50
     return below
 
 async def one(number):
-    await asyncio.sleep(random.random() / 50)
+    await asyncio.sleep(random.random() / 50)  # begins in any order, on purpose
     if number % 7 == 3:
         with_error = asyncio.gather(fails(), return_exceptions=True)
         await with_error
@@ -107,7 +107,7 @@ before = top()
 right = 0
 for _ in range(20):
     right += await asyncio.gather(*(one(n) for n in range(30))) == list(range(30))
-await asyncio.sleep(0.05)
+await asyncio.sleep(0)
 [right, before - top()]
 """
     )
@@ -140,12 +140,17 @@ def test_python__ended__is_told_to_who_waits_and_the_next_session_has_another(br
         guard.allow("fatal error|on purpose")
         script = Script(page, guard)
         script("env.workerUrl = '/e2e/ending_worker.js'; await preload();")
-        script.worker.evaluate("() => { GPUBuffer.prototype.mapAsync = () => new Promise(() => {}); }")
+        script.worker.evaluate(
+            """() => {
+                globalThis.isWaiting = false;
+                GPUBuffer.prototype.mapAsync = () => { isWaiting = true; return new Promise(() => {}); };
+            }"""
+        )
         script(
             RUN + "const session = await InferenceSession.create(decode(model)); globalThis.waiting = run(session);",
             model=models.double(),
         )
-        page.wait_for_timeout(200)
+        script.wait_for("isWaiting")
         script.worker.evaluate("() => endPython()")
         found = script(
             RUN

@@ -173,7 +173,7 @@ def test_abort__in_the_middle_of_a_slide__leaves_nothing_and_the_next_text_is_ri
           const written = [];
           for (let i = 0; i < 29; i++) written.push((await pieces.next()).value.id);
           const slide = pieces.next();
-          setTimeout(() => control.abort(new Error('enough')), delay);
+          setTimeout(() => control.abort(new Error('enough')), delay); // moments of a slide, on purpose
           const { message } = await failure(async () => {
             await slide;
             for await (const piece of pieces) { /* on */ }

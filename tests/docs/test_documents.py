@@ -44,6 +44,18 @@ def test_links__of_each_page__lead_to_files_and_headings(page: Path) -> None:
         assert not anchor or anchor in anchors(file), link
 
 
+FILE = re.compile(r"`((?:docs|e2e|examples|notebooks|pyruntime|shaders|tests|tools|web)/[\w./*-]+\.\w+)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files__named_in_a_sentence__exist(page: Path) -> None:
+    """Capitals stand for a name that the reader chooses. Decisions are dated: their files may have gone since."""
+    if "decisions" in page.parts:
+        return
+    for file in FILE.findall(page.read_text()):
+        assert re.search(r"[A-Z]{4}", file) or [*ROOT.glob(file)], file
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_pages__are_short(page: Path) -> None:
     if name(page) not in TABLES:

@@ -98,7 +98,7 @@ class DeformConv(WindowOp):
         window = volume(convolved_shape(self, x, w, self.group))
         columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.positions, *window.output)
         if columns.type.nbytes > target.limits.buffer_bytes:
-            raise Unsupported(f"its {columns.type.nbytes >> 20} MiB of columns exceed the device's buffer size")
+            raise Unsupported(f"its columns take {columns.type.nbytes:,} bytes, more than a buffer of the device may have")
         tensors = {"x": inp(0, x), "offset": inp(2, offset), "mask": optional(4, mask), "y": columns}
         values = {
             "input": [*window.input, x.shape[1]],

@@ -116,7 +116,7 @@ class _SlowDevice(FaultyDevice):
     async def submit(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
     ) -> list[Raw]:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # a slow device, on purpose
         return await super().submit(recording, writes, reads, numbers)
 
 

@@ -206,18 +206,24 @@ def test_fault__while_another_call_is_under_way__what_that_allocates_is_freed_to
 
 
 class SlowDevice(NullDevice):
-    """A device whose answers take a turn of the event loop each."""
+    """A device whose answers take a while; `begun` is set with the first submit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
 
     async def submit(self, *args: object) -> list[object]:  # type: ignore[override]
-        await asyncio.sleep(0.01)
+        self.begun.set()
+        await asyncio.sleep(0.01)  # a slow device, on purpose
         return await super().submit(*args)  # type: ignore[arg-type, return-value]
 
 
 def test_release__while_runs_are_in_progress__answers_or_one_error_and_frees_everything() -> None:
-    async def main(make: Callable[[], bytes], shape: tuple[int, ...]) -> Sequence[object]:
+    async def main(device: SlowDevice, make: Callable[[], bytes], shape: tuple[int, ...]) -> Sequence[object]:
         session = await InferenceSession.create(make())
+        device.begun.clear()
         runs = [asyncio.ensure_future(session.run_async(None, {"x": np.ones(shape, np.float32)})) for _ in range(4)]
-        await asyncio.sleep(0.005)
+        await device.begun.wait()
         session.release()
         outcomes = await asyncio.gather(*runs, return_exceptions=True)
         with pytest.raises(Fail, match="released"):
@@ -227,7 +233,7 @@ def test_release__while_runs_are_in_progress__answers_or_one_error_and_frees_eve
     for make, shape in CASES.values():
         device = SlowDevice()
         with on_device(device):
-            outcomes = asyncio.run(main(make, shape))
+            outcomes = asyncio.run(main(device, make, shape))
         assert device.ledger.live == {} and not device.recordings
         for outcome in outcomes:
             assert isinstance(outcome, list) or (isinstance(outcome, Fail) and "released" in str(outcome)), outcome
@@ -238,8 +244,9 @@ def test_terminate__while_a_run_is_in_progress__ends_it_and_the_next_one_runs() 
         session = await InferenceSession.create(models.segmented())
         options = RunOptions()
         x = {"x": np.ones((3, 2, 2), np.float32)}
+        device.begun.clear()
         run = asyncio.ensure_future(session.run_async(None, x, options))
-        await asyncio.sleep(0.005)
+        await device.begun.wait()
         options.terminate = True
         with pytest.raises(Fail, match="terminate"):
             await run

@@ -33,7 +33,7 @@ class Calibrations:
 
     async def __call__(self, device: object, rounds: int, check: object) -> Rates:
         self.begun += 1
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # a measurement takes time
         check()  # type: ignore[operator]
         self.ended += 1
         return SMALL
@@ -59,15 +59,24 @@ def model() -> bytes:
     return g.model({"x": (1, (64, 64))}, ["y"])
 
 
-async def runs(device: NullDevice, entry: str = "auto", times: int = 1, apart: float = 0.0, after: float = 0.3) -> None:
+async def all_is_done() -> None:
+    """Wait until no other task is left: what is to be measured is measured."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
+
+
+async def runs(
+    device: NullDevice, entry: str = "auto", times: int = 1, apart: float = 0.0, to_the_end: bool = True
+) -> None:
     options = pyruntime.SessionOptions()
     options.add_session_config_entry(first_use.ENTRY, entry)
     with on_device(device):
         session = await pyruntime.InferenceSession.create(model(), options)
     for _ in range(times):
         await session.run_async(None, {"x": np.ones((64, 64), np.float32)})
-        await asyncio.sleep(apart)
-    await asyncio.sleep(after)
+        await asyncio.sleep(apart)  # shorter than a measurement, which is to be in the way
+    if to_the_end:
+        await all_is_done()
     session.release()
 
 
@@ -95,10 +104,10 @@ def test_first_run__others_than_python_run_models__measured_when_they_are_over(c
             device.replays += 1
             await asyncio.sleep(0.005)
         assert calibrations.ended == 0
-        await asyncio.sleep(0.3)
+        await all_is_done()
 
     async def both() -> None:
-        await runs(device, after=0)
+        await runs(device, to_the_end=False)
         await others()
 
     asyncio.run(both())
@@ -109,11 +118,11 @@ def test_first_run__a_model_loads__measured_when_it_is_there(calibrations: Calib
     device = NullDevice(GPU)
 
     async def loading() -> None:
-        await runs(device, after=0)
+        await runs(device, to_the_end=False)
         with first_use.at_work():
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # ten times as long as a device has to rest
             assert calibrations.begun == 0
-        await asyncio.sleep(0.3)
+        await all_is_done()
 
     asyncio.run(loading())
     assert calibrations.ended == 1
@@ -122,7 +131,7 @@ def test_first_run__a_model_loads__measured_when_it_is_there(calibrations: Calib
 @pytest.mark.parametrize("entry", ["assumed", json.dumps(asdict(SMALL))])
 def test_entry__rates_or_assumed__nothing_is_measured(calibrations: Calibrations, entry: str) -> None:
     device = NullDevice(GPU)
-    asyncio.run(runs(device, entry, after=0.05))
+    asyncio.run(runs(device, entry))
     assert (calibrations.begun, device.target.rates) == (0, None)
 
 
@@ -155,5 +164,5 @@ def test_first_run__processor_or_known__not_measured(
 ) -> None:
     device = NullDevice(target)
     device.info = AdapterInfo(target.vendor, "", "", description)
-    asyncio.run(runs(device, after=0.05))
+    asyncio.run(runs(device))
     assert calibrations.begun == 0
