@@ -1,8 +1,8 @@
 // y[n, m, o] = finish(sum over c, k, i with i * stride - pad + k * dilation = o of w[c, m, k] * x[n, c, i] + bias[m])
 //
 // Transposed convolution, one output an invocation. Neighbouring invocations make outputs `stride` apart, which meet
-// the same positions: no invocation of a subgroup waits for another's. For groups of few output channels; conv_implicit_gemm
-// does the others.
+// the same positions: no invocation of a subgroup waits for another's. For groups of few output channels on GPUs;
+// conv_implicit_gemm does the others, conv_transpose_rows all on software adapters.
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //#tensors x, w, bias -> y
 //#type ACC = y

@@ -197,7 +197,7 @@ def test_plain__of_maps__is_their_values_by_key() -> None:
 
 
 def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
-    model = next(m for m in models() if "half" in m.treat)
+    model = MODELS["rapidocr-onnxruntime/ch_PP-OCRv4_det_infer"]
     agrees = {
         "path": "x",
         "bytes": 2_000_000,
@@ -213,7 +213,8 @@ def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
     assert "not run" in verdict([Row(Case(model), {})], {})
     text = render([good, bad], {bad.case.key: ("here", "rounds earlier")})
     head = f"| {model.title} | {model.package.name} {model.package.version} | 2.0 "
-    assert f"{head}| 2 sizes, 1 step | agrees; float16 differs: rounds earlier | 2e-06 |" in text
+    compared = "| 2 sizes (h = 320, 224; w = 256, 352), 1 step "
+    assert f"{head}{compared}| agrees; float16 differs: rounds earlier | 2e-06 |" in text
     slow = Row(Case(model), {"path": "x", "native_far": 0.5, "native_parts": 1e-5})
     assert not verdict([slow], {slow.case.key: ("Chromium", "slow")}) and verdict([slow], {})
     listed = {slow.case.key: ("Chromium", "slow")}

@@ -2,7 +2,7 @@
 
 depthwise  one input channel a group: neighbours in a row share what they read
 direct     four pixels of one, four or eight output channels an invocation, no workgroup memory: groups of few output
-           channels, and adapters that run on a processor
+           channels, and adapters that run on a processor; a transposed one makes one output an invocation on GPUs
 gemm       implicit GEMM in tiles of 64 x 64, or of 32 x 32, k split over up to 4 slices of a workgroup and over
            workgroups
 matmul     a pointwise convolution as a matrix product, in tiles of 64 x 64 and 64 x 128, or by subgroup matrices
@@ -189,17 +189,21 @@ def _direct_candidate(rows: int) -> Candidate[ConvProblem, ConvWay]:
     def refuses(p: ConvProblem, target: Target) -> str:
         if rows == 1:
             return ""
-        if p.transposed:
-            return "transposed ones make one output an invocation"
+        if alone(p, target):
+            return "transposed ones make one output an invocation on GPUs"
         if p.rows <= (4 if rows == 8 else 1):
             return "for more output channels"
         return "it keeps too few invocations busy" if rows == 8 and jobs(p) < EIGHT_JOBS else ""
 
+    def alone(p: ConvProblem, target: Target) -> bool:
+        return p.transposed and not target.is_software
+
     def jobs(p: ConvProblem) -> int:
-        return p.images * p.group * -(-p.window.pixels // 4) * -(-p.rows // rows)
+        quads = p.phases * -(-p.columns // 4) if p.transposed else p.images * -(-p.window.pixels // 4)
+        return quads * p.group * -(-p.rows // rows)
 
     def work(p: ConvProblem, target: Target) -> tuple[Work, ...]:
-        count, results = (p.size, 1) if p.transposed else (jobs(p), 4 * rows)
+        count, results = (p.size, 1) if alone(p, target) else (jobs(p), 4 * rows)
         efficiency, loads = CONV_DIRECT_EFFICIENCY[rows], CONV_DIRECT_LOADS[rows]
         return (_direct(target, count, results, p.depth, p.nbytes, efficiency, loads),)
 

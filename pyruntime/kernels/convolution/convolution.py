@@ -1,7 +1,7 @@
 """Convolution on the GPU: the dispatches of each of the kernels that `kernels.convolution.candidates` chooses from.
 
 A transposed one is an implicit GEMM over the outputs that meet the same filter positions, or makes one output an
-invocation.
+invocation, on software adapters four of up to eight channels.
 """
 
 from __future__ import annotations
@@ -207,9 +207,9 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     grid = tuple(-(-o // s) for o, s in zip(window.output, window.strides, strict=True))
     phases = math.prod(window.strides)
     problem = replace(problem_of(conv, True), half=conv.is_half and target.has_f16)
-    tiling = CONVOLUTIONS.choose(problem, target).way.tiling
-    if not isinstance(tiling, Tiling):
-        return _transposed_direct(target, conv, grid, phases)
+    way = CONVOLUTIONS.choose(problem, target).way
+    if not isinstance(way.tiling, Tiling):
+        return _transposed_direct(target, conv, grid, phases, way.rows)
     kernel = tuple(-(-k // p) for k, p in zip(window.kernel, periods, strict=True))
     values = {
         "positions": [*window.kernel, window.positions],
@@ -219,7 +219,7 @@ def convolve_transposed(target: Target, conv: Convolution) -> tuple[Dispatch, ..
     }
     depth = window.input[0] != 1 or window.output[0] != 1 or window.kernel[0] != 1
     flags = {"TRANSPOSED": True, "VOLUME": depth} | dict(zip(("KD", "KH", "KW"), kernel, strict=True))
-    return _tiled(target, conv, tiling, replace(window, output=grid, kernel=kernel), flags, values, phases)
+    return _tiled(target, conv, way.tiling, replace(window, output=grid, kernel=kernel), flags, values, phases)
 
 
 def _turned(window: Window) -> Window:
@@ -227,10 +227,18 @@ def _turned(window: Window) -> Window:
     return replace(window, input=window.output, output=window.input)
 
 
-def _transposed_direct(target: Target, conv: Convolution, grid: tuple[int, ...], phases: int) -> tuple[Dispatch, ...]:
-    window = conv.window
-    jobs = conv.x.type.shape[0] * conv.rows * conv.group * phases * math.prod(grid)
-    values = {**conv.sizes(), "grid": [*grid, math.prod(grid)], "phases": phases, "jobs": jobs}
+def _transposed_direct(
+    target: Target, conv: Convolution, grid: tuple[int, ...], phases: int, rows: int
+) -> tuple[Dispatch, ...]:
+    window, outputs = conv.window, math.prod(grid)
+    values = {**conv.sizes(), "grid": [*grid, outputs], "phases": phases}
     del values["zero_stride"]
     defines = dict(zip(("KD", "KH", "KW"), window.kernel, strict=True))
-    return (conv.launch("conv_transpose", target.grid(jobs), defines, values),)
+    runs = conv.x.type.shape[0] * conv.group * phases
+    if not target.is_software:
+        jobs = runs * conv.rows * outputs
+        return (conv.launch("conv_transpose", target.grid(jobs), defines, {**values, "jobs": jobs}),)
+    quads, blocks = -(-outputs // 4), -(-conv.rows // rows)
+    jobs = runs * blocks * quads
+    values |= {"quads": quads, "blocks": blocks, "jobs": jobs}
+    return (conv.launch("conv_transpose_rows", target.grid(jobs), {**defines, "ROWS": rows}, values),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from pyruntime.kernels import Target
 from pyruntime.kernels.ir.fallback import without_fallback
 from pyruntime.ops.base import Op, Unsupported
 from pyruntime.ops.convolution import conv as conv_module
+from tests.desktop import DesktopGpu
 from tests.harness import make_op, run_op
 from tests.ops.convolution.conv_cases import conv_cases, conv_transpose_cases, deform_cases, integer_cases
 from tests.oracle import check_against_ort, node_of
@@ -37,6 +40,31 @@ def test_conv__random__as_onnxruntime() -> None:
 def test_conv_transpose__random__as_onnxruntime() -> None:
     for number, (inputs, attributes) in enumerate(conv_transpose_cases(60)):
         check_against_ort("ConvTranspose", inputs, opset=(7, 11, 21)[number % 3], tolerance=SUMS, **attributes)
+
+
+@pytest.mark.parametrize("kernels", ["gpu", "software"])
+def test_conv_transpose__on_the_desktop__as_onnxruntime(kernels: str, desktop_gpu: None) -> None:
+    gpu = DesktopGpu()
+    if kernels == "gpu":
+        gpu.target = replace(gpu.target, disabled=gpu.target.disabled | {"software"})
+    for inputs, attributes in conv_transpose_cases(16, 5):
+        check_against_ort("ConvTranspose", inputs, gpu, tolerance=SUMS, **attributes)
+
+
+@pytest.mark.parametrize(("maps", "rows"), [(1, 1), (3, 4), (16, 8)])
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
+def test_conv_transpose__on_a_software_adapter__four_outputs_of_several_channels(
+    maps: int, rows: int, strides: tuple[int, int]
+) -> None:
+    op = _op("ConvTranspose", 2, strides=strides)
+    x, w = _type(2, 8, 60, 40), _type(8, maps, 3, 3)
+    (made,) = op.lower(Target(vendor="google"), x, w)
+    assert made.kernel.name.startswith("conv_transpose_rows") and made.kernel.name.endswith(f"rows{rows}")
+    (y,) = op.infer(x, w)
+    least = math.prod(y.shape) / (4 * min(rows, maps) * 64)
+    assert least <= math.prod(made.grid) <= 1.5 * least + 1
+    (alone,) = op.lower(Target(vendor="nvidia", disabled=frozenset({"conv_gemm"})), x, w)
+    assert alone.kernel.name.startswith("conv_transpose_k")
 
 
 def test_conv_integer__random__as_onnxruntime() -> None:

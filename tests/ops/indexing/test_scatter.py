@@ -38,6 +38,16 @@ def test_scatter__random__as_onnxruntime(op_type: str, reduction: str) -> None:
             check_against_ort(op_type, inputs, opset=18, tolerance=(0, 0), reduction=reduction, **attributes)
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("op_type", ["ScatterElements", "ScatterND"])
+def test_scatter__many_unsorted_updates_of_few_places__as_onnxruntime(op_type: str, reduction: str) -> None:
+    rng = np.random.default_rng(9)
+    for kind in (np.float32, np.float64, np.int32, np.int64, np.uint8):
+        data, updates = (rng.uniform(0, 9, n).astype(kind) for n in ((7, 3), (400, 3)))
+        indices = rng.integers(-7, 7, (400, 1) if op_type == "ScatterND" else updates.shape)
+        check_against_ort(op_type, [data, indices, updates], opset=18, tolerance=(0, 0), reduction=reduction)
+
+
 def test_scatter__reduction_with_nan__nan_wins() -> None:
     data, indices = np.zeros(2, np.float32), np.array([0, 1, 0])
     updates = np.array([np.nan, 2, 1], np.float32)

@@ -109,6 +109,21 @@ def test_dft__real_numbers__frequency_0_as_onnxruntime_and_no_error_of_powers_of
     np.testing.assert_array_equal(np.sign(opposite), 0 if n == 64 else -np.sign(half))
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 31, 48, 100, 127, 441, 1009])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("onesided", "last"), [(1, 1), (0, 1), (0, 2)])
+def test_stft__any_frame_length__as_onnxruntime_in_float64(n: int, dtype: Any, onesided: int, last: int) -> None:
+    signal, window = noise(2, 3 * n + 5, last), np.hanning(n + 1)[:n].astype(np.float32)
+    step, length = scalar(max(1, n // 3)), scalar(n)
+    (wide,) = ort_run(
+        "STFT", [signal.astype(np.float64), step, window.astype(np.float64), length], 17, onesided=onesided
+    )
+    inputs: list[Array | None] = [signal.astype(dtype), step, window.astype(dtype), length]
+    (got,) = run_op(make_op(node_of("STFT", inputs, onesided=onesided), {"": 17}), inputs)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got, wide, rtol=0, atol=1e-5 if dtype is np.float32 else 1e-10)
+
+
 def test_stft__signal_shorter_than_a_frame__no_frames() -> None:
     x = noise(2, 3, 1)
     y = run_op(make_op(node_of("STFT", [x, x, None, x]), {"": 17}), [x, scalar(1), None, scalar(5)])[0]

@@ -35,6 +35,7 @@ compared bit for bit.
 A file that rounds activations to 8 bits may differ as a whole, as one value on the other side of a step changes all
 that follows. It is then cut where it rounds, each part is fed with onnxruntime's values, and all parts have to agree.
 
+- **Compared**: the lengths of the open axes in each run, and the steps of a run.
 - **Difference**: the largest of all outputs, steps and sizes, natively and in Chromium, as a part of the largest value.
 - **Also as**: what was made of the file and agrees, too, and its difference: the ORT format (ort), onnxruntime's
   float16 and its dynamic quantisation to 8 bits, which may differ by as much as these change the results.
@@ -159,7 +160,9 @@ def _line(row: Row, treated: Sequence[Row], listed: Mapping[str, tuple[str, str]
 
 def _compared(model: Model) -> str:
     counts = ((model.runs, "size"), (model.steps, "step"))
-    return ", ".join(f"{n} {what}s" if n > 1 else f"1 {what}" for n, what in counts)
+    sizes, steps = (f"{n} {what}s" if n > 1 else f"1 {what}" for n, what in counts)
+    axes = "; ".join(f"{axis} = {', '.join(map(str, lengths))}" for axis, lengths in model.sizes.items())
+    return f"{sizes} ({axes}), {steps}" if axes else f"{sizes}, {steps}"
 
 
 def _difference(found: Mapping[str, Any]) -> str:
