@@ -35,7 +35,7 @@ from pyruntime.ir.types import (
     ValueNeeded,
     ValueType,
 )
-from pyruntime.ir.values import conform, declared_element, element_of, known, of_element
+from pyruntime.ir.values import at_sizes, conform, declared_element, element_of, known, of_element
 
 __all__ = [
     "NUMBERS_ALONE",
@@ -75,6 +75,7 @@ __all__ = [
     "ValueNeeded",
     "ValueType",
     "are_open",
+    "at_sizes",
     "check_integers",
     "conform",
     "declared_element",

@@ -9,20 +9,24 @@ An omitted optional input is None, which is not a value; an empty optional is a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pyruntime.ir.dtype import DType
 from pyruntime.ir.graph import DeclaredTensor, HostKind
+from pyruntime.ir.symbolic.dims import expression, is_dim
 from pyruntime.ir.symbolic.reals import is_real
+from pyruntime.ir.symbolic.sizes import evaluate
 from pyruntime.ir.types import MapType, OptionalType, SequenceType, TensorType
 
 if TYPE_CHECKING:
     from pyruntime.ir.graph import DeclaredType
     from pyruntime.ir.types import Array, Element, ValueType
 
-__all__ = ["conform", "declared_element", "element_of", "known", "of_element"]
+__all__ = ["at_sizes", "conform", "declared_element", "element_of", "known", "of_element"]
 
 
 def known(type: ValueType, value: Any, name: str | None = None) -> ValueType:
@@ -43,6 +47,24 @@ def of_element(element: Element, value: Any) -> ValueType:
     if isinstance(element, DType):
         return known(TensorType(element, tuple(value.shape)), value)
     return known(element, value)
+
+
+def at_sizes(element: Element, value: Any, sizes: Sequence[int]) -> Any:
+    """A value in which dynamic dimensions are the numbers that they are for these sizes of the plan."""
+    if isinstance(element, SequenceType):
+        return [at_sizes(element.element, item, sizes) for item in value]
+    if isinstance(element, OptionalType):
+        return None if value is None else at_sizes(element.element, value, sizes)
+    if isinstance(element, MapType) or element is DType.STRING or value.dtype != object:
+        return value
+    numbers = [_number(item, sizes) for item in value.reshape(-1)]
+    return np.array(numbers, element.numpy).reshape(value.shape)
+
+
+def _number(item: Any, sizes: Sequence[int]) -> Any:
+    if is_real(item):
+        return _number(item.over, sizes) / item.under
+    return evaluate(expression(item), sizes) if is_dim(item) else item
 
 
 def declared_element(declared: DeclaredType | None) -> Element | None:

@@ -92,8 +92,12 @@ def test_inputs__duplicate_unnamed_or_untyped__fail() -> None:
         imported(model(relu, inputs=[X, helper.make_tensor_value_info("", 1, [])]))
     with pytest.raises(Fail, match="element type 77"):
         imported(model(relu, inputs=[helper.make_tensor_value_info("x", 77, [])]))
-    with pytest.raises(Fail, match="initializer 'w'"):
-        imported(model([node("Add", ["x", "w"], ["y"])], [of([1.0], "w"), of([2.0], "w")]))
+
+
+def test_initializers__with_one_name__the_last_counts() -> None:
+    proto = model([node("Add", ["x", "w"], ["y"])], [of([1, 1, 1, 1], "w"), of([2, 3, 4, 5], "w")])
+    (y,) = run(proto, {"x": np.zeros(4, np.float32)})
+    assert y.tolist() == [2, 3, 4, 5]
 
 
 def test_inputs__with_initializers__are_overridable_from_ir_version_4() -> None:

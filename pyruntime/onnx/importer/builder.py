@@ -118,13 +118,16 @@ class GraphBuilder:
             graph.nodes = ordered(graph.nodes)
 
     def _declare(self, frame: Frame, record: GraphRecord) -> None:
-        """Name every value that the graph defines in the target. Raises Fail: a name is defined twice."""
+        """Name every value that the graph defines in the target; the last of initializers with one name counts.
+
+        Raises:
+            Fail: another name is defined twice.
+        """
         inputs = [value.name for value in record.input]
         stored = [t.name for t in record.initializer if t.name] + [s.name for s in record.sparse_initializer if s.name]
         if "" in inputs:
             raise Fail("the graph has an input without name; export the model again")
         _refuse_repeated("input", inputs)
-        _refuse_repeated("initializer", stored)
         for name in dict.fromkeys((*inputs, *stored)):
             frame.names[name] = frame.target.define(name)
         self._declare_made(frame, (name for node in record.node for name in node.output if name))

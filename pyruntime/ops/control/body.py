@@ -29,7 +29,7 @@ from pyruntime.ir import (
 from pyruntime.ops.base import Op
 from pyruntime.ops.interpreter import Program, current, running
 
-__all__ = ["Body", "BodyOp", "Values", "empty_stack", "permit", "sequence_of", "stacked", "truth"]
+__all__ = ["Body", "BodyOp", "Values", "empty_stack", "permit", "sequence_of", "stacked", "truth", "without_rows"]
 
 Inputs = Sequence[ValueType | None]
 Values = Sequence[ValueType]
@@ -164,6 +164,14 @@ def empty_stack(op: Op, info: ValueInfo, axis: int = 0) -> ValueType:
     dims = [d if isinstance(d, int) else 0 for d in declared.shape or ()]
     dims.insert(op.axis_of(axis, len(dims) + 1), 0)
     return known(TensorType(declared.dtype, tuple(dims)), np.empty(dims, declared.dtype.numpy))
+
+
+def without_rows(op: Op, value: ValueType) -> ValueType:
+    """The scan output of no trip whose rows would be like `value`."""
+    if not isinstance(value, TensorType):
+        op.fail("tensors as scan outputs", value)
+    shape = (0, *value.shape)
+    return known(TensorType(value.dtype, shape), np.empty(shape, value.dtype.numpy))
 
 
 def sequence_of(op: Op, info: ValueInfo, values: Sequence[ValueType]) -> ValueType:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pyruntime.ir import DType, Graph, ValueType
+from collections.abc import Sequence
+
+from pyruntime.ir import DeclaredTensor, DType, Graph, ValueType
 from pyruntime.ops.base import LATEST, op
-from pyruntime.ops.control.body import Body, BodyOp, empty_stack, permit, stacked, truth
+from pyruntime.ops.control.body import Body, BodyOp, empty_stack, permit, stacked, truth, without_rows
 
 
 @op("Loop", opsets=range(1, LATEST + 1))
@@ -38,7 +40,17 @@ class Loop(BodyOp):
             for scan, value in zip(scans, made[len(carried) :], strict=True):
                 scan.append(value)
             trip += 1
-        infos = body.outputs[1 + len(carried) :]
-        ends = [stacked(self, s) if s else empty_stack(self, i) for s, i in zip(scans, infos, strict=True)]
+        ends = [stacked(self, scan) for scan in scans] if trip else self._no_rows(body, carried)
         finals = [body.given(2 + k, value) for k, value in enumerate(carried)]
         return (*finals, *ends)
+
+    def _no_rows(self, body: Body, carried: Sequence[ValueType | None]) -> list[ValueType]:
+        """The scan outputs of no trip. What the body does not declare has the type that a first trip would give it."""
+        infos = body.outputs[1 + len(carried) :]
+        if all(isinstance(info.type, DeclaredTensor) for info in infos):
+            return [empty_stack(self, info) for info in infos]
+        made = body(body.scalar(0, 0, DType.INT64), body.scalar(1, True, DType.BOOL), *carried)
+        return [
+            empty_stack(self, info) if isinstance(info.type, DeclaredTensor) else without_rows(self, value)
+            for info, value in zip(infos, made[1 + len(carried) :], strict=True)
+        ]

@@ -170,9 +170,10 @@ class Forest:
         return np.asarray(found & (distinct[number] == value))
 
     def aggregate(self, x: Array, targets: int, how: str) -> Array:
-        """Aggregate the votes of the reached leaves, float64 [N, targets]; targets without votes are 0.
+        """Aggregate the votes of the reached leaves, [N, targets]; targets without votes are 0.
 
-        AVERAGE divides the sum by the number of trees.
+        Votes are summed tree after tree in float32, of float64 rows in float64, as onnxruntime does: which of two
+        classes with equal sums is chosen depends on it. AVERAGE divides the sum by the number of trees.
         """
         rows = max(1, _CHUNK // max(1, len(self.roots)))
         parts = [self._aggregate(x[i : i + rows], targets, how) for i in range(0, len(x), rows)]
@@ -190,12 +191,13 @@ class Forest:
             row = np.repeat(row, count)
             vote = np.repeat(start - (np.cumsum(count) - count), count) + np.arange(count.sum())
         place = row * targets + self.vote_target[vote]
-        weight = self.vote_weight[vote].astype(np.float64)
+        weight = self.vote_weight[vote].astype(np.float64 if x.dtype == np.float64 else np.float32)
         size = len(x) * targets
         if how in ("SUM", "AVERAGE"):
-            total = np.bincount(place, weight, size)
-            return (total / len(self.roots) if how == "AVERAGE" else total).reshape(len(x), targets)
-        result = np.full(size, np.inf if how == "MIN" else -np.inf)
+            total = np.zeros(size, weight.dtype)
+            np.add.at(total, place, weight)
+            return (total / weight.dtype.type(len(self.roots)) if how == "AVERAGE" else total).reshape(len(x), targets)
+        result = np.full(size, np.inf if how == "MIN" else -np.inf, weight.dtype)
         (np.minimum if how == "MIN" else np.maximum).at(result, place, weight)
         voted = np.bincount(place, minlength=size) > 0
         return np.where(voted, result, 0).reshape(len(x), targets)

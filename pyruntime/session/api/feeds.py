@@ -91,7 +91,7 @@ def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]
     if wanted is not None and dtype is not wanted and not dtype.exact_carrier:
         return array, dtype
     if dtype is DType.STRING:
-        return array.astype(object) if array.dtype != object else array, dtype
+        return _texts(array, name), dtype
     if not dtype.exact_carrier:
         if dtype.bits < 8:
             return array.astype(dtype.carrier), dtype
@@ -103,6 +103,17 @@ def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]
     if wanted is not None and wanted.bits < 8 and array.dtype.name == wanted.carrier:
         return array, wanted
     return array, dtype
+
+
+def _texts(array: Array, name: str) -> Array:
+    """The elements as str: bytes are read as UTF-8, other objects by `str`, as onnxruntime does."""
+    if array.dtype.kind in "UT" or all(type(text) is str for text in array.flat):
+        return array.astype(object)
+    try:
+        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in array.flat]
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"input '{name}': expected UTF-8, got bytes that are not: {error}") from None
+    return np.asarray(texts, object).reshape(array.shape)
 
 
 def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, int]) -> None:

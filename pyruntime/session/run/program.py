@@ -14,9 +14,9 @@ from pyruntime.device.base import Device
 from pyruntime.device.execution.executable import Replay
 from pyruntime.device.tensor import DeviceTensor, Loans
 from pyruntime.errors import BindingError, DeviceLost
-from pyruntime.ir import Graph, HostTensor, TensorType, known
+from pyruntime.ir import Graph, HostTensor, TensorType, at_sizes, element_of, known
 from pyruntime.kernels import Target
-from pyruntime.ops.host import run_on_host
+from pyruntime.ops.host import HostValue, run_on_host
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.input_memory import move_inputs
@@ -120,16 +120,18 @@ class Program:
             given = {n: loans.lend(v) for n, v in feeds.items() if isinstance(v, DeviceTensor)}
             values = {n: v for n, v in feeds.items() if not isinstance(v, DeviceTensor)}
             run = Run(values, await self._tensors(given), self._ordered(outputs), keep or {}, loans, check, recorder)
-            stage = await self._run(run, list(feeds))
+            stage, sizes = await self._run(run, list(feeds))
+            there = run.tensors.keys() | run.values.keys()
+            run.values |= {n: _known_output(stage, n, sizes) for n in outputs if n not in there}
             new = run.free & run.tensors.keys() - feeds.keys()
-            made = {n: run.tensors[n] if n in new else await self._output(n, stage, run, feeds) for n in outputs}
+            made = {n: run.tensors[n] if n in new else await self._output(n, run, n in feeds) for n in outputs}
             for name, value in made.items():
                 if isinstance(value, DeviceTensor) and value.is_lost:
                     raise DeviceLost(f"output '{name}' was on a GPU device that was lost before the run ended")
             return made
 
-    async def _run(self, run: Run, fed: Sequence[str]) -> Stage:
-        """Run all stages; returns the last."""
+    async def _run(self, run: Run, fed: Sequence[str]) -> tuple[Stage, Sequence[int]]:
+        """Run all stages; returns the last, and its dynamic sizes."""
         on_device = run.on_device
         stage, sizes = await self._planner.stage_for(self.roots, run, fed, None, on_device)
         root = stage
@@ -139,11 +141,11 @@ class Program:
                 await self._run_stage(stage, run, sizes)
             else:
                 async with self._staged:
-                    stage = await self._run_stages(stage, run, on_device)
+                    stage, sizes = await self._run_stages(stage, run, on_device), ()
         finally:
             root.users -= 1
             self.cache.trim(self.cache.limits.cached_plans)
-        return stage
+        return stage, sizes
 
     def replayable(
         self, feeds: Mapping[str, AnyValue], outputs: Sequence[str], stay: Collection[str]
@@ -250,13 +252,10 @@ class Program:
             run.recorder.node(node, kinds, time.perf_counter() - began)
         return [n for n in node.outputs if n]
 
-    async def _output(self, name: str, stage: Stage, run: Run, feeds: Mapping[str, AnyValue]) -> AnyValue:
+    async def _output(self, name: str, run: Run, is_input: bool) -> AnyValue:
         if name in run.tensors:
-            return await self._kept(name, run, name in feeds)
-        value = run.values.get(name)
-        if value is None:
-            kind = stage.compiled.types[name]
-            value = HostTensor(kind, None, kind.value()) if isinstance(kind, TensorType) else known(kind, kind.value())
+            return await self._kept(name, run, is_input)
+        value = run.values[name]
         if name not in run.keep or not isinstance(value, HostTensor):
             return value
         given = run.keep[name]
@@ -291,3 +290,10 @@ class Program:
         """Free everything on the device."""
         self.cache.release()
         DeviceTensor.trim(self.device)
+
+
+def _known_output(stage: Stage, name: str, sizes: Sequence[int]) -> HostValue:
+    """An output that planning knows: what it is for these dynamic sizes."""
+    kind = stage.compiled.types[name]
+    value = at_sizes(element_of(kind), kind.value(), sizes)
+    return HostTensor(kind, None, value) if isinstance(kind, TensorType) else known(kind, value)

@@ -134,6 +134,24 @@ def test_loop__no_trip__unknown_dimensions_are_zero() -> None:
     assert run_model(model(text), feeds)[1].shape == (3, 1, 2)
 
 
+@pytest.mark.parametrize(
+    ("m", "c", "made"),
+    [(0, True, "Neg (x)"), (3, False, "Transpose (x)"), (-1, True, "Identity (s)"), (0, True, "Cast <to = 1> (i)")],
+)
+def test_loop__no_trip_and_no_declared_row__type_is_that_of_a_trip(m: int, c: bool, made: str) -> None:
+    text = f"""
+    agraph (int64 m, bool c, float[2,3] x) => (last, rows) {{
+      last, rows = Loop (m, c, x) <
+        body = trip (int64 i, bool go, float[2,3] s) => (bool again, float[2,3] t, row) {{
+          again = Identity (go)
+          t = Add (s, x)
+          row = {made}
+        }}
+      >
+    }}"""
+    check(text, {"m": np.array(m), "c": np.array(c), "x": f32([[1, 2, 3], [4, 5, 6]])})
+
+
 def test_loop__rank_1_counter_and_condition__as_the_body_declares() -> None:
     text = SUMS.replace("int64 i, bool go", "int64[1] i, bool[1] go").replace("bool again", "bool[1] again")
     text = text.replace("bool c", "bool[1] c").replace("int64 m", "int64[1] m")

@@ -83,10 +83,11 @@ def test_tree_regressor__modes_and_aggregates__as_onnxruntime(aggregate: str, mo
 def test_tree_regressor__input_types__as_float(dtype: Any) -> None:
     trees = forest(3, 2, ["BRANCH_LEQ"]) | votes(3, 2, 2, "target")
     x = (X * 2).astype(dtype)
+    if dtype is np.float64:
+        check_against_ort("TreeEnsembleRegressor", [x], opset=15, domain=ML, tolerance=(0, 0), n_targets=2, **trees)
+        return
     got = run("TreeEnsembleRegressor", x, n_targets=2, **trees)[0]
     np.testing.assert_array_equal(got, run("TreeEnsembleRegressor", x.astype(np.float32), n_targets=2, **trees)[0])
-    if dtype is np.float64:
-        check("TreeEnsembleRegressor", x, n_targets=2, **trees)
 
 
 def test_tree_regressor__missing_values__as_onnxruntime() -> None:
@@ -304,3 +305,23 @@ def test_trees__post_transforms_of_one_score__as_onnxruntime(transform: str) -> 
     single = ensemble(np.float32, [0] * 3, n_targets=1, leaf_targetids=[0] * 4)
     number = {"NONE": 0, "LOGISTIC": 1, "SOFTMAX": 2, "SOFTMAX_ZERO": 3, "PROBIT": 4}[transform]
     check("TreeEnsemble", X[:, :2], opset=5, post_transform=number, **single)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE"])
+def test_tree_regressor__many_trees__sums_in_the_order_of_onnxruntime(aggregate: str, dtype: Any) -> None:
+    lists = forest(60, 3, MODES) | votes(60, 3, 2, "target") | {"n_targets": 2, "aggregate_function": aggregate}
+    x = noise(500, 4).astype(dtype)
+    check_against_ort("TreeEnsembleRegressor", [x], opset=15, domain=ML, domain_opset=3, tolerance=(0, 0), **lists)
+
+
+def test_tree_classifier__sums_that_are_equal_in_float32__first_class_as_onnxruntime() -> None:
+    weights = [0.14285714924335480, 0.14285714924335480, 0.14285714924335480, 0.071428574621677400]
+    lists = forest(4, 0, MODES)
+    lists |= {"class_treeids": [0, 1, 2, 3, 0], "class_nodeids": [0] * 5, "class_ids": [0, 0, 0, 0, 1]}
+    lists |= {"class_weights": [*weights, 0.5], "classlabels_int64s": [7, 8, 9]}
+    for order in (slice(None), slice(None, None, -1)):
+        lists["class_weights"][:4] = weights[order]
+        check_against_ort(
+            "TreeEnsembleClassifier", [X], opset=15, outputs=2, domain=ML, domain_opset=1, tolerance=(0, 0), **lists
+        )
