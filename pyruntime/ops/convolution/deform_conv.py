@@ -98,7 +98,9 @@ class DeformConv(WindowOp):
         window = volume(convolved_shape(self, x, w, self.group))
         columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.positions, *window.output)
         if columns.type.nbytes > target.limits.buffer_bytes:
-            raise Unsupported(f"its columns take {columns.type.nbytes:,} bytes, more than a buffer of the device may have")
+            raise Unsupported(
+                f"its columns take {columns.type.nbytes:,} bytes, more than a buffer of the device may have"
+            )
         tensors = {"x": inp(0, x), "offset": inp(2, offset), "mask": optional(4, mask), "y": columns}
         values = {
             "input": [*window.input, x.shape[1]],
