@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import pyruntime
-from pyruntime.generate.facts import CHUNK, decoder_facts
+from pyruntime.generate.facts import decoder_facts
 from pyruntime.generate.trimming import LocalCaches
+from pyruntime.session.run.expected_runs import CHUNK
 from tests.contrib.decoder import decoder
 
 NAMES = {"mask": "attention_mask", "positions": "position_ids", "others": ["input_ids", "num_logits_to_keep"]}

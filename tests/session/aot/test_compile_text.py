@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 
 from pyruntime.cli import main
-from pyruntime.compiler.plan import GpuSegment
+from pyruntime.compiler.plan import GpuSegment, Transfer, Unread
 from pyruntime.compiler.saved import Saved, SavedProgram, read
 from pyruntime.errors import InvalidArgument
 from pyruntime.generate.facts import facts_of_graph
@@ -34,7 +34,8 @@ def takes(program: SavedProgram, tokens: int, past: int, logits: bool) -> bool:
     assert isinstance(segment, GpuSegment)
     if bool(segment.downloads) != logits or bool(program.inputs) != (past > 0):
         return False
-    fed = {t.name: t for t in [*segment.uploads, *program.plan.unread, *program.plan.external]}
+    given: list[Transfer | Unread] = [*segment.uploads, *program.plan.unread, *program.plan.external]
+    fed = {t.name: t for t in given}
     sizes: dict[int, int] = {}
     for name, shape in (
         ("input_ids", (1, tokens)),
@@ -51,11 +52,11 @@ def takes(program: SavedProgram, tokens: int, past: int, logits: bool) -> bool:
     if program.sizes is None:
         return True
     ranges = program.sizes["ranges"]
-    given = [sizes.get(n, past) for n in range(len(ranges))]
+    values = [sizes.get(n, past) for n in range(len(ranges))]
     held = all(
-        (evaluate(e, given) < 0 if c == "<" else evaluate(e, given) == 0) == a for e, c, a in program.sizes["guards"]
+        (evaluate(e, values) < 0 if c == "<" else evaluate(e, values) == 0) == a for e, c, a in program.sizes["guards"]
     )
-    return held and all(low <= s <= high for s, (low, high) in zip(given, ranges, strict=True))
+    return held and all(low <= s <= high for s, (low, high) in zip(values, ranges, strict=True))
 
 
 def test_text__prompts_of_each_length__have_plans(plan: Saved) -> None:
