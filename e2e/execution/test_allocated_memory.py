@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Browser
@@ -206,3 +207,34 @@ def test_load__memory__as_planned_and_little_more_meanwhile(
     caches = memory["allocated"]["tensors"]
     assert live <= 1.03 * (memory["weights"] + memory["peak"] + caches)
     assert sum(found["peak"].values()) <= 1.10 * live, (found["peak"], there)
+
+
+def test_plan__while_loading__takes_little_more_memory_than_what_stays(
+    browser: Browser, site_url: str, large: Path
+) -> None:
+    """Weights that others are computed from, half of all, come and go with the file."""
+    path = large / "model.onnx"
+    path.write_bytes(encoder())
+    (large / "model.plan").write_bytes(compile_model(path))
+    with guarded_page(browser, site_url) as (page, guard):
+        page.goto(f"{site_url}e2e/blank.html")
+        found = Script(page, guard)(
+            """
+            await import('/e2e/watch.js');
+            const session = await InferenceSession.create('/large/model.onnx', { plan: '/large/model.plan' });
+            const ids = BigInt64Array.from({ length: tokens }, (_, i) => BigInt(i * 37 % 8000));
+            const { y } = await session.run({ ids: new Tensor('int64', ids, [1, tokens]) });
+            const { staging, ...there } = gpuBytes();
+            const { memory } = await session.summary();
+            await session.release();
+            return { memory, there, peak: gpuPeak, y: [...y.data.subarray(0, 100)] };
+            """,
+            tokens=TOKENS,
+        )
+    live = sum(found["there"].values())
+    planned = found["memory"]["weights"] + found["memory"]["peak"]
+    assert abs(live - planned) <= 0.01 * planned
+    assert sum(found["peak"].values()) <= 1.10 * live, (found["peak"], found["there"])
+    ids = np.arange(TOKENS, dtype=np.int64)[None] * 37 % 8000
+    (expected,) = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"ids": ids})
+    np.testing.assert_allclose(found["y"], expected.ravel()[:100], rtol=1e-3, atol=1e-3 * np.abs(expected).max())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 from playwright.sync_api import Browser, Page, Worker
 
 from e2e.harness.browser import guarded_page
-from e2e.harness.chain import NBYTES, SIZE, model
+from e2e.harness.chain import NBYTES, SIZE, model, weight
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.script import Script
 from pyruntime.session.aot.compile_ahead import compile_model
@@ -42,6 +43,14 @@ def script_with_memory(browser: Browser, site_url: str, nbytes: int) -> Iterator
         yield script
 
 
+def of_any_length(data: bytes) -> bytes:
+    """The model for inputs of any number of rows: nothing is planned before the first run."""
+    made = ModelProto.FromString(data)
+    for value in (*made.graph.input, *made.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "rows"
+    return bytes(made.SerializeToString())
+
+
 @pytest.mark.parametrize("where", ["Python", "plan", "external"])
 def test_create__file_above_the_memory__refused_before_it_is_downloaded(
     where: str, browser: Browser, site_url: str, served: dict[str, Served], tmp_path_factory: pytest.TempPathFactory
@@ -70,6 +79,58 @@ def test_create__file_above_the_memory__refused_before_it_is_downloaded(
     bytes_ = len(served[f"/m/{large}"].data)
     assert f"/m/{large} has {bytes_:,} bytes, and the device has {NBYTES:,} bytes of memory" in found["message"]
     assert sum(served[f"/m/{large}"].sent) <= 1 << 16
+
+
+def test_create__file_of_unknown_length__refused_where_it_exceeds_the_memory(
+    browser: Browser, site_url: str, served: dict[str, Served]
+) -> None:
+    served["/m/model.onnx"] = Served(model(LAYERS), chunked=True, gate=NBYTES + (2 << 20))
+    with script_with_memory(browser, site_url, NBYTES) as script:
+        found = script("return failure(() => InferenceSession.create('/m/model.onnx'));")
+    assert found["name"] == "OutOfMemory"
+    assert "/m/model.onnx has at least " in found["message"]
+    assert f"the device has {NBYTES:,} bytes of memory" in found["message"]
+
+
+@pytest.mark.parametrize("where", ["file", "external"])
+def test_create__weights_above_the_memory__refused_when_the_graph_is_known(
+    where: str, browser: Browser, site_url: str, served: dict[str, Served]
+) -> None:
+    """Each file of weights fits, and all of them do not; a file of the user's is not downloaded."""
+    files = {layer: (f"w{layer}.bin", 0) for layer in range(LAYERS)}
+    data = of_any_length(model(LAYERS, files if where == "external" else None))
+    served["/m/model.onnx"] = Served(data)
+    for layer, (name, _) in files.items():
+        served[f"/m/{name}"] = Served(weight(layer), gate=1 << 20)
+    with script_with_memory(browser, site_url, NBYTES + (1 << 20)) as script:
+        found = script(
+            "return failure(() => InferenceSession.create(model ? new Blob([decode(model)]) : '/m/model.onnx'));",
+            model=data if where == "file" else None,
+        )
+    assert found["name"] == "OutOfMemory"
+    assert f"the model's weights take {LAYERS * NBYTES:,} bytes on the GPU" in found["message"]
+    assert all(sum(served[f"/m/{name}"].sent) <= 1 << 20 for name, _ in files.values())
+
+
+def test_create__plan_above_the_memory__python_plans_or_refuses(
+    browser: Browser, site_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("plan") / "model.onnx"
+    path.write_bytes(model(LAYERS))
+    with script_with_memory(browser, site_url, 2 * NBYTES - 1) as script:
+        found = script(
+            """
+            const said = [];
+            console.info = (text) => said.push(text);
+            const create = () => InferenceSession.create(new Blob([decode(model)]), { plan: decode(plan) });
+            const refused = await failure(create);
+            return { said, refused };
+            """,
+            model=path.read_bytes(),
+            plan=compile_model(path),
+        )
+    assert found["refused"]["name"] == "OutOfMemory"
+    assert re.search(rf"the plan is not used.*the device has {2 * NBYTES - 1:,} bytes of memory", found["said"][0])
 
 
 def test_run__what_it_needs_above_the_memory__refused_before_it_is_allocated(browser: Browser, site_url: str) -> None:

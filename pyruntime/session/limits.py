@@ -17,6 +17,7 @@ PREFIX = "pyruntime.limits."
 """Config entries of this prefix and a field's name set the field."""
 
 _MIB, _GIB = 1 << 20, 1 << 30
+_GPU_BYTES = 8 * _GIB
 
 
 @dataclass(slots=True)
@@ -28,8 +29,8 @@ class ResourceLimits:
         messages: nodes, attributes, tensors, types and other messages in the file.
         nesting: messages within messages; a subgraph takes three.
         nodes: of the graph and its subgraphs, functions inlined.
-        gpu_bytes: what weights and plans of the session take on the GPU, predicted before it is allocated; no more
-            than the memory of the device, where the browser says what it has.
+        gpu_bytes: what weights and plans of the session take on the GPU, predicted before it is allocated; the default
+            is no more than the memory of the device, where the browser says what it has.
         node_bytes: outputs of one node that runs on the host.
         loop_trips: trips of one Loop.
         body_depth: bodies of control flow within bodies, while they run.
@@ -42,7 +43,7 @@ class ResourceLimits:
     messages: int = 500_000
     nesting: int = 100
     nodes: int = 200_000
-    gpu_bytes: int = 8 * _GIB
+    gpu_bytes: int = _GPU_BYTES
     node_bytes: int = 2 * _GIB
     loop_trips: int = 1_000_000
     body_depth: int = 64
@@ -75,8 +76,8 @@ class ResourceLimits:
         return merged
 
     def within(self, memory: float) -> ResourceLimits:
-        """Return these limits on a device of so many bytes of memory: `gpu_bytes` is at most that."""
-        return replace(self, gpu_bytes=int(min(self.gpu_bytes, memory)))
+        """Return these limits on a device of so many bytes of memory; `gpu_bytes` is no more, unless it was set."""
+        return replace(self, gpu_bytes=int(min(_GPU_BYTES, memory))) if self.gpu_bytes == _GPU_BYTES else self
 
     @property
     def reader(self) -> ReaderLimits:
@@ -87,6 +88,15 @@ class ResourceLimits:
     def host(self) -> HostLimits:
         """Limits of the interpreter."""
         return HostLimits(self.loop_trips, self.node_bytes, self.body_depth)
+
+    def check_weights(self, nbytes: int) -> None:
+        """Refuse a model whose weights take `nbytes` on the GPU. Raises OutOfMemory."""
+        if nbytes > self.gpu_bytes:
+            raise OutOfMemory(
+                f"the model's weights take {nbytes:,} bytes on the GPU; the limit `gpu_bytes` is {self.gpu_bytes:,}. "
+                f"{how_to_raise('gpu_bytes')} where the device has more memory, use a smaller model, or the "
+                "CPUExecutionProvider"
+            )
 
     def check_gpu(self, needed: int, held: int) -> None:
         """Refuse `needed` more bytes on the GPU where the session holds `held`. Raises OutOfMemory."""

@@ -24,7 +24,7 @@ from tests.harness import carrier, make_op, run_op
 from tests.oracle import TOLERANCE, node_of, ort_run
 from tests.passes.support import evaluate
 
-__all__ = ["Case", "Draw", "check", "check_graph", "draws", "expected", "needed_values", "op_of"]
+__all__ = ["Case", "Draw", "check", "check_graph", "compare", "draws", "expected", "needed_values", "op_of"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def check(case: Case, gpu: Any = None) -> None:
         with pytest.raises(Unsupported):
             run_op(op_of(case), list(case.inputs), gpu)
         return
-    _compare(case, run_op(op_of(case), list(case.inputs), gpu), wanted)
+    compare(case, run_op(op_of(case), list(case.inputs), gpu), wanted)
 
 
 def check_graph(case: Case, constant: bool) -> None:
@@ -95,7 +95,7 @@ def check_graph(case: Case, constant: bool) -> None:
     graph = typed_graph([Node(op_of(case), tuple(names), tuple(outputs), "node")], types, outputs, constants)
     optimize(graph, Target())
     graph.verify()
-    _compare(case, evaluate(graph, {n: v for n, (_, _, v) in fed.items()}), wanted)
+    compare(case, evaluate(graph, {n: v for n, (_, _, v) in fed.items()}), wanted)
 
 
 def _known(dtype: DType, value: Array, name: str) -> TensorType:
@@ -123,7 +123,8 @@ def op_of(case: Case) -> Op:
     return make_op(node, {case.domain: 1, "": case.opset})
 
 
-def _compare(case: Case, got: Sequence[Array], wanted: Sequence[Array]) -> None:
+def compare(case: Case, got: Sequence[Array], wanted: Sequence[Array]) -> None:
+    """Hold outputs in their carriers against those that the case should have."""
     assert len(got) >= case.outputs
     for number, (mine, theirs) in enumerate(zip(got, wanted, strict=False)):
         dtype, value = carrier(theirs)

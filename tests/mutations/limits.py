@@ -67,6 +67,13 @@ LIMIT_MUTATIONS = (
         ),
     ),
     Mutation(
+        "limit `gpu_bytes` of weights",
+        "pyruntime/session/limits.py",
+        "if nbytes > self.gpu_bytes:",
+        "if False:",
+        (LIMITS + "test_create__weights_above_the_memory_of_the_device__refused_before_sizes_are_known",),
+    ),
+    Mutation(
         "limit `run_seconds`",
         "pyruntime/session/limits.py",
         "if time.monotonic() > end:",

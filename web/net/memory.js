@@ -15,10 +15,15 @@ export function memoryBytes() {
   return deviceMemory < MOST_GIB ? deviceMemory * 2 ** 30 : Infinity;
 }
 
-/** Throw OutOfMemory before downloading a file that exceeds the device's memory. @param {string} url @param {number | undefined} size */
-export function checkFits(url, size = 0) {
+/**
+ * Throw OutOfMemory before downloading a file that exceeds the device's memory.
+ * @param {string} url
+ * @param {number} size
+ * @param {string} [least] before the size, where the file may have more bytes
+ */
+export function checkFits(url, size, least = '') {
   const most = memoryBytes();
   if (size <= most) return;
   const bytes = (/** @type {number} */ n) => n.toLocaleString('en');
-  throw new OutOfMemory(`${url} has ${bytes(size)} bytes, and the device has ${bytes(most)} bytes of memory: use a smaller model`);
+  throw new OutOfMemory(`${url} has ${least}${bytes(size)} bytes, and the device has ${bytes(most)} bytes of memory: use a smaller model`);
 }

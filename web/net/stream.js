@@ -78,7 +78,7 @@ export async function openStream(url, signal, cache = 'default') {
   const length = isEncoded ? null : response.headers.get('Content-Length');
   const size = length === null ? undefined : Number(length);
   try {
-    checkFits(url, size);
+    checkFits(url, size ?? 0);
   } catch (error) {
     noted.stop();
     response.body.cancel().catch(() => {});
@@ -239,6 +239,7 @@ async function* chunks(url, first, known, note, signal, buffers) {
           since += fresh.length;
           if (since >= ENOUGH) attempt = 0;
           loaded += fresh.length;
+          checkFits(url, loaded, 'at least ');
           if (known.isExact && loaded > (known.size ?? Infinity)) throw changed(url, `more came than ${count(loaded, known.size)}`);
           yield fresh;
         }

@@ -5,7 +5,7 @@ import { unlessAborted } from '../api/aborting.js';
 import { started } from '../api/client.js';
 import { chosenDevice, env, version } from '../api/env.js';
 import { inWorker } from '../api/port.js';
-import { OutOfMemory } from '../net/memory.js';
+import { memoryBytes, OutOfMemory } from '../net/memory.js';
 import { readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
 import { requestAdapter } from '../gpu/adapter.js';
@@ -136,6 +136,8 @@ async function start(file, there, { create, onProgress, signal, onGpu }, tags) {
   const stay = programs.some((one) => one.inputs.length + one.outputs.length);
   if (onGpu && !stay) throw new Refused('outputs stay on the GPU');
   const program = new Program(there.device, read, there.adapter);
+  const bytes = (/** @type {number} */ n) => `${n.toLocaleString('en')} bytes`;
+  if (program.nbytes > memoryBytes()) throw new Refused(`it takes ${bytes(program.nbytes)} on the GPU, and the device has ${bytes(memoryBytes())} of memory`);
   onProgress({ phase: 'model', status: 'begin' });
   const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
     onProgress({ phase: 'model', status: 'progress', loaded, total }));

@@ -9,6 +9,7 @@ import { play } from '../gpu/player.js';
 import { commandOf } from '../gpu/recording.js';
 import { ordered, repeat } from '../gpu/repeated.js';
 import { caught, guarded } from '../gpu/staging.js';
+import { Constants } from './constants.js';
 import { mostWorkgroups } from './plan.js';
 import { uploadConstants } from './weights.js';
 
@@ -46,22 +47,13 @@ function slotsOf({ external, kept }, names) {
   });
 }
 
-/**
- * Bytes that constants which are computed together take: an eighth of the plan's constants, within bounds. After each batch the GPU is
- * waited for, and what only this batch was computed from goes.
- */
-const [LEAST_TOGETHER, MOST_TOGETHER, SHARE] = [16 << 20, 128 << 20, 8];
-
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
   #held = new Set();
   #isReleased = false;
   /** By the number of their shader. @type {Map<number, Promise<GPUComputePipeline>>} */
   #pipelines = new Map();
-  /** Constants of computed constants, by number. @type {GPUBuffer[]} */
-  #computed = [];
-  /** @type {GPUBuffer[]} */
-  #weights = [];
+  #constants;
   /** Each plan: the feeds that it is for, and its replay once it was requested. @type {Entry[]} */
   entries = [];
   /** Milliseconds of `create_ms`, and until pipelines, weights and computed constants were there. @type {Record<string, number>} */
@@ -72,7 +64,20 @@ export class Program {
     this.device = device;
     this.plan = plan;
     this.adapter = adapter;
+    this.#constants = new Constants(plan.header, {
+      allocate: (sizes) => this.#guarded(() => sizes.map((nbytes) => this.#buffer(nbytes))),
+      free: (buffer) => this.#drop(buffer),
+      compute: (plans) => this.#compute(plans),
+    });
     for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program, plan.sections), made: null });
+  }
+
+  /** Bytes that it takes on the GPU with the memory of the plan that is used first. */
+  get nbytes() {
+    const { plan, computed, inputs, outputs } = this.entries[this.entries.length - 1].program;
+    const others = new Set([...Object.keys(computed), ...inputs, ...outputs]);
+    const made = plan.external.filter(({ name }) => !others.has(name)).map(({ region }) => region[3]);
+    return [...plan.arenas, ...made].reduce((sum, nbytes) => sum + nbytes, this.#constants.nbytes);
   }
 
   /**
@@ -89,14 +94,14 @@ export class Program {
       const last = this.entries[this.entries.length - 1];
       const plans = [...header.computed, last.program.plan];
       // First: the browser answers when it is done with what it was asked before, and pipelines take long.
-      this.#weights = await this.#guarded(() => header.buffers.map(([nbytes]) => this.#buffer(nbytes)));
+      await this.#constants.begin();
       const compiled = this.#guarded(() => Promise.all(plans.flatMap((plan) => this.#compile(plan))));
       compiled.then(() => done('pipelines'), () => {}); // awaited when the weights are there
       this.#compileOthers();
-      await uploadConstants(this.device, this.plan, this.#weights, sources, report, signal, tags);
+      await uploadConstants(this.device, this.plan, this.#constants, sources, report, signal, tags);
       done('weights');
       await compiled;
-      await this.#compute(header.computed);
+      await this.#constants.end();
       done('computed');
       await this.replay(last);
     } catch (error) {
@@ -193,7 +198,7 @@ export class Program {
         if (space === 0) return { buffer: arenas[index], offset, size };
         if (space === 2) return { buffer: external[index], offset, size };
         const [, , , buffer, start] = this.plan.header.constants[plan.constants[index][0]];
-        return { buffer: this.#weights[buffer], offset: start + offset, size };
+        return { buffer: /** @type {GPUBuffer} */ (this.#constants.buffers[buffer]), offset: start + offset, size };
       };
       const made = plan.commands.map(({ regions, params: own, grid, scaled, about }, i) => {
         const parts = regions.map((region) => {
@@ -207,36 +212,19 @@ export class Program {
     });
   }
 
-  /** Make the computed constants, some at a time. @param {SavedPlan[]} plans */
+  /** Make the constant of each plan. @param {SavedPlan[]} plans */
   async #compute(plans) {
-    const { buffers, constants } = this.plan.header;
-    const total = buffers.reduce((sum, [nbytes]) => sum + nbytes, 0);
-    const most = Math.min(Math.max(LEAST_TOGETHER, total / SHARE), MOST_TOGETHER);
-    const size = (/** @type {SavedPlan} */ { arenas, external }) => (
-      [...arenas, ...external.map(({ region }) => region[3])].reduce((sum, nbytes) => sum + nbytes, 0));
-    /** The last plan that reads each buffer. @type {Map<number, number>} */
-    const lastReader = new Map();
-    plans.forEach((plan, i) => { for (const [number] of plan.constants) lastReader.set(constants[number][3], i); });
-    for (let first = 0, end = 0; first < plans.length; first = end) {
-      for (let left = most; end < plans.length && (end === first || size(plans[end]) <= left); end += 1) left -= size(plans[end]);
-      const some = plans.slice(first, end);
-      const bound = await Promise.all(some.map((plan) => this.#bind(plan, {})));
-      const commands = bound.flatMap((one) => ordered(/** @type {import('../gpu/recording.js').Command[]} */ (one.commands), []));
-      await play(this.device, commands, [], [], []);
-      for (const [i, { params, arenas, external }] of bound.entries()) {
-        for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
-        this.#computed.push(external[some[i].external[0].region[1]]);
-      }
-      for (const [buffer, reader] of lastReader) {
-        if (reader >= first && reader < end && !buffers[buffer][1]) this.#drop(this.#weights[buffer]);
-      }
-    }
+    const bound = await Promise.all(plans.map((plan) => this.#bind(plan, {})));
+    const commands = bound.flatMap((one) => ordered(/** @type {import('../gpu/recording.js').Command[]} */ (one.commands), []));
+    await play(this.device, commands, [], [], []);
+    for (const { params, arenas } of bound) for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
+    return bound.map(({ external }, i) => external[plans[i].external[0].region[1]]);
   }
 
   /** @param {import('./plan.js').Program} program @returns {Promise<import('../gpu/replay.js').Replay>} */
   async #replay(program) {
     const { plan, sizes, computed, inputs, outputs } = program;
-    const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#computed[number]]));
+    const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#constants.computed[number]]));
     const { commands, place, params, raw } = await this.#bind(plan, there, [...inputs, ...outputs]);
     const placed = (/** @type {import('./plan.js').Transfer} */ { name, type, dims, scaled, bits, region }) => {
       const { buffer, offset } = place(region);

@@ -10,18 +10,11 @@ import { strongTag } from '../net/tags.js';
 class Writer {
   #rest = new Uint8Array(0);
 
-  /** @param {GPUQueue} queue @param {GPUBuffer} buffer @param {number} begin */
-  constructor(queue, buffer, begin) {
+  /** @param {GPUQueue} queue @param {GPUBuffer} buffer @param {number} at */
+  constructor(queue, buffer, at) {
     this.queue = queue;
     this.buffer = buffer;
-    this.begin = begin;
-    this.at = begin;
-  }
-
-  /** The same bytes come again from the first on. */
-  restart() {
-    this.at = this.begin;
-    this.#rest = new Uint8Array(0);
+    this.at = at;
   }
 
   /** @param {Uint8Array<ArrayBuffer>} bytes @param {boolean} last */
@@ -118,56 +111,58 @@ async function* blocks(chunks, buffers, report, nbytes) {
   if (total !== nbytes) throw new Refused('it is for another model: this one is smaller');
 }
 
-/** @typedef {{at: number, end: number, writer: Writer}} Waiting a constant, and where its file has it */
+/** @typedef {{at: number, end: number, buffer: number, place: number, writer?: Writer}} Waiting a constant, and where its file has it */
 
 /**
  * Upload the constants; those outside the plan come from the model's files, whose hashes are verified in passing unless the
  * server's ETags say that they are the same.
  * @param {GPUDevice} device
  * @param {{header: import('./plan.js').Saved, sections: Uint8Array<ArrayBuffer>}} plan
- * @param {GPUBuffer[]} buffers
+ * @param {import('./constants.js').Constants} constants
  * @param {(string | Blob | ArrayBuffer)[]} sources the model, and each of the plan's `files`
  * @param {(loaded: number, total: number) => void} report
  * @param {AbortSignal} [signal]
  * @param {Record<string, string>} [tags] strong ETags of files that had these hashes, by address
  */
-export async function uploadConstants(device, { header, sections }, buffers, sources, report, signal, tags = {}) {
+export async function uploadConstants(device, { header, sections }, constants, sources, report, signal, tags = {}) {
   const files = [header.model, ...header.files];
-  /** @type {Waiting[][]} */
-  const waiting = files.map(() => []);
-  for (const [file, at, nbytes, buffer, place] of header.constants) {
-    const writer = new Writer(device.queue, buffers[buffer], place);
-    if (file) waiting[file - 1].push({ at, end: at + nbytes, writer });
-    else writer.push(sections.subarray(at, at + nbytes), true);
-  }
-  if (header.model.inside) return;
   const total = files.reduce((sum, { nbytes }) => sum + nbytes, 0);
-  let before = 0;
-  for (const [i, { nbytes, hash }] of files.entries()) {
-    const progress = (/** @type {number} */ loaded) => report(before + loaded, total);
-    const read = async (/** @type {RequestCache | undefined} */ cache = undefined) => {
+  const read = async (/** @type {RequestCache | undefined} */ cache = undefined) => {
+    if (cache) await constants.begin(); // a file changed while it was read
+    /** @type {Waiting[][]} those of the plan, and of each file */
+    const waiting = [[], ...files.map(() => [])];
+    for (const [file, at, nbytes, buffer, place] of header.constants) waiting[file].push({ at, end: at + nbytes, buffer, place });
+    const passed = (/** @type {Blocks} */ file, /** @type {Waiting[]} */ of, /** @type {boolean} */ hashed) => (
+      pass(device.queue, file, of, constants, hashed));
+    await passed([sections], waiting[0], false);
+    if (header.model.inside) return;
+    let before = 0;
+    for (const [i, { nbytes, hash }] of files.entries()) {
+      const progress = (/** @type {number} */ loaded) => report(before + loaded, total);
       const buffered = new Buffers(BLOCK);
       const { chunks, isKnown } = await opened(sources[i], tags, buffered, signal, cache);
-      for (const { writer } of waiting[i]) writer.restart();
-      return passed(blocks(chunks, buffered, progress, nbytes), waiting[i], !isKnown);
-    };
-    const made = await (typeof sources[i] === 'string' ? (await import('../net/stream.js')).anew(read) : read());
-    if (made !== null && made !== hash) {
-      throw new Refused('it is for another model: the hash differs');
+      const made = await passed(blocks(chunks, buffered, progress, nbytes), waiting[i + 1], !isKnown);
+      if (made !== null && made !== hash) throw new Refused('it is for another model: the hash differs');
+      before += nbytes;
     }
-    before += nbytes;
-  }
+  };
+  const isFetched = !header.model.inside && sources.some((source) => typeof source === 'string');
+  await (isFetched ? (await import('../net/stream.js')).anew(read) : read());
 }
+
+/** @typedef {AsyncIterable<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer>[]} Blocks */
 
 /**
  * Write the constants of a file as it passes, and hash it meanwhile where that is wanted.
- * @param {AsyncIterable<Uint8Array<ArrayBuffer>>} file
+ * @param {GPUQueue} queue
+ * @param {Blocks} file
  * @param {Waiting[]} waiting
+ * @param {import('./constants.js').Constants} constants
  * @param {boolean} hashed
  * @returns {Promise<string | null>} the file's hash
  */
-async function passed(file, waiting, hashed) {
-  const sorted = [...waiting].sort((one, other) => one.at - other.at);
+async function pass(queue, file, waiting, constants, hashed) {
+  const sorted = waiting.filter(({ at, end }) => end > at).sort((one, other) => one.at - other.at);
   /** @type {Promise<Uint8Array>[]} */
   const hashes = [];
   let [start, first] = [0, 0];
@@ -179,9 +174,13 @@ async function passed(file, waiting, hashed) {
     }
     const stop = start + block.length;
     while (first < sorted.length && sorted[first].end <= start) first += 1;
-    for (const { at, end, writer } of sorted.slice(first)) {
+    for (const one of sorted.slice(first)) {
+      const { at, end, buffer, place } = one;
       if (at >= stop) break;
-      if (end > start) writer.push(block.subarray(Math.max(at, start) - start, Math.min(end, stop) - start), end <= stop);
+      if (end <= start) continue;
+      one.writer ??= new Writer(queue, await constants.bufferFor(buffer), place);
+      one.writer.push(block.subarray(Math.max(at, start) - start, Math.min(end, stop) - start), end <= stop);
+      if (end <= stop) await constants.arrived(buffer);
     }
     start = stop;
     if (hashes.length >= HASHING) await hashes[hashes.length - HASHING];

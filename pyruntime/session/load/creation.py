@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pyruntime.device.base import Device
 from pyruntime.errors import EPFail, InvalidArgument
-from pyruntime.ir import Constant, DeclaredTensor, Graph, TensorType, ValueInfo
+from pyruntime.ir import Constant, DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.onnx.formats.protobuf import Limits
 from pyruntime.onnx.formats.source import ArrivingSource, ByteSource
 from pyruntime.onnx.importer.extents import extents
@@ -42,6 +42,14 @@ __all__ = ["Creation"]
 
 def _silent(event: Mapping[str, Any]) -> None:
     """The progress callback where the caller gave none."""
+
+
+def _weight_bytes(graph: Graph, half: bool) -> int:
+    """Return the bytes that weights take on the GPU at least; with `half`, float32 becomes float16 there."""
+    used = {name for node in graph.nodes for name in node.inputs}
+    weights = {(id(c.source), c.offset): c for name, c in graph.constants.items() if name in used}
+    halved = {DType.DOUBLE, DType.INT64, DType.UINT64} | ({DType.FLOAT} if half else set())
+    return sum(c.nbytes // (2 if c.type.dtype in halved else 1) for c in weights.values())
 
 
 class Creation(Session):
@@ -199,7 +207,9 @@ class Creation(Session):
             program.use_stored(stored)
             return program
 
-        self._live = LiveProgram(make(gpu), open_device, make, self._warnings.append)
+        program = make(gpu)
+        program.cache.limits.check_weights(_weight_bytes(self._model.graph, self._half is not None))
+        self._live = LiveProgram(program, open_device, make, self._warnings.append)
         self._free_live = weakref.finalize(self, self._live.release)
         self._free_live.atexit = False
 

@@ -20,7 +20,7 @@ class PlanCache:
     """First stages of runs, each with those that follow it, and the memory they share.
 
     Args:
-        limits: `gpu_bytes`, no more than the device has, and `cached_plans` hold here.
+        limits: `gpu_bytes`, by default no more than the device has, and `cached_plans` hold here.
 
     Attributes:
         roots: the first stages, the one used last at the end.

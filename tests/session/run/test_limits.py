@@ -104,6 +104,37 @@ def test_limit__of_gpu_bytes__is_at_most_the_memory_of_the_device() -> None:
     assert 0 < device.ledger.peak <= 8000
 
 
+def test_limit__of_gpu_bytes__that_was_set__is_not_lowered_to_the_memory_of_the_device() -> None:
+    device = FaultyDevice()
+    device.ledger.memory = 8000
+    with on_device(device):
+        asyncio.run(_use(models.double(), {"x": np.ones((2000, 4), np.float32)}, options(gpu_bytes=100_000)))
+    assert device.ledger.peak > 8000
+
+
+@pytest.mark.parametrize(
+    ("memory", "precision", "fits"), [(60_000, "float32", False), (60_000, "float16", True), (110_000, "float32", True)]
+)
+def test_create__weights_above_the_memory_of_the_device__refused_before_sizes_are_known(
+    memory: int, precision: str, fits: bool
+) -> None:
+    chosen = options()
+    chosen.add_session_config_entry("pyruntime.precision", precision)
+    device = FaultyDevice()
+    device.ledger.memory = memory
+
+    async def main() -> None:
+        (await InferenceSession.create(models.staged(), chosen)).release()
+
+    with on_device(device):
+        if fits:
+            asyncio.run(main())
+        else:
+            with pytest.raises(OutOfMemory, match=r"weights take 102,404 bytes on the GPU.*`gpu_bytes` is 60,000"):
+                asyncio.run(main())
+    assert device.ledger.live == {}
+
+
 def test_limit__of_node_bytes__holds_for_nodes_that_a_device_leaves_to_the_host() -> None:
     target = NullDevice().target
     small = replace(target, limits=replace(target.limits, buffer_bytes=1024))
