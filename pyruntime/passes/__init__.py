@@ -1,4 +1,4 @@
-"""Graph passes. Each is the `run` of one module, declared by `graph_pass`; `pipeline` defines their order."""
+"""Graph passes, one per module; `pipeline` orders them."""
 
 from pyruntime.passes.pipeline import optimize
 
