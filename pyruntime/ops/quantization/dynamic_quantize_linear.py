@@ -56,11 +56,11 @@ class DynamicQuantizeLinear(Op):
         whole = upper(x.size) <= (ALONE if software else most * WHOLE)
         workgroup = most if whole or software else WORKGROUP
         groups = 1 if whole else SHARES if software else _groups(x, 4, GROUPS)
-        fours = {"FOURS": 1} if software and multiple(x.size, 4) else {}
+        fours = software and multiple(x.size, 4)
         pairs = scratch(DType.FLOAT, 2 * groups)
         before: tuple[Dispatch, ...] = ()
         if not whole:
-            defines = {"WG": workgroup, **fours} if software else {}
+            defines = {"WG": workgroup, "FOURS": fours} if software else {}
             tensors, values = {"x": inp(0, x), "y": pairs}, {"size": x.size, "step": groups * workgroup}
             before = (launch("quantization_range", tensors, (groups, 1, 1), defines, values, 2 * x.size),)
         flags = {"WHOLE": whole, "FOURS": whole and fours, "SCALE": self.wants(1), "ZERO": self.wants(2)}

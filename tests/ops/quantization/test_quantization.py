@@ -98,6 +98,18 @@ def test_dynamic_quantize__few_elements__one_dispatch() -> None:
     assert only.grid == (1, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("vendor", "elements", "expected"),
+    [("", 8, False), ("google", 6, False), ("google", 8, True), ("google", 9, False)],
+)
+def test_dynamic_quantize__software_adapter__reads_by_fours_where_all_elements_are_fours(
+    vendor: str, elements: int, expected: bool
+) -> None:
+    op = op_class("DynamicQuantizeLinear", "", 11)(present=(True, True, True))
+    (only,) = op.lower(Target(Limits(), vendor=vendor), TensorType(DType.FLOAT, (elements,)))
+    assert ("fours" in only.kernel.name) is expected
+
+
 X_TYPE = TensorType(DType.FLOAT, (2, 3))
 
 
