@@ -1,6 +1,6 @@
 // @ts-check
 import { requestAdapter } from '../../gpu/adapter.js';
-import { h } from '../dom.js';
+import { byId, h } from '../dom.js';
 
 /**
  * What is wrong, in the visitor's words, and what to do next, by the error's name.
@@ -62,6 +62,19 @@ export function explain(thrown, context = {}) {
     h('p', { class: 'error-message' }, h('code', {}, error.name), ` ${message}`),
     h('p', { class: 'error-next' }, explanation.next),
     traceback ? h('details', {}, h('summary', {}, 'Traceback'), h('pre', { tabindex: 0 }, traceback)) : null);
+}
+
+/**
+ * An address that a visitor names, where it is of this site; of another, the element with the id `place` says what to do.
+ * @param {string} named
+ * @param {string} place
+ * @param {string} next what to do
+ */
+export function ownAddress(named, place, next) {
+  const url = URL.canParse(named, document.baseURI) ? new URL(named, document.baseURI) : null;
+  if (url?.origin === window.location.origin) return url;
+  byId(place).replaceChildren(explain(new RangeError(named), { title: 'This page fetches models only from its own site.', next }));
+  return null;
 }
 
 /**

@@ -2,7 +2,7 @@
 /** Text generation: a prompt, text that flows, what the model considered, where the time goes; a conversation where the model can. */
 
 import { SITE } from '../../../addresses.js';
-import { byId, h } from '../../dom.js';
+import { byId, h, onEnter, showRunning } from '../../dom.js';
 import { TextGenerator } from '../../../pyruntime.js';
 import { explain } from '../errors.js';
 import { formatBytes } from '../format.js';
@@ -32,7 +32,9 @@ export class Write {
   /** @type {AbortController | null} */
   #loading = null;
 
-  constructor() {
+  /** @param {() => void} onKept something more is kept on this computer */
+  constructor(onKept) {
+    this.onKept = onKept;
     this.prompt = /** @type {HTMLTextAreaElement} */ (byId('write-prompt'));
     this.go = /** @type {HTMLButtonElement} */ (byId('write-go'));
     this.stop = /** @type {HTMLButtonElement} */ (byId('write-stop'));
@@ -40,9 +42,7 @@ export class Write {
     this.chat = new Chat(byId('write-chat'), (messages, options) => this.#pieces(messages, options));
     this.go.addEventListener('click', () => this.write());
     this.stop.addEventListener('click', () => this.#control?.abort());
-    this.prompt.addEventListener('keydown', (event) => {
-      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
+    onEnter(this.prompt, () => {
       if (!this.go.hidden) this.write();
     });
     byId('write-again').addEventListener('click', () => {
@@ -115,7 +115,7 @@ export class Write {
       const generator = await TextGenerator.create(this.#source?.folder ?? OWN, {
         onProgress, signal: control.signal, sessionOptions: { cachePlan: isKeeping() } });
       this.#say('The model is loaded');
-      this.#source?.done();
+      this.onKept();
       return generator;
     } finally {
       place.replaceChildren();
@@ -168,11 +168,7 @@ export class Write {
 
   /** @param {boolean} on */
   #busy(on) {
-    const focused = document.activeElement;
-    this.go.hidden = on;
-    this.stop.hidden = !on;
-    if (on && focused === this.go) this.stop.focus();
-    if (!on && focused === this.stop) this.go.focus();
+    showRunning(this.go, this.stop, on);
     byId('write-again').toggleAttribute('disabled', on);
   }
 
