@@ -24,7 +24,7 @@ from tools.devkit.shell import ROOT, python
 from tools.devkit.site import build_site, mounts
 from tools.zoo.check import Feeds, inputs_of, result_path
 from tools.zoo.compare import complaint
-from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
+from tools.zoo.definitions import CACHE, Definition, arguments, definitions
 
 __all__ = ["RUN", "browser_python", "compared", "run_in_browser"]
 
@@ -132,9 +132,7 @@ def pending(args: argparse.Namespace) -> list[tuple[Definition, Path]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=())
-    parser.add_argument("--source", choices=SOURCES, default="")
+    parser = arguments(__doc__)
     parser.add_argument("--again", action="store_true", help="also what was run before")
     args = parser.parse_args()
     todo = pending(args)
