@@ -3,9 +3,7 @@
 // The transpose of taking windows: every element gathers the blocks that cover it.
 //#tensors x -> y
 //#type T = y
-const KD: u32 = 1u;
-const KH: u32 = 1u;
-const KW: u32 = 1u;
+//#include kernel_sizes
 
 struct Params {
   image: vec4<u32>,     // depth, height, width; their product

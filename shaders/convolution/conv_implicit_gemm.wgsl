@@ -21,9 +21,7 @@ enable f16;
 // FALLBACK: `kernels/ir/fallback.py`.
 //#tensors x, w, bias, x_zero_point, w_zero_point -> y
 //#type ACC = y
-const KD: u32 = 1u;
-const KH: u32 = 1u;
-const KW: u32 = 1u;
+//#include kernel_sizes
 const SLICES: u32 = 1u;
 const SIDE: u32 = 8u;     // vec4s of a tile's rows, and of its columns
 const TALL: u32 = 1u;     // vec4s of rows of an invocation

@@ -6,9 +6,7 @@
 //   finish  is the epilogue: fusion replaces it (activation, residual)
 //#tensors x, w, bias -> y
 //#type ACC = y
-const KD: u32 = 1u;
-const KH: u32 = 1u;
-const KW: u32 = 1u;
+//#include kernel_sizes
 
 const MANY: u32 = 0x10000000u;
 

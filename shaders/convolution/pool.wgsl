@@ -6,9 +6,7 @@
 //   WIDE     only the positions that see the input are visited: windows may be far larger than it
 //#tensors x -> y, indices
 //#type T = y
-const KD: u32 = 1u;
-const KH: u32 = 1u;
-const KW: u32 = 1u;
+//#include kernel_sizes
 
 struct Params {
   input: vec4<u32>,      // depth, height, width; their product

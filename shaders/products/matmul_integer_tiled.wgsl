@@ -14,9 +14,7 @@ const TILE_M: u32 = 32u;
 const TILE_N: u32 = 32u;
 const ROWS: u32 = 4u;
 //#if CONVOLUTION
-const KD: u32 = 1u;
-const KH: u32 = 1u;
-const KW: u32 = 1u;
+//#include kernel_sizes
 const POSITIONS: u32 = KD * KH * KW;
 //#endif
 const SLICES: u32 = 1u;

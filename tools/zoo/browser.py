@@ -24,33 +24,48 @@ from tools.devkit.shell import ROOT, python
 from tools.devkit.site import build_site, mounts
 from tools.zoo.check import Feeds, inputs_of, result_path
 from tools.zoo.compare import complaint
-from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
+from tools.zoo.definitions import CACHE, Definition, arguments, definitions
 
-__all__ = ["browser_python", "compared", "run_in_browser"]
+__all__ = ["RUN", "browser_python", "compared", "run_in_browser"]
 
 RUN = """
 import os
 os.environ["PYRUNTIME_VERIFY"] = "1"
 import pyruntime as ort
 options = ort.SessionOptions()
-options.add_session_config_entry("pyruntime.disable", "software" if gpu else "")
+options.add_session_config_entry("pyruntime.disable", "")
+options.limits.run_seconds = limit
 session = await ort.InferenceSession.create(model, options)
-names = [v.name for v in session.get_inputs()]
-outputs, same, told = [], [], None
+made, same, told = [], True, None
+
+def bits(value):
+    return value.tobytes() if hasattr(value, "tobytes") else repr(value)
+
 try:
-    for feeds in fed:
-        feeds = {n: feeds[n] for n in names}
-        first = await session.run_async(None, feeds)
-        again = await session.run_async(None, feeds)
-        same.append(all(a.tobytes() == b.tobytes() for a, b in zip(first, again)))
-        outputs.append(first)
-        told = told or session.explain().to_dict()
+    taken = [v.name for v in session.get_inputs()]
+    names = [v.name for v in session.get_outputs()]
+    for steps in fed:
+        outputs = []
+        for step in steps:
+            states = {i: outputs[-1][o] for i, o in back.items()} if outputs else {}
+            feeds = {n: x for n, x in {**step, **states}.items() if n in taken}
+            first = await session.run_async(None, feeds)
+            again = await session.run_async(None, feeds)
+            same = same and all(bits(a) == bits(b) for a, b in zip(first, again))
+            outputs.append(dict(zip(names, first)))
+            told = told or session.explain().to_dict()
+        made.append(outputs)
     plans = [bool(stage.sizes) for stage in session._program.roots]
 finally:
     session.release()
 host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement"] == "host"]
-[outputs, same, host, told["dispatches"], plans]
+facts = [same, host, told["dispatches"], plans]
 """
+"""Every step of the runs `fed`, twice, each with the states `back` (input to output) of the step before it; `made` are
+its outputs by name."""
+
+SECONDS = 180
+"""For one model."""
 
 
 @contextmanager
@@ -75,11 +90,14 @@ def compared(
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Run a model (bytes or URL) in the browser; return its error or '', host steps, and dispatches."""
-    outputs, same, host, dispatches, plans = in_browser(RUN, model=model, fed=list(runs), gpu=False)
-    wrong = "" if all(same) else "a second run gives other bits"
-    for feeds, mine, theirs in zip(runs, outputs, wanted, strict=True):
+    fed = [[feeds] for feeds in runs]
+    made, same, host, dispatches, plans = in_browser(
+        f"{RUN}[made, *facts]", model=model, fed=fed, back={}, limit=SECONDS
+    )
+    wrong = "" if same else "a second run gives other bits"
+    for feeds, [mine], theirs in zip(runs, made, wanted, strict=True):
         shapes = ", ".join(f"{n}{list(x.shape)}" for n, x in feeds.items())
-        if not wrong and (told := complaint(mine, theirs, names)):
+        if not wrong and (told := complaint(list(mine.values()), theirs, names)):
             wrong = f"{shapes}: {told}"
     return {"browser": wrong, "browser_host": host, "browser_dispatches": dispatches, "browser_open": plans}
 
@@ -114,9 +132,7 @@ def pending(args: argparse.Namespace) -> list[tuple[Definition, Path]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=())
-    parser.add_argument("--source", choices=SOURCES, default="")
+    parser = arguments(__doc__)
     parser.add_argument("--again", action="store_true", help="also what was run before")
     args = parser.parse_args()
     todo = pending(args)

@@ -7,7 +7,6 @@ NAME.result.json and NAME.wanted.npz next to the model.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -32,7 +31,7 @@ from pyruntime.session.run.program import Program, Run
 from pyruntime.session.run.stages import Stage
 from pyruntime.target.named import read_target
 from tools.zoo.compare import complaint
-from tools.zoo.definitions import SOURCES, Definition, definitions
+from tools.zoo.definitions import Definition, arguments, definitions
 
 __all__ = [
     "GPU",
@@ -218,9 +217,7 @@ def check(definition: Definition) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=())
-    parser.add_argument("--source", choices=SOURCES, default="")
+    parser = arguments(__doc__)
     parser.add_argument("--again", action="store_true", help="also what was checked before")
     args = parser.parse_args()
     os.environ["PYRUNTIME_VERIFY"] = "1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import tomllib
 import zlib
 from collections.abc import Collection, Iterator, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CACHE", "SIZES", "SOURCES", "Attempt", "Definition", "definitions"]
+__all__ = ["CACHE", "SIZES", "SOURCES", "Attempt", "Definition", "arguments", "definitions"]
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "zoo"
@@ -84,6 +85,14 @@ class Definition:
     def axes(self, name: str) -> dict[int, str]:
         """Return the axes of an input that may be dynamic, with their letters."""
         return {i: d for i, d in enumerate(self.inputs[name].split()[1:]) if not d.isdigit()}
+
+
+def arguments(text: str | None) -> argparse.ArgumentParser:
+    """What commands on the zoo take: names of models, a source."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=())
+    parser.add_argument("--source", choices=SOURCES, default="")
+    return parser
 
 
 def definitions(source: str = "", names: Collection[str] = ()) -> Iterator[Definition]:

@@ -6,7 +6,6 @@ Each model is built and exported in a separate process; existing exports are kep
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import io
@@ -26,7 +25,7 @@ import torch
 from tools.zoo.apart import in_process
 from tools.zoo.builders import Flat, build, feeds, prepare_torchvision
 from tools.zoo.check import session_of
-from tools.zoo.definitions import SOURCES, Attempt, Definition, definitions
+from tools.zoo.definitions import Attempt, Definition, arguments, definitions
 
 SECONDS = 120
 """For one attempt."""
@@ -141,9 +140,7 @@ def warm() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=())
-    parser.add_argument("--source", choices=SOURCES, default="")
+    parser = arguments(__doc__)
     parser.add_argument("--again", action="store_true", help="also what was exported, or tried, before")
     parser.add_argument("--failed", action="store_true", help="also what failed before")
     parser.add_argument("--exporter", choices=("new", "old"), default="", help="those that are tried with it first")

@@ -6,7 +6,6 @@ command fails for a failure that is not listed, and for a listed model that work
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tomllib
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.zoo.definitions import SOURCES, Definition, definitions
+from tools.zoo.definitions import SOURCES, Definition, arguments, definitions
 from tools.zoo.document import write_section
 
 __all__ = ["Row", "render", "rows", "verdict"]
@@ -181,9 +180,7 @@ def _host(found: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=())
-    parser.add_argument("--source", choices=SOURCES, default="")
+    parser = arguments(__doc__)
     args = parser.parse_args()
     table, listed = list(rows(args.source, args.names)), failures()
     if not args.source and not args.names:

@@ -8,7 +8,6 @@ treated.toml is the strict list of known failures. Results are cached in .cache/
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -28,7 +27,7 @@ from pyruntime.ops.interpreter import interpret
 from tools.zoo.apart import in_process
 from tools.zoo.check import Feeds, graph_of, host, inputs_of, planned, session_of
 from tools.zoo.compare import HALF, apart, complaint
-from tools.zoo.definitions import CACHE, SOURCES, Definition, definitions
+from tools.zoo.definitions import CACHE, Definition, arguments, definitions
 from tools.zoo.treatments import Exported, Treatment, chosen
 
 __all__ = ["check", "compared", "main", "outputs_of"]
@@ -158,9 +157,7 @@ def shared(definition: Definition, treatment: Treatment, percent: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=())
-    parser.add_argument("--source", choices=SOURCES, default="")
+    parser = arguments(__doc__)
     parser.add_argument("--treatment", action="append", default=[], help="names or patterns; default: all")
     parser.add_argument("--share", type=int, default=100, help="per cent of the pairs of model and treatment")
     parser.add_argument("--again", action="store_true", help="also what was checked before")

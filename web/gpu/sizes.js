@@ -4,6 +4,8 @@
  * Python makes the expressions and guards (`pyruntime/ir/symbolic/sizes.py`). They are data: no code is generated from them.
  */
 
+import { ARRAYS } from '../api/elements.js';
+
 /**
  * @typedef {[number, Atom[]][]} Expression a sum of products: [factor, atoms]
  * @typedef {number | [string, Expression, Expression]} Atom the number of a size, or '//' or '%' of two expressions
@@ -79,18 +81,6 @@ export function bind(sizes, places, given, complete) {
   return complete(values) && suits(sizes, values) ? values : null;
 }
 
-/** @type {Record<string, new (data: ArrayBuffer) => ArrayLike<number | bigint>>} */
-const INTEGERS = {
-  int8: Int8Array,
-  uint8: Uint8Array,
-  int16: Int16Array,
-  uint16: Uint16Array,
-  int32: Int32Array,
-  uint32: Uint32Array,
-  int64: BigInt64Array,
-  uint64: BigUint64Array,
-};
-
 /**
  * The elements of an integer tensor as a typed array; null where they are not here.
  * @param {{type: string, data?: unknown} | undefined} tensor
@@ -100,7 +90,7 @@ export function elementsOf(tensor) {
   const { type = '', data } = tensor ?? {};
   const bytes = data instanceof ArrayBuffer ? data
     : ArrayBuffer.isView(data) ? data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength) : null;
-  return bytes && type in INTEGERS ? new INTEGERS[type](/** @type {ArrayBuffer} */ (bytes)) : null;
+  return bytes && /^u?int(8|16|32|64)$/.test(type) ? new ARRAYS[type](bytes) : null;
 }
 
 /**

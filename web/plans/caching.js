@@ -2,9 +2,9 @@
 /** Cache the plans that Python has made for a session: when the session is idle, and before its release. */
 
 import { version } from '../api/env.js';
-import { find, hashOf, isAnything, put } from './plan_cache.js';
+import { find, hashOf, put } from './plan_cache.js';
 
-export { find, forget, permission, placeOf } from './plan_cache.js';
+export { find, forget, isAnything, permission, placeOf } from './plan_cache.js';
 
 /** Milliseconds without a run after which plans are cached. */
 const REST_MS = 400;
@@ -80,11 +80,6 @@ export class Keeper {
 
 /** The adapter of files that are for any adapter. */
 const NONE = { vendor: '', architecture: '', device: '', description: '' };
-
-/** Whether any model's plan is cached. */
-export function isAnyPlanCached() {
-  return isAnything();
-}
 
 /**
  * A small model that Python writes, cached next to plans.

@@ -330,6 +330,13 @@ function matrixUnits({ subgroupMatrixConfigs = [] }) {
   return new Set(summed.map(({ M, N, K }) => `subgroup_matrix_${M}x${N}x${K}`));
 }
 
+/** A device's limits by their names in plans. */
+export const LIMITS = /** @type {const} */ ({
+  storage_buffers: 'maxStorageBuffersPerShaderStage', binding_bytes: 'maxStorageBufferBindingSize',
+  buffer_bytes: 'maxBufferSize', uniform_bytes: 'maxUniformBufferBindingSize',
+  workgroups: 'maxComputeWorkgroupsPerDimension', invocations: 'maxComputeInvocationsPerWorkgroup',
+  workgroup_x: 'maxComputeWorkgroupSizeX', workgroup_bytes: 'maxComputeWorkgroupStorageSize' });
+
 /**
  * What a plan needs of the device and has not; null where it can run.
  * @param {Saved} header
@@ -337,12 +344,7 @@ function matrixUnits({ subgroupMatrixConfigs = [] }) {
  * @param {string} vendor of the adapter
  */
 function missing({ target }, device, vendor) {
-  const names = /** @type {Record<string, keyof GPUSupportedLimits>} */ ({
-    storage_buffers: 'maxStorageBuffersPerShaderStage', binding_bytes: 'maxStorageBufferBindingSize',
-    buffer_bytes: 'maxBufferSize', uniform_bytes: 'maxUniformBufferBindingSize',
-    workgroups: 'maxComputeWorkgroupsPerDimension', invocations: 'maxComputeInvocationsPerWorkgroup',
-    workgroup_x: 'maxComputeWorkgroupSizeX', workgroup_bytes: 'maxComputeWorkgroupStorageSize' });
-  for (const [name, key] of Object.entries(names)) {
+  for (const [name, key] of Object.entries(LIMITS)) {
     const [wanted, there] = [target.limits[name], Number(device.limits[key])];
     if (!(wanted <= there)) return `it is for devices of ${name} ${wanted}, and this one has ${there}`;
   }

@@ -6,15 +6,10 @@ import { started } from '../api/client.js';
 import { chosenDevice, env, version } from '../api/env.js';
 import { inWorker } from '../api/port.js';
 import { memoryBytes, OutOfMemory } from '../net/memory.js';
-import { readPlan, Refused } from './plan.js';
+import { LIMITS, readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
 import { requestAdapter } from '../gpu/adapter.js';
 import { StandaloneClient } from './standalone.js';
-
-const LIMITS = /** @type {const} */ ([
-  'maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize', 'maxUniformBufferBindingSize',
-  'maxComputeWorkgroupsPerDimension', 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX',
-  'maxComputeWorkgroupStorageSize']);
 
 /** Options that do not say whether a plan fits, and those that are compared with the plan's own. */
 const COMPARED = new Set(['plan', 'pyruntime.host_work', 'pyruntime.expects', 'precision', 'float32Nodes', 'pyruntime.precision', 'pyruntime.float32_nodes']);
@@ -43,7 +38,7 @@ async function findAdapter() {
 async function openDevice() {
   const adapter = await findAdapter();
   const features = /** @type {GPUFeatureName[]} */ (FEATURES.filter((name) => adapter.features.has(name)));
-  const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, Number(adapter.limits[name])]));
+  const requiredLimits = Object.fromEntries(Object.values(LIMITS).map((name) => [name, Number(adapter.limits[name])]));
   const device = await adapter.requestDevice({ requiredLimits, requiredFeatures: features });
   device.lost.then(() => { opened = undefined; });
   const { vendor, architecture, device: name, description } = adapter.info;

@@ -87,12 +87,14 @@ export class ContextTokens {
     this.#context = context;
     await this.#decoder.rewind(this.#turn, this.#context);
     this.#left = Math.min(this.#wanted.most - (ids.length - prompt), this.#window.size - this.#context.length + 1);
-    this.#inner = await this.#open();
+    await this.#open();
   }
 
   async #open() {
     const given = /** @type {const} */ ([this.#decoder, this.#turn, this.#context, this.#text, this.#wanted]);
-    return (this.#onHost ? null : await QueuedTokens.open(...given, this.#left)) ?? new HostTokens(...given);
+    const made = (this.#onHost ? null : await QueuedTokens.open(...given, this.#left)) ?? new HostTokens(...given);
+    this.#inner = made;
+    return made;
   }
 
   /** Return the next token; if a queued one fails, compute it again. @returns {Promise<Token>} */
@@ -109,9 +111,7 @@ export class ContextTokens {
     await inner.end(false);
     this.#turn.dispose();
     this.#onHost = true;
-    const other = await this.#open();
-    this.#inner = other;
-    return other.next();
+    return (await this.#open()).next();
   }
 
   /**
@@ -121,9 +121,7 @@ export class ContextTokens {
    */
   async #elsewhere(inner) {
     await inner.end(true);
-    const other = await this.#open();
-    this.#inner = other;
-    return other.next();
+    return (await this.#open()).next();
   }
 
   /** @param {boolean} whole */

@@ -58,7 +58,7 @@ export class TextGenerator {
       if (event.part) file(pathIn(folder, event.part.url), event.part.loaded, event.part.total);
       else if (!signal?.aborted) onProgress?.(event);
     };
-    const mayHavePlan = sessionOptions?.plan || sessionOptions?.cachePlan && await (await import('../plans/caching.js')).isAnyPlanCached();
+    const mayHavePlan = sessionOptions?.plan || sessionOptions?.cachePlan && await (await import('../plans/caching.js')).isAnything();
     if (!mayHavePlan) client().call('ready', {}, [], { onProgress: heard }).catch(() => {}); // start Python meanwhile
     const repository = await readRepository(folder, dtype, signal);
     // A failure aborts the other.

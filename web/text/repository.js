@@ -39,7 +39,7 @@ import { addressOf, json, required } from './folder.js';
  */
 
 /** File name suffixes by dtype, as in transformers.js. @type {Record<string, string>} */
-export const SUFFIXES = {
+const SUFFIXES = {
   fp32: '', fp16: '_fp16', int8: '_int8', uint8: '_uint8', q8: '_quantized', q4: '_q4', q4f16: '_q4f16', q2: '_q2',
   q2f16: '_q2f16', q1: '_q1', q1f16: '_q1f16', bnb4: '_bnb4',
 };

@@ -41,6 +41,40 @@ export function byId(id) {
   return /** @type {T} */ (element);
 }
 
+/** Enter acts, Shift+Enter begins a line. @param {HTMLTextAreaElement} area @param {() => void} act */
+export function onEnter(area, act) {
+  area.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    act();
+  });
+}
+
+/**
+ * While something runs, show the button that stops it in the place of the one that starts it; the focus stays there.
+ * @param {HTMLElement} go
+ * @param {HTMLElement} stop
+ * @param {boolean} isRunning
+ */
+export function showRunning(go, stop, isRunning) {
+  const focused = /** @type {Document | ShadowRoot} */ (go.getRootNode()).activeElement;
+  go.hidden = isRunning;
+  stop.hidden = !isRunning;
+  if (focused === go || focused === stop) (isRunning ? stop : go).focus();
+}
+
+/** A button that copies `text`. @param {string} text @param {string} [words] @param {string} [label] for who does not see the text next to it */
+export function copyButton(text, words = 'Copy', label) {
+  const button = h('button', { type: 'button', class: 'quiet small', 'aria-label': label, on: {
+    async click() {
+      await navigator.clipboard.writeText(text);
+      button.textContent = 'Copied';
+      window.setTimeout(() => { button.textContent = words; }, 1500);
+    },
+  } }, words);
+  return button;
+}
+
 /** Offer a file to the visitor. @param {Blob} blob @param {string} name */
 export function saveAs(blob, name) {
   const url = URL.createObjectURL(blob);

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -22,7 +21,7 @@ from playwright.sync_api import Error
 from e2e.harness import codec
 from e2e.harness.python import BrowserPython, BrowserPythonError
 from tools.devkit.server import Handler
-from tools.zoo.browser import browser_python
+from tools.zoo.browser import RUN, browser_python
 from tools.zoo.check import Feeds
 from tools.zoo.definitions import CACHE
 from tools.zoo.trained import transfer
@@ -43,46 +42,19 @@ SECONDS, LARGE = 900, 2700
 BYTES = 1 << 28
 """Of the feeds and outputs of parts that go at once: Python holds them several times in the browser's 4 GB."""
 
-RUN = """
-import os
+GIVEN = """
 from js import Blob
 from pyodide.ffi import to_js
 from pyodide.http import pyfetch
-os.environ["PYRUNTIME_VERIFY"] = "1"
-import pyruntime as ort
-options = ort.SessionOptions()
-options.add_session_config_entry("pyruntime.disable", "")
-options.limits.run_seconds = limit
 fed = unpacked(io.BytesIO(await (await pyfetch(values)).bytes()))
-session = await ort.InferenceSession.create(model, options)
-made, same, told = [], True, None
+"""
+"""Before RUN; follows the source of transfer.py."""
 
-def bits(value):
-    return value.tobytes() if hasattr(value, "tobytes") else repr(value)
-
-try:
-    names = [o.name for o in session.get_outputs()]
-    for steps in fed:
-        outputs = []
-        for step in steps:
-            feeds = dict(step)
-            if outputs:
-                feeds |= {i: outputs[-1][o] for i, o in back.items()}
-            first = await session.run_async(None, feeds)
-            again = await session.run_async(None, feeds)
-            same = same and all(bits(a) == bits(b) for a, b in zip(first, again))
-            outputs.append(dict(zip(names, first)))
-            told = told or session.explain().to_dict()
-        made.append(outputs)
-    plans = [bool(stage.sizes) for stage in session._program.roots]
-finally:
-    session.release()
+MADE = """
 # A Blob, since other bodies also pass through the debugging protocol as JSON.
 (await pyfetch(values, method="PUT", body=Blob.new(to_js([packed(made)])))).raise_for_status()
-host = [n["op_type"] + ": " + n["reason"] for n in told["nodes"] if n["placement"] == "host"]
-[same, host, told["dispatches"], plans]
+facts
 """
-"""Follows the source of transfer.py."""
 
 CALL = """([source, data, limit]) => Promise.race([runPython(source, data), new Promise((_, reject) =>
     setTimeout(() => reject(new Error(`no answer within ${limit / 1000} s`)), limit))])"""
@@ -110,7 +82,7 @@ def outcome(in_browser: BrowserPython, case: Case, path: Path, fed: Sequence[Seq
     """
     served = f"{in_browser.page.url.split('/e2e/')[0]}/zoo/"
     limit = 1000 * (LARGE if case.model.large else SECONDS)
-    source = Path(transfer.__file__).read_text() + textwrap.dedent(RUN)
+    source = Path(transfer.__file__).read_text() + GIVEN + RUN + MADE
     VALUES.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=VALUES, suffix=".npz") as file:
         values = Path(file.name)

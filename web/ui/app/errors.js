@@ -1,6 +1,6 @@
 // @ts-check
 import { requestAdapter } from '../../gpu/adapter.js';
-import { h } from '../dom.js';
+import { byId, h } from '../dom.js';
 
 /**
  * What is wrong, in plain words, and what to do next, by the error's name.
@@ -61,6 +61,19 @@ export function explain(thrown, context = {}) {
     h('p', { class: 'error-message' }, h('code', {}, error.name), ` ${message}`),
     h('p', { class: 'error-next' }, explanation.next),
     traceback ? h('details', {}, h('summary', {}, 'Traceback'), h('pre', { tabindex: 0 }, traceback)) : null);
+}
+
+/**
+ * Return an address that a visitor typed if it is of this site; otherwise null, with an explanation in an element.
+ * @param {string} named
+ * @param {string} place the element's id
+ * @param {string} next what to do
+ */
+export function ownAddress(named, place, next) {
+  const url = URL.canParse(named, document.baseURI) ? new URL(named, document.baseURI) : null;
+  if (url?.origin === window.location.origin) return url;
+  byId(place).replaceChildren(explain(new RangeError(named), { title: 'This page fetches models only from its own site.', next }));
+  return null;
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 import { SITE, WEB } from '../../addresses.js';
 import { places } from '../../api/env.js';
-import { byId, h } from '../dom.js';
+import { byId, copyButton, h } from '../dom.js';
 
 const MODEL = new URL('models/digits.onnx', SITE).href;
 
@@ -49,17 +49,8 @@ probabilities, = session.run(None, {"image": image})`,
 
 /** Show four code snippets with this site's addresses. */
 export function showSnippets() {
-  byId('snippets').append(...SNIPPETS.map(({ title, about, code }) => {
-    const copy = h('button', { type: 'button', class: 'quiet small', 'aria-label': `Copy: ${title}`, on: {
-      async click() {
-        await navigator.clipboard.writeText(code);
-        copy.textContent = 'Copied';
-        window.setTimeout(() => { copy.textContent = 'Copy'; }, 1500);
-      },
-    } }, 'Copy');
-    return h('section', { class: 'snippet' },
-      h('div', { class: 'snippet-head' }, h('h3', {}, title), copy),
-      h('p', {}, about),
-      h('pre', { tabindex: 0, role: 'region', 'aria-label': `Code: ${title}` }, h('code', {}, code)));
-  }));
+  byId('snippets').append(...SNIPPETS.map(({ title, about, code }) => h('section', { class: 'snippet' },
+    h('div', { class: 'snippet-head' }, h('h3', {}, title), copyButton(code, 'Copy', `Copy: ${title}`)),
+    h('p', {}, about),
+    h('pre', { tabindex: 0, role: 'region', 'aria-label': `Code: ${title}` }, h('code', {}, code)))));
 }

@@ -2,6 +2,7 @@
 /** Outputs, as graphics and as text. */
 
 import { h } from '../dom.js';
+import { pictureLayout } from '../draw/luminance.js';
 
 /** @typedef {import('../../pyruntime.js').Tensor} Tensor */
 
@@ -47,9 +48,8 @@ function bars(values, labels) {
 /** Return a picture, if the tensor is one. @param {Tensor} tensor */
 function picture(tensor) {
   const { dims, type } = tensor;
-  if (dims.length !== 4 || dims[0] !== 1 || !['float32', 'float16', 'float64', 'uint8'].includes(type)) return null;
-  const isChannels = (/** @type {number} */ dim) => dim === 1 || dim === 3 || dim === 4;
-  const layout = isChannels(dims[1]) ? 'NCHW' : isChannels(dims[3]) ? 'NHWC' : null;
+  if (dims[0] !== 1 || !['float32', 'float16', 'float64', 'uint8'].includes(type)) return null;
+  const layout = pictureLayout(dims)?.layout;
   const [height, width] = layout === 'NHWC' ? [dims[1], dims[2]] : [dims[2], dims[3]];
   if (!layout || height < 8 || width < 8) return null;
   const data = /** @type {ArrayLike<number>} */ (tensor.data);

@@ -1,7 +1,7 @@
 // @ts-check
 /** Conversion of pictures, drawings and numbers to the tensors that a model expects. */
 
-import { luminance } from '../draw/luminance.js';
+import { luminance, pictureLayout } from '../draw/luminance.js';
 import { rasterize } from '../draw/raster.js';
 import { Tensor } from '../../pyruntime.js';
 
@@ -34,10 +34,9 @@ export function scaleOf(mean, std) {
 function pictureShape({ name, shape, isTensor }) {
   const number = (/** @type {number | string} */ dim) => (typeof dim === 'number' ? dim : null);
   if (isTensor && shape.length === 4) {
-    const isChannels = (/** @type {number | string} */ dim) => dim === 1 || dim === 3 || dim === 4;
-    const last = isChannels(shape[3]) && !isChannels(shape[1]);
-    const [channels, height, width] = last ? [shape[3], shape[1], shape[2]] : shape.slice(1);
-    return { layout: last ? 'NHWC' : 'NCHW', channels: number(channels) ?? 3, height: number(height), width: number(width) };
+    const { layout, channels } = pictureLayout(shape) ?? { layout: /** @type {const} */ ('NCHW'), channels: number(shape[1]) ?? 3 };
+    const [height, width] = layout === 'NHWC' ? shape.slice(1) : shape.slice(2);
+    return { layout, channels, height: number(height), width: number(width) };
   }
   const known = shape.slice(shape.length > 2 ? -2 : -1).map(number);
   const size = known.every((dim) => dim !== null) ? known.reduce((all, dim) => Number(all) * Number(dim), 1) : null;

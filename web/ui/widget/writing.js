@@ -1,7 +1,7 @@
 // @ts-check
 /** Text input of a language model: a text that it continues, or a conversation. The answer is streamed and can be stopped. */
 
-import { h } from '../dom.js';
+import { h, onEnter, showRunning } from '../dom.js';
 
 /** @typedef {import('../../pyruntime.js').TextGenerator} TextGenerator */
 /** @typedef {import('../../pyruntime.js').ChatMessage} ChatMessage */
@@ -38,7 +38,7 @@ class Run {
     const { generator, options, tell, done, read, fail } = this.context;
     const control = new AbortController();
     this.control = control;
-    this.#busy(true);
+    showRunning(this.go, this.stop, true);
     read('Writing');
     let [text, tokens] = ['', 0];
     const begin = performance.now();
@@ -60,29 +60,10 @@ class Run {
       read(control.signal.aborted ? `Stopped. ${text}` : '');
     }
     this.control = null;
-    this.#busy(false);
+    showRunning(this.go, this.stop, false);
     done({ text, tokens, ms: performance.now() - begin, stopped: control.signal.aborted });
     return text;
   }
-
-  /** @param {boolean} on */
-  #busy(on) {
-    const root = /** @type {ShadowRoot} */ (this.go.getRootNode());
-    const focused = root.activeElement;
-    this.go.hidden = on;
-    this.stop.hidden = !on;
-    if (on && focused === this.go) this.stop.focus();
-    if (!on && focused === this.stop) this.go.focus();
-  }
-}
-
-/** Enter sends, Shift+Enter starts a new line. @param {HTMLTextAreaElement} area @param {() => void} send */
-function onEnter(area, send) {
-  area.addEventListener('keydown', (event) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    send();
-  });
 }
 
 /** @param {string} words */

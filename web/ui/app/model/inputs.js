@@ -1,10 +1,11 @@
 // @ts-check
 import { Tensor } from '../../../pyruntime.js';
 import { h } from '../../dom.js';
-import { luminance } from '../../draw/luminance.js';
+import { ARRAYS, lengthOf, sizeOf } from '../../../api/elements.js';
+import { luminance, pictureLayout } from '../../draw/luminance.js';
 import { formatShape } from '../format.js';
 import { readNpy } from './npy.js';
-import { dimensionKey, randomTensor } from './random_input.js';
+import { dimsOf, randomTensor } from './random_input.js';
 
 /** @typedef {import('../../../pyruntime.js').ValueMetadata} ValueMetadata */
 
@@ -17,18 +18,6 @@ const SCALES = {
   imagenet: { label: 'ImageNet mean and deviation', mean: [58.395, 57.12, 57.375], bias: [-123.675, -116.28, -103.53] },
   byte: { label: '0 to 255', mean: [1, 1, 1], bias: [0, 0, 0] },
 };
-
-/**
- * Return the layout of a shape that can hold a picture; null for other shapes.
- * @param {readonly (number | string)[]} shape
- * @returns {{layout: 'NCHW' | 'NHWC', channels: number} | null}
- */
-export function pictureLayout(shape) {
-  if (shape.length !== 4) return null;
-  const fits = (/** @type {number | string} */ n) => n === 1 || n === 3 || n === 4;
-  if (fits(shape[1])) return { layout: 'NCHW', channels: Number(shape[1]) };
-  return fits(shape[3]) ? { layout: 'NHWC', channels: Number(shape[3]) } : null;
-}
 
 /** Editor for the value of one input. */
 export class InputEditor {
@@ -63,11 +52,9 @@ export class InputEditor {
 
   /** @param {ReadonlyMap<string, number>} sizes of symbolic dimensions @returns {Promise<Tensor>} */
   async tensor(sizes) {
-    const { name, type, shape } = this.input;
-    const dims = shape.map((dimension, axis) => (
-      typeof dimension === 'number' ? dimension : sizes.get(dimensionKey(name, axis, dimension)) ?? 1));
+    const dims = dimsOf(this.input, sizes);
     switch (this.kind.value) {
-      case 'zeros': return zeros(type, dims);
+      case 'zeros': return zeros(this.input.type, dims);
       case 'json': return fromJson(this.json.value, this.input, dims);
       case 'npy': return this.#checked(readNpy(await this.#chosen().arrayBuffer()));
       case 'image': return this.#image(dims);
@@ -106,13 +93,8 @@ export class InputEditor {
 
 /** @param {import('../../../pyruntime.js').TensorType} type @param {number[]} dims */
 function zeros(type, dims) {
-  const size = dims.reduce((product, dim) => product * dim, 1);
-  if (type === 'string') return new Tensor(type, Array.from({ length: size }, () => ''), dims);
-  if (/int4|uint4|float4/.test(type)) return new Tensor(type, new Uint8Array(Math.ceil(size / 2)), dims);
-  if (/int2/.test(type)) return new Tensor(type, new Uint8Array(Math.ceil(size / 4)), dims);
-  if (/^float8/.test(type)) return new Tensor(type, new Uint8Array(size), dims);
-  if (type === 'bfloat16' || type === 'float16') return new Tensor(type, new Uint16Array(size), dims);
-  return new Tensor(type, new Array(size).fill(0), dims);
+  const length = lengthOf(type, sizeOf(dims));
+  return new Tensor(type, type === 'string' ? new Array(length).fill('') : new ARRAYS[type](length), dims);
 }
 
 /** @param {any} value @returns {number[]} */

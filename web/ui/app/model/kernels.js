@@ -1,5 +1,5 @@
 // @ts-check
-import { h } from '../../dom.js';
+import { copyButton, h } from '../../dom.js';
 import { formatCount } from '../format.js';
 
 /** @typedef {import('../../../pyruntime.js').Explanation['kernels']} Kernels */
@@ -21,12 +21,7 @@ export function kernelsView(kernels, operators) {
       ` ${formatCount(count, 'dispatch', 'es')}, ${formatCount(wgsl.split('\n').length, 'line')}`)));
     details.addEventListener('toggle', () => {
       if (details.children.length > 1) return;
-      const copy = h('button', { type: 'button', class: 'quiet small', 'aria-label': `Copy ${name}`, on: {
-        async click() {
-          await navigator.clipboard.writeText(wgsl);
-          copy.textContent = 'Copied';
-        },
-      } }, 'Copy');
+      const copy = copyButton(wgsl, 'Copy', `Copy ${name}`);
       details.append(h('div', { class: 'row-head' }, h('p', { class: 'note' }, `For ${nodes.slice(0, 8).join(', ')}${nodes.length > 8 ? ` and ${nodes.length - 8} more` : ''}`), copy),
         h('pre', { class: 'wgsl', tabindex: 0, role: 'region', 'aria-label': `WGSL of ${name}` }, highlighted(wgsl)));
     });

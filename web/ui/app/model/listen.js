@@ -2,7 +2,7 @@
 /** The ways to choose a model: dropping files, the file picker, an address, a sample, `?url=` and `#model=` of the page's address. */
 
 import { byId } from '../../dom.js';
-import { explain } from '../errors.js';
+import { ownAddress } from '../errors.js';
 
 /** @typedef {import('./inspector.js').Inspector} Inspector */
 
@@ -118,13 +118,7 @@ function openNamed(inspector) {
 
 /** @param {Inspector} inspector @param {string} named an address, of this site or another */
 function openAddress(inspector, named) {
-  const url = URL.canParse(named, document.baseURI) ? new URL(named, document.baseURI) : null;
-  if (url?.origin === window.location.origin) {
-    inspector.open({ name: url.pathname.split('/').pop() || url.href, data: url });
-    return;
-  }
-  byId('model-error').replaceChildren(explain(new RangeError(named), {
-    title: 'This page fetches models only from its own site.',
-    next: 'Download the model and drop it here, or name a path on this site, such as #model=models/digits.onnx.',
-  }));
+  const url = ownAddress(named, 'model-error',
+    'Download the model and drop it here, or name a path on this site, such as #model=models/digits.onnx.');
+  if (url) inspector.open({ name: url.pathname.split('/').pop() || url.href, data: url });
 }

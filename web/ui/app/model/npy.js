@@ -1,6 +1,7 @@
 // @ts-check
 /** NumPy's file formats: reads .npy, writes .npy and .npz. Source: numpy.lib.format, APPNOTE.TXT of the ZIP format. */
 
+import { ARRAYS, sizeOf } from '../../../api/elements.js';
 import { Tensor } from '../../../pyruntime.js';
 
 /** @typedef {import('../../../pyruntime.js').TensorType} TensorType */
@@ -34,15 +35,9 @@ export function readNpy(buffer) {
 
 /** @param {TensorType} type @param {ArrayBuffer} data @param {number[]} dims */
 function tensorOf(type, data, dims) {
-  const size = dims.reduce((product, dim) => product * dim, 1);
-  const width = Number(CODES[type].slice(1));
-  if (data.byteLength < size * width) throw new RangeError('the file ends before its array does');
-  const exact = data.slice(0, size * width);
-  const float16 = /** @type {any} */ (globalThis).Float16Array ?? Uint16Array;
-  const arrays = /** @type {Record<string, any>} */ ({
-    float16, float32: Float32Array, float64: Float64Array, int8: Int8Array, int16: Int16Array, int32: Int32Array,
-    int64: BigInt64Array, uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, uint64: BigUint64Array, bool: Uint8Array });
-  return new Tensor(type, new arrays[type](exact), dims);
+  const nbytes = sizeOf(dims) * Number(CODES[type].slice(1));
+  if (data.byteLength < nbytes) throw new RangeError('the file ends before its array does');
+  return new Tensor(type, new ARRAYS[type](data.slice(0, nbytes)), dims);
 }
 
 /** @param {Tensor} tensor @returns {Uint8Array | null} null if NumPy has no such type */

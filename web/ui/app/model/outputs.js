@@ -1,9 +1,9 @@
 // @ts-check
 import { Tensor } from '../../../pyruntime.js';
 import { h, saveAs } from '../../dom.js';
+import { pictureLayout } from '../../draw/luminance.js';
 import { formatCount, formatShape, formatValue } from '../format.js';
 import { svg } from '../svg.js';
-import { pictureLayout } from './inputs.js';
 import { writeNpz } from './npy.js';
 import { table } from './table.js';
 
@@ -49,7 +49,7 @@ function card(name, tensor) {
   const values = numbers(tensor);
   /** @type {Record<string, () => Node>} */
   const ways = { numbers: () => numberTable(name, tensor) };
-  const layout = values && tensor.dims.length === 4 && pictureLayout(tensor.dims);
+  const layout = values && pictureLayout(tensor.dims);
   if (layout && tensor.size >= 64) ways.image = () => pictureOf(name, tensor, layout.layout);
   if (values && tensor.size > 1) ways.chart = () => chart(name, values);
   const place = h('div', { class: 'output-view' });

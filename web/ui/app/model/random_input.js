@@ -1,4 +1,5 @@
 // @ts-check
+import { sizeOf } from '../../../api/elements.js';
 import { Tensor } from '../../../pyruntime.js';
 
 /** @typedef {import('../../../pyruntime.js').ValueMetadata} ValueMetadata */
@@ -29,8 +30,14 @@ export function symbolicDimensions(inputs) {
 }
 
 /** @param {string} input @param {number} axis @param {string} dimension */
-export function dimensionKey(input, axis, dimension) {
+function dimensionKey(input, axis, dimension) {
   return dimension || `${input}[${axis}]`;
+}
+
+/** @param {ValueMetadata} input @param {ReadonlyMap<string, number>} sizes of the symbolic dimensions, by key */
+export function dimsOf({ name, shape }, sizes) {
+  return shape.map((dimension, axis) => (
+    typeof dimension === 'number' ? dimension : sizes.get(dimensionKey(name, axis, dimension)) ?? 1));
 }
 
 /**
@@ -38,10 +45,10 @@ export function dimensionKey(input, axis, dimension) {
  * @param {ReadonlyMap<string, number>} sizes sizes of the symbolic dimensions, by key
  * @returns {Tensor}
  */
-export function randomTensor({ name, type, shape }, sizes) {
-  const dims = shape.map((dimension, axis) => (
-    typeof dimension === 'number' ? dimension : sizes.get(dimensionKey(name, axis, dimension)) ?? 1));
-  const size = dims.reduce((product, dimension) => product * dimension, 1);
+export function randomTensor(input, sizes) {
+  const { name, type } = input;
+  const dims = dimsOf(input, sizes);
+  const size = sizeOf(dims);
   const random = generator(size);
   const bit = /mask/i.test(name) ? () => 1 : () => Number(random() < 0.5);
   const fill = (/** @type {(i: number) => any} */ value) => Array.from({ length: size }, (_, i) => value(i));

@@ -1,6 +1,6 @@
 // @ts-check
 import { barList, columns } from '../charts.js';
-import { h } from '../../dom.js';
+import { copyButton, h } from '../../dom.js';
 import { formatBytes, formatCount, formatShape, formatTime, median } from '../format.js';
 import { InputEditor } from './inputs.js';
 import { kernelsView } from './kernels.js';
@@ -51,7 +51,7 @@ export class Report {
     this.compareButton = h('button', { type: 'button', class: 'quiet' }, 'Measure GPU and CPU');
     this.comparison = h('div');
     this.element = h('article', { class: 'report', 'aria-label': `Report on ${name}` },
-      h('header', {}, h('h3', {}, name), h('span', { class: 'report-size' }, formatBytes(size)), link ? copyLink(link) : null, this.facts),
+      h('header', {}, h('h3', {}, name), h('span', { class: 'report-size' }, formatBytes(size)), link ? copyButton(link, 'Copy link') : null, this.facts),
       this.form,
       h('p', { class: 'note' }, `Random input: ${RANDOM_INPUT}.`),
       this.times,
@@ -119,18 +119,6 @@ export class Report {
 /** @param {string} title @param {HTMLElement} content */
 function part(title, content) {
   return h('section', {}, h('h4', {}, title), content);
-}
-
-/** @param {string} link */
-function copyLink(link) {
-  const button = h('button', { type: 'button', class: 'quiet small', on: {
-    async click() {
-      await navigator.clipboard.writeText(link);
-      button.textContent = 'Copied';
-      window.setTimeout(() => { button.textContent = 'Copy link'; }, 1500);
-    },
-  } }, 'Copy link');
-  return button;
 }
 
 /** @param {string} title @param {readonly ValueMetadata[]} values */

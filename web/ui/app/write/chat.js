@@ -1,7 +1,7 @@
 // @ts-check
 /** A conversation with a model that has a chat template. */
 
-import { h } from '../../dom.js';
+import { h, onEnter, showRunning } from '../../dom.js';
 import { Pace } from './pace.js';
 
 /** @typedef {import('../../../pyruntime.js').ChatMessage} ChatMessage */
@@ -29,11 +29,7 @@ export class Chat {
     this.send.addEventListener('click', () => this.say());
     this.stop.addEventListener('click', () => this.#control?.abort());
     this.anew.addEventListener('click', () => this.#begin());
-    this.area.addEventListener('keydown', (event) => {
-      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
-      this.say();
-    });
+    onEnter(this.area, () => this.say());
   }
 
   /** @param {string | null} name name of the model; null: it has no chat template */
@@ -69,8 +65,7 @@ export class Chat {
     const words = this.#add('assistant', '');
     const [control, pace] = [new AbortController(), new Pace()];
     this.#control = control;
-    this.stop.hidden = false;
-    this.send.disabled = true;
+    showRunning(this.send, this.stop, true);
     this.status.textContent = 'The model is answering';
     let answer = '';
     try {
@@ -88,8 +83,7 @@ export class Chat {
     } finally {
       if (messages === this.#messages) messages.push({ role: 'assistant', content: answer });
       this.#control = null;
-      this.stop.hidden = true;
-      this.send.disabled = false;
+      showRunning(this.send, this.stop, false);
     }
   }
 }

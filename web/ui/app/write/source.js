@@ -5,19 +5,20 @@ import { formatBytes } from '../format.js';
 import { download } from '../model/download.js';
 import * as store from '../model/store.js';
 import { requestAdapter } from '../../../gpu/adapter.js';
+import { json, openFolder } from '../../../text/folder.js';
+import { readRepository } from '../../../text/repository.js';
 import { h } from '../../dom.js';
 
 /** Bytes above which the visitor is asked before a download. */
 const ASK_FROM = 50_000_000;
 
-/** @typedef {import('../../../pyruntime.js').FolderSource} FolderSource */
+/** @typedef {import('../../../text/folder.js').Folder} Folder */
 /**
  * @typedef {object} Source
  * @property {string} name
  * @property {number} bytes of weights
- * @property {FolderSource} folder
+ * @property {Folder} folder
  * @property {() => Promise<boolean>} talks whether the model has a chat template
- * @property {() => void} done called when it is loaded
  */
 
 /** A folder of this site, whose files are cached for later visits. */
@@ -53,42 +54,6 @@ class KeptFolder {
   }
 }
 
-/** Dropped files by path, as a folder with file sizes. */
-class DroppedFolder {
-  /** @param {Map<string, File>} files */
-  constructor(files) {
-    const [first = ''] = files.keys();
-    this.name = first.includes('/') ? first.split('/')[0] : 'the dropped files';
-    this.files = new Map([...files].map(([path, file]) => [path.split('/').slice(path.includes('/') ? 1 : 0).join('/'), file]));
-  }
-
-  /** Return a file by path, or by name if the files have no paths. @param {string} path */
-  #find(path) {
-    return this.files.get(path) ?? this.files.get(/** @type {string} */ (path.split('/').pop())) ?? null;
-  }
-
-  /** @param {string} path */
-  async size(path) {
-    return this.#find(path)?.size ?? null;
-  }
-
-  /** @param {string} path */
-  async has(path) {
-    return this.#find(path) !== null;
-  }
-
-  /** @param {string} path */
-  async read(path) {
-    return this.#find(path);
-  }
-}
-
-/** @param {{read: (path: string) => Promise<Blob | null>}} folder @param {string} path @returns {Promise<any>} */
-async function parsed(folder, path) {
-  const blob = await folder.read(path);
-  return blob ? JSON.parse(await blob.text()) : null;
-}
-
 /** Return the bytes of GPU memory that a thousand tokens of a text take, in float32. @param {any} config configuration of either kind of folder */
 function cacheBytes(config) {
   const layers = config?.num_hidden_layers ?? 0;
@@ -97,29 +62,19 @@ function cacheBytes(config) {
   return 1000 * 2 * layers * heads * size * 4;
 }
 
-/**
- * Return the first graph that exists and its external weights, each with its size, by exporters' naming conventions.
- * @param {KeptFolder | DroppedFolder} folder
- * @param {string[]} graphs
- */
-async function weightsOf(folder, graphs) {
+/** Return a graph and its external weights, each with its size, by exporters' naming conventions. @param {Folder} folder @param {string} graph */
+async function weightsOf(folder, graph) {
   /** @type {[path: string, bytes: number][]} */
   const files = [];
-  for (const graph of graphs) {
-    const size = await folder.size(graph);
-    if (size === null) continue;
-    files.push([graph, size]);
-    // Names of exporters for transformers.js, which are numbered, and of onnxruntime-genai's builder.
-    for (let i = 0; i < 100; i++) {
-      const path = `${graph}_data${i ? `_${i}` : ''}`;
-      const more = await folder.size(path);
-      if (more === null) break;
-      files.push([path, more]);
-    }
-    const more = await folder.size(`${graph}.data`);
-    if (more !== null) files.push([`${graph}.data`, more]);
-    break;
-  }
+  const add = async (/** @type {string} */ path) => {
+    const size = folder instanceof KeptFolder ? await folder.size(path) : (await folder.read(path))?.size ?? null;
+    if (size !== null) files.push([path, size]);
+    return size !== null;
+  };
+  await add(graph);
+  // As exporters for transformers.js name them, several in a row; as onnxruntime-genai's builder does.
+  for (let i = 0; i < 100 && await add(`${graph}_data${i ? `_${i}` : ''}`); i++);
+  await add(`${graph}.data`);
   return files;
 }
 
@@ -129,14 +84,10 @@ async function weightsOf(folder, graphs) {
  * @returns {Promise<Source | null>} null if the visitor declines
  */
 export async function lookInto(named, place) {
-  const folder = named instanceof URL ? new KeptFolder(named) : new DroppedFolder(named);
-  const config = await parsed(folder, 'config.json');
-  const genai = (await parsed(folder, 'genai_config.json'))?.model?.decoder;
-  const { SUFFIXES } = await import('../../../text/repository.js');
-  const asked = config?.['transformers.js_config']?.dtype;
-  const wanted = typeof asked === 'string' ? [asked] : ['q4f16', 'q4', 'fp16', 'fp32', 'q8'];
-  const names = wanted.flatMap((dtype) => ['model', 'decoder_model_merged'].map((stem) => `onnx/${stem}${SUFFIXES[dtype]}.onnx`));
-  const files = await weightsOf(folder, [...config ? names : [], ...genai ? [genai.filename ?? 'model.onnx'] : []]);
+  const folder = named instanceof URL ? new KeptFolder(named) : openFolder(named);
+  const files = await weightsOf(folder, (await readRepository(folder, undefined)).model);
+  const config = await json(folder, 'config.json');
+  const genai = (await json(folder, 'genai_config.json'))?.model?.decoder;
   const bytes = files.reduce((sum, [, size]) => sum + size, 0);
   const adapter = await requestAdapter();
   const largest = adapter?.limits.maxBufferSize;
@@ -160,10 +111,9 @@ export async function lookInto(named, place) {
     }
     go.parentElement?.remove();
   }
-  const words = await parsed(folder, 'tokenizer_config.json').catch(() => null);
+  const words = await json(folder, 'tokenizer_config.json').catch(() => null);
   return {
     name: folder.name, bytes, folder,
     talks: async () => Boolean(words?.chat_template) || await folder.has('chat_template.jinja'),
-    done: () => {},
   };
 }

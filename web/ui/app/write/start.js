@@ -2,7 +2,7 @@
 /** The ways to choose a language model: a folder dropped or chosen, `#repo=` of the page's address. */
 
 import { byId } from '../../dom.js';
-import { explain } from '../errors.js';
+import { explain, ownAddress } from '../errors.js';
 import { lookInto } from './source.js';
 import { Write } from './write.js';
 
@@ -17,13 +17,13 @@ function isLanguageModel(files) {
  * @returns {(files: Map<string, File>) => boolean} opens files that are a language model
  */
 export function startWriting(onKept) {
-  const write = new Write();
+  const write = new Write(onKept);
   const open = async (/** @type {URL | Map<string, File>} */ named) => {
     byId('write').scrollIntoView({ block: 'start' });
     byId('write-error').replaceChildren();
     try {
       const source = await lookInto(named, byId('write-source'));
-      if (source) await write.open({ ...source, done: onKept });
+      if (source) await write.open(source);
     } catch (error) {
       byId('write-error').replaceChildren(explain(error, { title: 'This folder cannot be read.' }));
     }
@@ -45,16 +45,10 @@ export function startWriting(onKept) {
   const openNamed = () => {
     const named = /^#repo=(.+)$/.exec(window.location.hash)?.[1];
     if (!named) return;
-    const address = decodeURIComponent(named).replace(/\/?$/, '/');
-    const url = URL.canParse(address, document.baseURI) ? new URL(address, document.baseURI) : null;
-    if (url?.origin === window.location.origin) {
-      open(url);
-      return;
-    }
     byId('write').scrollIntoView();
-    byId('write-error').replaceChildren(explain(new RangeError(address), {
-      title: 'This page fetches models only from its own site.',
-      next: 'Download the folder and drop it here, or name one of this site, such as #repo=models/austen.' }));
+    const url = ownAddress(decodeURIComponent(named).replace(/\/?$/, '/'), 'write-error',
+      'Download the folder and drop it here, or name one of this site, such as #repo=models/austen.');
+    if (url) open(url);
   };
   window.addEventListener('hashchange', openNamed);
   openNamed();

@@ -2,7 +2,7 @@
 /** Text generation demo: a prompt, streamed text, the model's alternatives, timing; a conversation if the model supports it. */
 
 import { SITE } from '../../../addresses.js';
-import { byId, h } from '../../dom.js';
+import { byId, h, onEnter, showRunning } from '../../dom.js';
 import { TextGenerator } from '../../../pyruntime.js';
 import { isEmulated, readAdapter } from '../adapter.js';
 import { explain } from '../errors.js';
@@ -34,7 +34,9 @@ export class Write {
   /** @type {AbortController | null} */
   #loading = null;
 
-  constructor() {
+  /** @param {() => void} onKept something more is kept on this computer */
+  constructor(onKept) {
+    this.onKept = onKept;
     this.prompt = /** @type {HTMLTextAreaElement} */ (byId('write-prompt'));
     this.go = /** @type {HTMLButtonElement} */ (byId('write-go'));
     this.stop = /** @type {HTMLButtonElement} */ (byId('write-stop'));
@@ -42,9 +44,7 @@ export class Write {
     this.chat = new Chat(byId('write-chat'), (messages, options) => this.#pieces(messages, options));
     this.go.addEventListener('click', () => this.write());
     this.stop.addEventListener('click', () => this.#control?.abort());
-    this.prompt.addEventListener('keydown', (event) => {
-      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
+    onEnter(this.prompt, () => {
       if (!this.go.hidden) this.write();
     });
     byId('write-again').addEventListener('click', () => {
@@ -120,7 +120,7 @@ export class Write {
       const generator = await TextGenerator.create(this.#source?.folder ?? OWN, {
         onProgress, signal: control.signal, sessionOptions: { plan, cachePlan: isKeeping() } });
       this.#say('The model is loaded');
-      this.#source?.done();
+      this.onKept();
       return generator;
     } finally {
       place.replaceChildren();
@@ -173,11 +173,7 @@ export class Write {
 
   /** @param {boolean} on */
   #busy(on) {
-    const focused = document.activeElement;
-    this.go.hidden = on;
-    this.stop.hidden = !on;
-    if (on && focused === this.go) this.stop.focus();
-    if (!on && focused === this.stop) this.go.focus();
+    showRunning(this.go, this.stop, on);
     byId('write-again').toggleAttribute('disabled', on);
   }
 
