@@ -8,6 +8,7 @@ key is hidden gives 0. Everything is computed in float32 (float64: in float64) a
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ class _Attention(CacheOp):
 
     def scale_of(self, heads: Heads) -> float:
         """The factor of q kᵀ."""
-        return self.scale if self.scale is not None else 1.0 / float(np.sqrt(max(heads.size, 1)))
+        return self.scale if self.scale is not None else 1.0 / math.sqrt(max(heads.size, 1))
 
     def bias(self, heads: Heads, mask: Array | None, nonpad: Array | None, wide: Any) -> Array:
         """What is added to the scores, broadcastable to [B, Hq, M, T]; -inf hides a key."""

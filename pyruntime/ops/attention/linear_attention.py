@@ -9,6 +9,7 @@ rounded once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -110,7 +111,7 @@ class LinearAttentionBase(Op):
 
     def factor(self, size_k: int) -> float:
         """The factor of y."""
-        return self.scale or 1.0 / float(np.sqrt(max(size_k, 1)))
+        return self.scale or 1.0 / math.sqrt(max(size_k, 1))
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
         query, key, value, past, decay, beta = self.operands(*inputs)

@@ -6,6 +6,7 @@ masked sees all of them. Source: onnxruntime, operators Attention and MultiHeadA
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class MaskedHeads:
 
     def factor(self) -> float:
         """What scores are multiplied by."""
-        return self.scale or 1.0 / float(np.sqrt(max(self.size, 1)))
+        return self.scale or 1.0 / math.sqrt(max(self.size, 1))
 
 
 @dataclass(frozen=True, slots=True)
