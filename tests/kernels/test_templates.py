@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from pyruntime.ir import DType
+from pyruntime.ir import DType, Sizes
+from pyruntime.kernels.ir.launch import kernel_of
 from pyruntime.kernels.ir.template import params_of, template, tensors_of
 from pyruntime.kernels.wgsl.library import shader_names
 from pyruntime.kernels.wgsl.storage import lanes
@@ -57,3 +59,11 @@ def test_params_of__field_that_the_template_does_not_declare__is_named() -> None
     kernel = template("lrn", DType.FLOAT)
     with pytest.raises((KeyError, ValueError), match="gamma"):
         params_of(kernel, size=1, channels=1, inner=1, before=0, after=0, scale=1.0, offset=1.0, beta=1.0, gamma=2.0)
+
+
+def test_kernel_of__constant_that_is_a_dynamic_dimension__is_the_number_seen() -> None:
+    sizes = Sizes()
+    size = sizes.add("x[1]", 8, 2, 64)
+    told = {"DIM": 8, "DIM_V": np.int64(8), "WG": 64, "VEC": True}
+    assert kernel_of("attention_rows", {}, {**told, "DIM": size}) == kernel_of("attention_rows", {}, told)
+    assert sizes.hold([8]) and not sizes.hold([16]), "the plan is for this number alone"

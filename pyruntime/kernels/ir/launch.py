@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from pyruntime.kernels.ir.dispatch import Dispatch, Operand
 from pyruntime.kernels.ir.kernel import Kernel
@@ -16,12 +16,12 @@ def kernel_of(name: str, tensors: Mapping[str, Operand | None], defines: Mapping
     """The kernel of `shaders/<name>.wgsl` for tensors of these types.
 
     Args:
-        defines: numbers are constants of the template. All else are its conditions: those that are False or None are
-            not met.
+        defines: numbers are constants of the template; a dynamic dimension is the number seen, and the plan holds for
+            it alone. All else are its conditions: those that are False or None are not met.
     """
     types = {n: x.type.dtype for n, x in tensors.items() if x is not None}
-    told = {n: 1 if isinstance(v, bool) else v for n, v in defines.items() if v is not None and v is not False}
-    return template(name, types, **{n: v if isinstance(v, int | float) else 1 for n, v in told.items()})
+    told = {n: v for n, v in defines.items() if v is not None and v is not False}
+    return template(name, types, **{n: v if isinstance(v, float | SupportsIndex) else 1 for n, v in told.items()})
 
 
 def bind(kernel: Kernel, tensors: Mapping[str, Operand | None]) -> tuple[Operand, ...]:

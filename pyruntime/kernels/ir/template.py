@@ -21,6 +21,8 @@ import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import chain
+from operator import index
+from typing import SupportsIndex
 
 from pyruntime.ir import DType
 from pyruntime.kernels.ir.fallback import DEFINES
@@ -164,12 +166,13 @@ def _expand(name: str, dtypes: tuple[DType, ...], defines: tuple[tuple[str, floa
     return Kernel(name + suffix, module.text, bound)
 
 
-def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **defines: float | int | bool) -> Kernel:
+def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **defines: float | SupportsIndex) -> Kernel:
     """The kernel of `shaders/<name>.wgsl`.
 
     Args:
         dtypes: one type for every tensor, or a type by tensor name (the others float32).
-        defines: values of the file's `const` declarations and `//#if` conditions.
+        defines: values of the file's `const` declarations and `//#if` conditions. A dynamic dimension is the number
+            seen, and the plan holds for it alone.
 
     Raises:
         ValueError: a define the file does not have, or one that is not of its constant's type.
@@ -177,7 +180,8 @@ def template(name: str, dtypes: Mapping[str, DType] | DType = DType.FLOAT, **def
     reads, writes = tensors_of(name)
     names = (*reads, *writes)
     given = dict.fromkeys(names, dtypes) if isinstance(dtypes, DType) else dtypes
-    return _expand(name, tuple(given.get(n, DType.FLOAT) for n in names), tuple(sorted(defines.items())))
+    numbers = [(n, v if isinstance(v, float) else index(v)) for n, v in sorted(defines.items())]
+    return _expand(name, tuple(given.get(n, DType.FLOAT) for n in names), tuple(numbers))
 
 
 def params_of(kernel: Kernel, **values: float | int | list[int] | tuple[int, ...]) -> bytes:

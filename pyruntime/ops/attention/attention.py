@@ -9,6 +9,7 @@ per output.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class _Attention(CacheOp):
 
     def scale_of(self, heads: Heads) -> float:
         """Return the factor of q kᵀ."""
-        return self.scale if self.scale is not None else 1.0 / float(np.sqrt(max(heads.size, 1)))
+        return self.scale if self.scale is not None else 1.0 / math.sqrt(max(heads.size, 1))
 
     def bias(self, heads: Heads, mask: Array | None, nonpad: Array | None, wide: Any) -> Array:
         """Return the array that is added to the scores, broadcastable to [B, Hq, M, T]; -inf hides a key."""

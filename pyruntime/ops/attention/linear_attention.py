@@ -8,6 +8,7 @@ Hq·K], k: [B, T, H·K], v: [B, T, H·V], states: [B, H, K, V]; Hq is a multiple
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -107,7 +108,7 @@ class LinearAttentionBase(Op):
 
     def factor(self, size_k: int) -> float:
         """Return the scale of y."""
-        return self.scale or 1.0 / float(np.sqrt(max(size_k, 1)))
+        return self.scale or 1.0 / math.sqrt(max(size_k, 1))
 
     def evaluate(self, *inputs: Any) -> tuple[Array, ...]:
         query, key, value, past, decay, beta = self.operands(*inputs)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, TensorType
+from pyruntime.ir import Array, TensorType, is_dim
 from pyruntime.kernels import Dispatch, Target, Unit, inp, move, out
 from pyruntime.ops.base import LATEST, Op, op, refuse_float64
 from pyruntime.ops.indexing.indices import index_value
@@ -22,11 +23,12 @@ class OneHot(Op):
 
     axis: int = -1
 
-    def depth(self, value: Array) -> int:
-        """Return the size of the new dimension. Raises InvalidGraph unless it is one non-negative number."""
-        if value.size != 1 or not np.isfinite(value).all() or value.reshape(()) < 0:
-            self.fail("a depth of one number, at least 0", value.tolist())
-        return int(value.reshape(()))
+    def depth(self, value: Array) -> Any:
+        """Return the size of the new dimension, an int or a Dim. Raises InvalidGraph unless it is one number, at least 0."""
+        numbers = value.reshape(-1).tolist()
+        if len(numbers) != 1 or not (is_dim(numbers[0]) or math.isfinite(numbers[0])) or numbers[0] < 0:
+            self.fail("a depth of one number, at least 0", numbers)
+        return numbers[0] if is_dim(numbers[0]) else int(numbers[0])
 
     def infer(self, indices: TensorType, depth: TensorType, values: TensorType) -> tuple[TensorType, ...]:
         if values.shape != (2,):

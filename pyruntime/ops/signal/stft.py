@@ -64,7 +64,8 @@ class STFT(Op):
 
     def lower(self, target: Target, *inputs: Any) -> tuple[Dispatch, ...]:
         signal, _, window, _ = self.operands(*inputs)
-        n, step, frames = self._frames(inputs)
+        length, step, frames = self._frames(inputs)
+        n = int(length)  # its factors are the passes
         reason = fourier_reason(n, signal.dtype)
         if reason:
             raise Unsupported(reason)

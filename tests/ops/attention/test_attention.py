@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
+import pyruntime as ort
 from pyruntime.errors import InvalidGraph, RuntimeException
 from pyruntime.ir import Array, DType, TensorType
 from pyruntime.ops.attention.attention import Attention
@@ -15,7 +18,7 @@ from pyruntime.ops.attention.linear_attention import LinearAttention
 from pyruntime.ops.attention.rotary_embedding import RotaryEmbedding
 from pyruntime.ops.registry import op_class
 from tests.harness import run_op
-from tests.oracle import check_against_ort, ort_run
+from tests.oracle import OPTIONS, check_against_ort, ort_run
 
 RNG = np.random.default_rng(0)
 
@@ -131,3 +134,24 @@ def test_rotary_embedding__sizes_that_do_not_fit__invalid_graph(dim: int, cache:
     x, c = TensorType(DType.FLOAT, (1, 1, 2, 4)), TensorType(DType.FLOAT, cache)
     with pytest.raises(InvalidGraph, match=r"components|caches"):
         RotaryEmbedding(rotary_embedding_dim=dim).infer(x, c, c)
+
+
+@pytest.mark.parametrize("kernels", ["gpu", "software"])
+@pytest.mark.parametrize(("op_type", "domain"), [("Attention", ""), ("MultiHeadAttention", "com.microsoft")])
+def test_attention__heads_of_another_size_in_a_later_run__as_onnxruntime(
+    op_type: str, domain: str, kernels: str, desktop_gpu: None
+) -> None:
+    """The size of a head is a constant of the kernels, and the default factor follows from it."""
+    heads = {"num_heads": 2} if domain else {"q_num_heads": 2, "kv_num_heads": 2}
+    inputs = [helper.make_tensor_value_info(n, 1, [None] * 3) for n in "qkv"]
+    node = helper.make_node(op_type, list("qkv"), ["y"], domain=domain, **heads)
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)])
+    imports = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
+    options = ort.SessionOptions()
+    options.add_session_config_entry("pyruntime.disable", "software" if kernels == "gpu" else "")
+    session = ort.InferenceSession(model, options)
+    theirs = onnxruntime.InferenceSession(model, OPTIONS, providers=["CPUExecutionProvider"])
+    for size in (8, 16, 4, 6, 16):
+        feeds = {n: normal(1, 5, 2 * size) for n in "qkv"}
+        np.testing.assert_allclose(session.run(None, feeds)[0], theirs.run(None, feeds)[0], 1e-4, 1e-5)

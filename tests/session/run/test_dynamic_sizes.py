@@ -23,6 +23,7 @@ from pyruntime.session.run.dynamic_dimensions import DynamicDimensions
 from pyruntime.session.run.profiling import Trace
 from pyruntime.session.run.program import Program
 from tests import open_models
+from tests.models import text_model
 from tests.open_models import HEADS, LAYERS, WIDTH, decoder_feeds, encoder_feeds, listener_feeds, picture_feeds
 from tests.session import models
 from tests.session.doubles import run_on
@@ -316,3 +317,23 @@ def test_trace__of_a_plan_for_every_size__has_the_shapes_of_the_run() -> None:
         assert [{"float": [1, 33, WIDTH]}] in shapes and any(stage.sizes for stage in program.roots)
 
     on(device, open_models.encoder(), use)
+
+
+@pytest.mark.parametrize("fed", [False, True])
+def test_one_hot__of_a_depth_that_is_fed_or_a_size__is_in_plans_for_others_too(fed: bool) -> None:
+    text = """
+    agraph (int64[a] x, float[b] y{fed}) => (z) <float[2] values = {{0, 1}}> {{
+      {depth}
+      hot = OneHot (x, depth, values)
+      z = Neg (hot)
+    }}"""
+    model = text_model(text.format(fed=", int64[1] depth" * fed, depth="" if fed else "depth = Shape (y)"))
+
+    async def use(session: InferenceSession, program: Program) -> None:
+        for n, depth in ((3, 4), (5, 6), (9, 7), (7, 12), (3, 4)):
+            feeds: Feeds = {"x": np.arange(n), "y": np.ones(depth, np.float32)}
+            (z,) = await session.run_async(None, feeds | ({"depth": np.array([depth])} if fed else {}))
+            assert z.shape == (n, depth)
+        assert any(stage.sizes for stage in program.roots)
+
+    on(NullDevice(), model.SerializeToString(), use)

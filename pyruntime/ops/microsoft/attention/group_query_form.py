@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
-
-import numpy as np
 
 from pyruntime.ir import DType, TensorType
 from pyruntime.ops.base import attributes
@@ -173,7 +172,7 @@ class GroupQueryForm(CacheOp):
 
     def factor(self, size: int) -> float:
         """Return the scale of the scores."""
-        return self.scale or 1.0 / float(np.sqrt(max(size, 1)))
+        return self.scale or 1.0 / math.sqrt(max(size, 1))
 
     @property
     def cap(self) -> float:

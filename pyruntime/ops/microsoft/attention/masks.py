@@ -6,6 +6,7 @@ sees all of them. Source: onnxruntime, operators Attention and MultiHeadAttentio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class MaskedHeads:
 
     def factor(self) -> float:
         """Return the scale of the scores."""
-        return self.scale or 1.0 / float(np.sqrt(max(self.size, 1)))
+        return self.scale or 1.0 / math.sqrt(max(self.size, 1))
 
 
 @dataclass(frozen=True, slots=True)

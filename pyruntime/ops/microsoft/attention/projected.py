@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyruntime.ir import Array, Constant, TensorType
+from pyruntime.ir import Array, Constant, TensorType, upper
 from pyruntime.kernels import Dispatch, Operand, Target, constant, out
 from pyruntime.kernels.attention.append import Turn
 from pyruntime.kernels.attention.description import HeadView
@@ -60,9 +60,12 @@ def check_projected(op: Op, s: MaskedHeads, mask: TensorType | None, bias: Tenso
 
 
 def angles(rows: int, turning: int) -> tuple[Array, Array]:
-    """Return cosines and sines [rows, turning / 2] of the angles position / 10000^(2j / turning)."""
-    rates = 10000.0 ** (-np.arange(0, turning, 2) / turning)
-    whole = np.arange(rows)[:, None] * rates
+    """Return cosines and sines [rows, turning / 2] of the angles position / 10000^(2j / turning).
+
+    A dynamic number of rows counts as the largest of its range; the plan is for this `turning` only.
+    """
+    rates = 10000.0 ** (-np.arange(0, int(turning), 2) / int(turning))
+    whole = np.arange(upper(rows))[:, None] * rates
     return np.cos(whole).astype(np.float32), np.sin(whole).astype(np.float32)
 
 
