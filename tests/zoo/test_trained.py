@@ -205,6 +205,8 @@ def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
         "dispatches": 3,
         "browser_open": [True],
         "browser_far": 2e-6,
+        "browser_commit": "a1b2c3d4",
+        "browser_product": "0123abcd",
     }
     good, bad = Row(Case(model), agrees), Row(Case(model, "half"), agrees | {"native": "differs"})
     assert not verdict([good], {})
@@ -215,6 +217,7 @@ def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
     head = f"| {model.title} | {model.package.name} {model.package.version} | 2.0 "
     compared = "| 2 sizes (h = 320, 224; w = 256, 352), 1 step "
     assert f"{head}{compared}| agrees; float16 differs: rounds earlier | 2e-06 |" in text
+    assert "Run natively: none.\nIn Chromium: 2 files at commit a1b2c3d4 (0123abcd).\n" in text
     slow = Row(Case(model), {"path": "x", "native_far": 0.5, "native_parts": 1e-5})
     assert not verdict([slow], {slow.case.key: ("Chromium", "slow")}) and verdict([slow], {})
     listed = {slow.case.key: ("Chromium", "slow")}

@@ -24,7 +24,7 @@ class OneHot(Op):
     axis: int = -1
 
     def depth(self, value: Array) -> Any:
-        """Return the size of the new dimension, an int or a Dim. Raises InvalidGraph unless it is one number, at least 0."""
+        """Return the size of the new dimension, an int or a Dim. Raises InvalidGraph unless it is a number from 0."""
         numbers = value.reshape(-1).tolist()
         if len(numbers) != 1 or not (is_dim(numbers[0]) or math.isfinite(numbers[0])) or numbers[0] < 0:
             self.fail("a depth of one number, at least 0", numbers)

@@ -118,7 +118,10 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     packages = {name for row in shipped for name in _packages(row)}
     parts = [HEADER, f"{agree} of {len(shipped)} files of {len(packages)} packages agree, and "
              f"{sum(not row.stage for row in treated)} of {len(treated)} that were made of them.\n"]  # fmt: skip
-    parts.append(f"Run natively: {_commits(table, 'commit')}. In Chromium: {_commits(table, 'browser_commit')}.\n")
+    parts.append(
+        f"Run natively: {_states(table, '')}.\nIn Chromium: {_states(table, 'browser_')}.\n"
+        "In brackets: the fingerprint of pyruntime/, shaders/ and web/.\n"
+    )
     for kind in KINDS:
         group = [row for row in shipped if row.case.model.kind == kind]
         if not group:
@@ -132,10 +135,12 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
     return "\n".join(parts)
 
 
-def _commits(table: Sequence[Row], key: str) -> str:
-    """Return how many files ran with the code of which commit."""
-    counts = Counter(str(row.found[key]) for row in table if key in row.found)
-    return ", ".join(f"{n} files at commit {name}" for name, n in counts.most_common()) or "none"
+def _states(table: Sequence[Row], program: str) -> str:
+    """Return how many files ran with which state of the product: its commit and its fingerprint."""
+    keys = f"{program}commit", f"{program}product"
+    counts = Counter(tuple(row.found.get(key, "?") for key in keys) for row in table if keys[0] in row.found)
+    told = [f"{n} file{'s' * (n > 1)} at commit {name} ({product})" for (name, product), n in counts.most_common()]
+    return ", ".join(told) or "none"
 
 
 def _packages(row: Row) -> list[str]:
