@@ -1,9 +1,9 @@
 """Which tests a run has: with PYRUNTIME_TESTS=core or ci those that fit into its seconds, the same each time.
 
 `core` is for developers; `ci` has every native test, and the browser tests of `core`. `times.json` has the processor
-seconds that a case of each test function took (`tests/record_times.py`). Tests are taken in this order until the seconds
-are used up: of each file the fastest function's first case, then the first case of every other function, then all other
-cases; the faster ones first. What has no recorded time counts as the mean of its suite.
+seconds that a case of each test function took (`tests/record_times.py`). Tests are taken in this order until the
+seconds are used up: of each file the fastest function's first case, then the first case of every other function, then
+all other cases; the faster ones first. What has no recorded time counts as the mean of its suite.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class DeformConv(WindowOp):
         window = volume(convolved_shape(self, x, w, self.group))
         columns = scratch(DType.FLOAT, x.shape[0], x.shape[1] * window.positions, *window.output)
         if columns.type.nbytes > target.limits.buffer_bytes:
-            raise Unsupported(f"its columns take {columns.type.nbytes:,} bytes, more than a buffer of the device may have")
+            raise Unsupported(f"its columns are {columns.type.nbytes:,} bytes, more than a buffer of the device can be")
         types = {"x": x.dtype, "offset": offset.dtype, "mask": x.dtype}
         flags = {} if mask is None else {"MASK": 1}
         kernel = template("deform_columns", types, RANK=x.rank - 2, **flags)
