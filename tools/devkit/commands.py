@@ -167,6 +167,7 @@ def lint(*, fix: bool) -> int:
         ("sizes", [python(), "-m", "tools.lint.code_limits"]),
         ("folders", [python(), "-m", "tools.lint.folders"]),
         ("words", [python(), "-m", "tools.lint.words"]),
+        ("waits of tests", [python(), "-m", "tools.lint.waits"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
         ("docs/images/layers.svg", [python(), "-m", "tools.docs.figure", "--check"]),
