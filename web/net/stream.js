@@ -42,15 +42,15 @@ class Fail extends Error {
  * @property {boolean} isExact whether `size` counts the bytes that arrive
  * @property {Response} response the first response; its body must not be read
  * @property {string} validator changes with the file; '' if the server sends none
- * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks to be read once; with `buffers` they are in
- * these, as long as the connection holds, and the reader of a chunk returns its buffer
- * @property {() => Promise<boolean>} isCached whether it came from the browser's cache and the server was not asked, as far as
- * the browser says; known at its end
+ * @property {(buffers?: Buffers) => AsyncGenerator<Uint8Array<ArrayBuffer>>} chunks the chunks, for one reader. With
+ *   `buffers`, chunks are in these until the connection breaks, and the reader returns each buffer
+ * @property {() => Promise<boolean>} isCached whether it came from the browser's cache without a request, as far as the browser
+ *   reports it; known at the end
  *
- * @typedef {object} Known what is known of the file from its first response
+ * @typedef {object} Known properties of the file, from the first response
  * @property {number | undefined} size
  * @property {boolean} isExact whether `size` counts the bytes that arrive
- * @property {boolean} isEncoded whether ranges would be of other bytes than those that arrive
+ * @property {boolean} isEncoded whether range requests would refer to other (encoded) bytes than those that arrive
  * @property {string} validator
  */
 
