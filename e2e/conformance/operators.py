@@ -171,7 +171,8 @@ def _extra_examples() -> Iterator[Example]:
     }
     for name, attributes in ml.items():
         yield Example(node_of(name, [table], domain="ai.onnx.ml", **attributes), opsets, [table])
-    codes, categories = np.ones((2, 3), np.int64), {"cats_int64s": [1], "cats_strings": ["a"]}
+    codes = np.ones((2, 3), np.int64)
+    categories: dict[str, Any] = {"cats_int64s": [1], "cats_strings": ["a"]}
     yield Example(node_of("CategoryMapper", [codes], domain="ai.onnx.ml", **categories), opsets, [codes])
 
 

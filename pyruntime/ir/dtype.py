@@ -108,8 +108,8 @@ class DType(Enum):
     @property
     def limits(self) -> tuple[int, int]:
         """The least and the greatest number of an integer type."""
-        bits = self.bits - self.is_signed
-        return -(1 << bits) if self.is_signed else 0, (1 << bits) - 1
+        beyond = 1 << (self.bits - self.is_signed)
+        return -beyond if self.is_signed else 0, beyond - 1
 
     @property
     def array_name(self) -> str:
@@ -176,4 +176,4 @@ _BY_NUMPY = {
     "int2": DType.INT2,
     "uint2": DType.UINT2,
 }
-_NUMPY_NAMES = {d: name for name, d in _BY_NUMPY.items()}
+_NUMPY_NAMES: dict[DType, str] = {d: name for name, d in _BY_NUMPY.items()}
