@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from pyruntime.compiler.compile import Compiler, Request
-from pyruntime.ir import DType, HostTensor, Sizes, TensorType
+from pyruntime.ir import HostTensor, Sizes, TensorType
 from pyruntime.kernels import Target
 from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
@@ -26,7 +26,9 @@ NUMBERS = range(5)
 
 
 def plan(case: Case, target: Target) -> None:
-    """Plan the node for inputs whose dimensions of 2 and more may be up to four times as long."""
+    """Plan a node without text for inputs whose dimensions of 2 and more may be up to four times as long."""
+    if any(x is not None and x.dtype == object for x in case.inputs):
+        return
     sizes = Sizes()
     arrived: dict[str, TensorType] = {}
     values: dict[str, HostTensor] = {}
@@ -50,9 +52,4 @@ def plan(case: Case, target: Target) -> None:
 @pytest.mark.parametrize("op_type", draws())
 def test_samples__with_open_dimensions__can_be_planned(op_type: str) -> None:
     for target in targets(0)[:2]:
-        each(op_type, SEED, NUMBERS, lambda case, _: DType.STRING in kinds(case) or plan(case, target))  # noqa: B023
-
-
-def kinds(case: Case) -> set[DType]:
-    """The types of a case's inputs."""
-    return {carrier(x)[0] for x in case.inputs if x is not None}
+        each(op_type, SEED, NUMBERS, lambda case, _: plan(case, target))  # noqa: B023

@@ -142,7 +142,7 @@ def test_attention__heads_of_another_size_in_a_later_run__as_onnxruntime(
     op_type: str, domain: str, kernels: str, desktop_gpu: None
 ) -> None:
     """The size of a head is a constant of the kernels, and the default factor follows from it."""
-    heads = {"num_heads": 2} if domain else {"q_num_heads": 2, "kv_num_heads": 2}
+    heads: dict[str, Any] = {"num_heads": 2} if domain else {"q_num_heads": 2, "kv_num_heads": 2}
     inputs = [helper.make_tensor_value_info(n, 1, [None] * 3) for n in "qkv"]
     node = helper.make_node(op_type, list("qkv"), ["y"], domain=domain, **heads)
     graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)])
