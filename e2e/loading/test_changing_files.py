@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from e2e.conftest import mounts
 from e2e.harness.browser import READY_MS
 from e2e.harness.delivery import Answer, Delivery, Scripted
+from pyruntime.session.aot.compile_ahead import compile_model
 
 ROWS, COLUMNS = 300, 256
 X = np.random.default_rng(0).integers(-2, 3, (1, ROWS)).astype(np.float32)
@@ -203,6 +204,53 @@ def test_create__one_of_two_files_replaced_after_a_break__are_of_one_model(
     server.scripted[names.popitem()[1]] = Scripted(other)
     np.testing.assert_array_equal(visit(context, server), abs(product(2)))
     assert len(broken.asked) <= 4 and len(asked) <= 3
+
+
+PLANNED = """async ({ x, plan }) => {
+  await import('/e2e/watch.js');
+  const { InferenceSession, Tensor } = await import('/src/web/pyruntime.js');
+  const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const data = new Float32Array(decode(x).buffer);
+  const session = await InferenceSession.create('/m/model.onnx', { plan: decode(plan) });
+  const { y } = await session.run({ x: new Tensor('float32', data, [1, data.length]) });
+  const { weights, peak } = (await session.summary()).memory;
+  const { staging, ...there } = gpuBytes();
+  await session.release();
+  return { y: [...y.data], planned: weights + peak, there: Object.values(there).reduce((sum, size) => sum + size) };
+}"""
+
+
+def test_plan__replaced_after_a_break__constants_are_computed_of_the_new_one(
+    context: BrowserContext, server: Delivery, tmp_path: Path
+) -> None:
+    """Weights of 11 MB, some of which have been computed with where the file breaks off."""
+    columns = 1024
+
+    def negated(seed: int) -> bytes:
+        stored = [numpy_helper.from_array(weights(seed + i, columns), f"w{i}") for i in range(9)]
+        nodes = [helper.make_node("Neg", [f"w{i}"], [f"n{i}"]) for i in range(9)]
+        nodes += [helper.make_node("MatMul", ["x", f"n{i}"], [f"m{i}"]) for i in range(9)]
+        nodes.append(helper.make_node("Sum", [f"m{i}" for i in range(9)], ["y"]))
+        x, y = (
+            helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, size]) for n, size in (("x", ROWS), ("y", columns))
+        )
+        graph = helper.make_graph(nodes, "g", [x], [y], stored)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        return bytes(made.SerializeToString())
+
+    path = tmp_path / "model.onnx"
+    path.write_bytes(negated(100))
+    file = Changing(negated(0), negated(100))
+    server.scripted["/m/model.onnx"] = Scripted(file)
+    page = opened(context, server)
+    encoded = {
+        name: base64.b64encode(data).decode() for name, data in (("x", X.tobytes()), ("plan", compile_model(path)))
+    }
+    found = page.evaluate(PLANNED, encoded)
+    assert not any(worker.url.endswith("/worker.js") for worker in page.workers)
+    assert len(file.asked) >= 2
+    np.testing.assert_array_equal(np.float32(found["y"]), -sum(product(100 + i, columns) for i in range(9)))
+    assert abs(found["there"] - found["planned"]) <= 0.01 * found["planned"]
 
 
 def test_fetch_all__replaced_after_a_break__is_the_new_one(context: BrowserContext, server: Delivery) -> None:
