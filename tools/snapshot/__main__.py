@@ -3,7 +3,7 @@
     python -m tools.snapshot [--fast] {page,kernel} PYODIDE OUT WHEEL ...
 
 PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are what Python has. `page`: all
-of pyruntime is imported, and models of the usual kinds are planned; `kernel`: what a kernel of JupyterLite begins with.
+of pyruntime is imported, and a model is planned; `kernel`: what a kernel of JupyterLite begins with.
 Writes OUT/snapshot/ (see web/snapshot/snapshot.js) and copies each WHEEL to OUT.
 """
 
@@ -52,7 +52,7 @@ SMALL, FAST = 22, 3
 
 @dataclass(frozen=True)
 class Kind:
-    """What Python has done when the picture is taken: `warm`, a script, with `files` in its folder.
+    """What Python has done when the picture is taken: `warm`, a script.
 
     Packages that talk to JavaScript while they are imported cannot be in the picture. Those of `later` are compiled,
     and have their bytecode among the snapshot's files, which come with the memory. `stripped`: functions have no
@@ -60,14 +60,13 @@ class Kind:
     """
 
     warm: str
-    files: tuple[Path, ...] = ()
     later: tuple[str, ...] = ()
     stripped: bool = False
     libraries: tuple[str, ...] = LIBRARIES
 
 
 KINDS = {
-    "page": Kind("warm.py", (MODEL, HERE / "typical.py"), stripped=True, libraries=LIBRARIES[:1]),
+    "page": Kind("warm.py", stripped=True, libraries=LIBRARIES[:1]),
     "kernel": Kind("warm_kernel.py", later=("micropip", "piplite", "pyodide_kernel")),
 }
 
@@ -148,15 +147,13 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
-        for file in kind.files:
-            shutil.copyfile(file, folder / file.name)
         (folder / MODEL.name).write_bytes(without_weights(MODEL))
         shutil.copyfile(pyodide / "python_stdlib.zip", folder / "library.zip")
         (folder / "later.txt").write_text("\n".join(kind.later))
         wanted = {
             "libraries": listed,
             "warm": kind.warm,
-            "files": ["later.txt", "library.zip", *(file.name for file in kind.files)],
+            "files": ["later.txt", "library.zip", MODEL.name],
             "environment": {"PYTHONNODEBUGRANGES": "1"} if kind.stripped else {},
             "archive": ARCHIVE,
             "library": (pyodide / "python_stdlib.zip").stat().st_size,
