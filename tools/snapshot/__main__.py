@@ -3,7 +3,7 @@
     python -m tools.snapshot [--fast] {page,kernel} PYODIDE OUT WHEEL ...
 
 PYODIDE is the folder with Pyodide and NumPy's wheel; NumPy and the pure Python WHEELs are installed. `page`: all of
-pyruntime is imported, and typical models are planned; `kernel`: the packages of a JupyterLite kernel are imported.
+pyruntime is imported, and the digits model is planned; `kernel`: the packages of a JupyterLite kernel are imported.
 
 Writes OUT/snapshot/ (see web/snapshot/snapshot.js) and copies each WHEEL to OUT.
 """
@@ -53,7 +53,7 @@ SMALL, FAST = 22, 3
 
 @dataclass(frozen=True)
 class Kind:
-    """The state of Python in a snapshot: after `warm`, a script, with `files` in its folder.
+    """The state of Python in a snapshot: after `warm`, a script.
 
     Packages that use JavaScript during import cannot be in a snapshot. Those of `later` are compiled, and their
     bytecode is among the snapshot's files, which are loaded with the memory. `stripped`: functions have no docstrings,
@@ -61,14 +61,13 @@ class Kind:
     """
 
     warm: str
-    files: tuple[Path, ...] = ()
     later: tuple[str, ...] = ()
     stripped: bool = False
     libraries: tuple[str, ...] = LIBRARIES
 
 
 KINDS = {
-    "page": Kind("warm.py", (MODEL, HERE / "typical.py"), stripped=True, libraries=LIBRARIES[:1]),
+    "page": Kind("warm.py", stripped=True, libraries=LIBRARIES[:1]),
     "kernel": Kind("warm_kernel.py", later=("micropip", "piplite", "pyodide_kernel")),
 }
 
@@ -149,15 +148,13 @@ def make(kind: Kind, pyodide: Path, wheels: Sequence[Path], out: Path, level: in
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copytree(HERE, folder, dirs_exist_ok=True)
-        for file in kind.files:
-            shutil.copyfile(file, folder / file.name)
         (folder / MODEL.name).write_bytes(without_weights(MODEL))
         shutil.copyfile(pyodide / "python_stdlib.zip", folder / "library.zip")
         (folder / "later.txt").write_text("\n".join(kind.later))
         wanted = {
             "libraries": listed,
             "warm": kind.warm,
-            "files": ["later.txt", "library.zip", *(file.name for file in kind.files)],
+            "files": ["later.txt", "library.zip", MODEL.name],
             "environment": {"PYTHONNODEBUGRANGES": "1"} if kind.stripped else {},
             "archive": ARCHIVE,
             "library": (pyodide / "python_stdlib.zip").stat().st_size,

@@ -1,4 +1,4 @@
-"""In Pyodide: import what sessions need, and plan models once, which fills the caches that all models share."""
+"""In Pyodide: import what sessions need, and plan a model once, which fills the caches that all models share."""
 
 import gc
 import importlib
@@ -122,12 +122,7 @@ def plan(model: bytes) -> None:
 
 
 plan(Path("/build/digits.onnx").read_bytes())
-sys.path.insert(0, "/build")
-typical = importlib.import_module("typical")
-typical.plan_all()
-sys.path.remove("/build")
 candidates.forget()  # selected for sizes that other models do not have
-del sys.modules["typical"], typical
 
 HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8
 for found in [*gc.get_objects(), *sys.modules.values()]:
