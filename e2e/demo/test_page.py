@@ -22,6 +22,7 @@ from e2e.harness.page import (
     has_sideways_scroll,
     open_page,
     small_model,
+    wait_for,
 )
 from tools.devkit.chromium import ensure_chromium
 from tools.digits_data import from_counts, load_split, rasterize
@@ -243,7 +244,7 @@ def test_policy__inline_script__is_refused_and_noticed(page: Page, guard: Guard,
     )
     page.goto(site_url)
     page.evaluate("document.head.append(Object.assign(document.createElement('script'), { text: 'var broken = 1' }))")
-    page.wait_for_function("violations.includes('script-src-elem')")
+    wait_for(page, "violations.includes('script-src-elem')")
     assert page.evaluate("typeof broken") == "undefined"
 
 

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Response, expect
 
 from e2e.harness.browser import Guard, guarded_page
-from e2e.harness.page import open_page
+from e2e.harness.page import open_page, wait_for
 from e2e.harness.python import BrowserPython
 from tests.session import models
 from tools.devkit.server import Server
@@ -138,7 +138,7 @@ def test_policy__inline_script_and_evaluated_text__do_not_run(page: Page, guard:
         return globalThis.ran ?? false;
     }""")
     assert ran is False
-    page.wait_for_function("breaches.length === 1")
+    wait_for(page, "breaches.length === 1")
     assert page.evaluate("breaches")[0].startswith("script-src")
 
 

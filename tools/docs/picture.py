@@ -58,6 +58,7 @@ def main() -> int:
         page.goto(server.url)
         expect(page.locator("#loading-title")).to_have_text("Loaded", timeout=120_000)
         expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
+        expect(page.locator("#python-state")).to_contain_text("Python is ready", timeout=120_000)
         frames = film(page)
         browser.close()
     first, *rest = [image for image, _ in frames]
