@@ -61,6 +61,7 @@ def test_conv_transpose__on_a_software_adapter__four_outputs_of_several_channels
     (made,) = op.lower(Target(vendor="google"), x, w)
     assert made.kernel.name.startswith("conv_transpose_rows") and made.kernel.name.endswith(f"rows{rows}")
     (y,) = op.infer(x, w)
+    assert isinstance(y, TensorType)
     least = math.prod(y.shape) / (4 * min(rows, maps) * 64)
     assert least <= math.prod(made.grid) <= 1.5 * least + 1
     (alone,) = op.lower(Target(vendor="nvidia", disabled=frozenset({"conv_gemm"})), x, w)
