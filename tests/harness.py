@@ -81,7 +81,9 @@ def run_op(op: Op, inputs: list[Array | None], gpu: Any = None) -> list[Array]:
 
 
 def run_typed(op: Any, types: list[Any], values: list[Any], gpu: Any) -> list[Array]:
-    """The outputs of `lower` on `gpu`, from carriers."""
+    """The outputs of `lower` on `gpu`, from carriers; of a decomposed operator, those that are wanted of its body."""
+    if isinstance(op, Decomposed):
+        return [y for i, y in enumerate(run_decomposed(op, types, values, gpu)) if op.wants(i)]
     outs = op.infer(*types)
     alias = op.alias(*types)
     if alias is not None:
