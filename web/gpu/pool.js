@@ -3,14 +3,14 @@
 
 import { attend } from './waiting.js';
 
-/** Bytes of staging buffers that a device has at most, for each direction, and of those of uploads at least. */
+/** Largest total size of a device's staging buffers in each direction, and smallest size of an upload buffer, in bytes. */
 const MOST_BYTES = 48 << 20;
 const LEAST_BYTES = 3 << 19;
 
-/** Milliseconds after which an unused staging buffer goes. */
+/** Milliseconds after which an unused staging buffer is destroyed. */
 const IDLE_MS = 5_000;
 
-/** Bytes of the staging buffers there are. @type {WeakMap<GPUDevice, number>} */
+/** Total bytes of a device's staging buffers. @type {WeakMap<GPUDevice, number>} */
 const held = new WeakMap();
 
 /** @param {GPUDevice} device */

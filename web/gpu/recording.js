@@ -43,7 +43,7 @@ import { told } from './staging.js';
  * @property {GPUBindGroupLayout} group
  */
 
-/** Floating-point operations that reading or writing a byte counts as. */
+/** Estimated cost of one byte of memory traffic, in floating-point operations. */
 const WORK_OF_A_BYTE = 4;
 
 const COMMENT = /\/\/.*|\/\*[^]*?\*\//g;

@@ -41,7 +41,7 @@ export class Requests {
     this.#signal = signal;
   }
 
-  /** Whether the server confirms that all parts are of the stream's file, and its size. */
+  /** Whether the server confirmed for every part that it belongs to the stream's file, and the file's size. */
   get areOfOneFile() {
     return this.#count > 0 && this.#alike === this.#count;
   }

@@ -1,12 +1,12 @@
 """The kernels of attention as candidates.
 
-few     few queries share keys, as in decoding, or heads are too wide for flash and tiled. few_x4: keys are split until
-        each unit of the device has four workgroups, and a second dispatch reduces the partial results
-flash   a few invocations share a query row: 4 or 16 rows a workgroup
-tiled   tiles of 64 or 32 queries as register-tiled products, keys split across up to 8 workgroups. tiled_32x64: steps
-        of 64 keys, not 32, over up to 2. tiled_32_half: float16 stays it in workgroup memory: heads of 128 components
-        fit in 32 KiB, which as float32 do not; with queries of float16 those of 64 in 16 KiB
-rows    an invocation makes a row, as adapters that run on a processor want it up to some hundred keys
+few     For few queries, as in decoding, or heads too wide for flash and tiled. few_x4 splits the keys until each
+        compute unit has four workgroups; a second dispatch reduces the partial results.
+flash   Several invocations share a query row; a workgroup has 4 or 16 rows.
+tiled   Register-tiled products of 64 or 32 queries, with the keys split across up to 8 workgroups. tiled_32x64 steps
+        by 64 keys instead of 32, with up to 2 workgroups. tiled_32_half keeps float16 in workgroup memory, so that
+        heads of 128 components fit in 32 KiB, and those of 64 with float16 queries in 16 KiB.
+rows    One invocation computes a query row: the fastest on software adapters up to some hundred keys.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class ConvProblem:
 
     @cached_property
     def columns(self) -> int:
-        """Outputs of a channel in all images, of one phase."""
+        """Output positions of one channel in all images; for a transposed convolution, those of one phase."""
         w = self.window
         strides = w.strides if self.transposed else (1, 1, 1)
         return self.images * math.prod(-(-o // s) for o, s in zip(w.output, strides, strict=True))

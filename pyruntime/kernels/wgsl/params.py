@@ -78,9 +78,9 @@ def _numbers(kind: str) -> tuple[str, int]:
 
 
 def pack(fields: Fields, values: Values) -> bytes:
-    """The struct's bytes: u32 fields take any int modulo 2^32, short vectors are filled with zeros.
+    """Return the struct's bytes; `Params` if values are Dims.
 
-    Where values are Dims, the bytes are `Params`.
+    u32 fields take integers modulo 2^32. Short vectors are padded with zeros.
 
     Raises:
         KeyError: a field without value. ValueError: a value without field, or one too long.

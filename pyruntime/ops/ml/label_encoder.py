@@ -109,7 +109,7 @@ class LabelEncoderClasses(Decomposed):
 def translated(
     op: Any, body: Expansion, x: TensorType, texts: Sequence[str], numbers: Sequence[int]
 ) -> tuple[TensorType | None, ...]:
-    """Strings of x as the numbers of their places in `texts`, or its integers as strings; else op's default."""
+    """Map strings of x to `numbers` by their index in `texts`, or integers of x to strings; others to op's default."""
     given: Any = {"keys_int64s": tuple(numbers), "values_strings": texts, "default_string": op.default_string}
     if x.dtype is DType.STRING:
         given = {"keys_strings": texts, "values_int64s": tuple(numbers), "default_int64": op.default_int64}

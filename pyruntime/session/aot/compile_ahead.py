@@ -231,7 +231,7 @@ def _origins(graph: Graph, names: Sequence[str]) -> list[str]:
 
 
 def _is_small(kind: DeclaredType | None) -> bool:
-    """Whether a value of this type may be stated: whether it is small where its dynamic sizes are."""
+    """Return whether a value of this type may be stated: its static dimensions have at most KNOWN_LIMIT elements."""
     if not isinstance(kind, DeclaredTensor) or kind.shape is None:
         return False
     return math.prod(d for d in kind.shape if isinstance(d, int)) <= KNOWN_LIMIT
