@@ -89,9 +89,9 @@ export function takePreEncoded(commands, numbers) {
 }
 
 /**
- * Encode the passes of the next run of a recording, if it is the same as this one and the one before: to write and send 114
- * dispatches takes this thread some 0.2 ms, and to check them the browser's GPU process as long. Errors in them are
- * reported by their submit; a failure here leaves encoding to the next run.
+ * Encode the passes of a recording's next run ahead of time, if its last two runs were the same. Encoding 114 dispatches takes
+ * this thread some 0.2 ms, and validating them as long in the browser's GPU process. Their errors are reported by the submit;
+ * a failure here leaves encoding to the next run.
  * @param {GPUDevice} device
  * @param {{commands: Command[], dispatches: Command[], numbers: number[]}} run the commands as recorded and as they run, and
  *   what the grids count

@@ -120,7 +120,7 @@ export class Readback {
   /** @param {GPUDevice} device @param {Read[]} reads */
   constructor(device, reads) {
     this.#device = device;
-    /** In the order in which they arrive. @type {Planned[]} */
+    /** Pieces of the results, in the order of their arrival. @type {Planned[]} */
     this.pieces = reads.flatMap((read, result) => cut(read.nbytes > ON_THE_WAY ? this.#setAside(read) : read, result));
     for (const piece of this.pieces) {
       if (piece.at < ON_THE_WAY) this.#begun.push(staged(device, piece));

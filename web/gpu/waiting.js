@@ -77,13 +77,13 @@ function interval(device, asked) {
 
 /**
  * @typedef {object} Waiting
- * @property {() => boolean} [work] does a part of what there is to do meanwhile; false when nothing is left
- * @property {boolean} [exact] ask all the time
- * @property {() => unknown} [progress] changes when a part of what is waited for has come: asking begins anew
+ * @property {() => boolean} [work] does one piece of other work between two polls; returns false when none is left
+ * @property {boolean} [exact] poll without pauses
+ * @property {() => unknown} [progress] a value that changes when a part of the result has come: polling then starts anew
  */
 
 /**
- * `awaited`, which the GPU's progress fulfils, soon after it can be.
+ * Await a promise that the GPU's progress fulfils, polling the GPU so that it is fulfilled soon.
  * @template T
  * @param {GPUDevice} device
  * @param {Promise<T>} awaited

@@ -23,11 +23,11 @@ _LONGEST = 4000
 
 @contextmanager
 def one_of_ours(what: str) -> Iterator[None]:
-    """Let only exceptions of this package out.
+    """Turn every exception of the block into one of this package.
 
     Raises:
-        OrtError: as it came; very long messages are cut. OutOfMemory: for MemoryError.
-        Fail: for any other exception that has no name here.
+        OrtError: unchanged, except that very long messages are truncated. OutOfMemory: for MemoryError.
+        Fail: for any other exception.
     """
     try:
         yield
