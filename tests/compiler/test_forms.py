@@ -123,7 +123,8 @@ def test_forms__of_every_kind__destroy_nothing_that_is_still_read(size: Shape, t
 
 def test_forms__kernels_with_an_epilogue__are_all_among_them(found: Found) -> None:
     """Where not all of the tests above ran, forms are planned until there is none missing."""
-    hook = re.compile(r"^(fn finish\(|//#include (finish_quad|half_operands)\b)", re.M)  # the latter includes the former
+    # half_operands includes finish_quad.
+    hook = re.compile(r"^(fn finish\(|//#include (finish_quad|half_operands)\b)", re.M)
     hooked = {name for name in shader_names() if hook.search(read(name))}
     assert hooked == HOOKS.keys() | NOT_FLOAT32
     for size, target in product(SIZES, TARGETS):
