@@ -87,6 +87,7 @@ async function planBytes(source, signal) {
  * @property {(event: import('../pyruntime.js').ProgressEvent) => void} onProgress
  * @property {AbortSignal} [signal]
  * @property {boolean} [onGpu] whether outputs are to stay on the GPU
+ * @property {boolean} [compiled] whether the plan was compiled ahead of time
  */
 
 /**
@@ -123,7 +124,7 @@ function comparePrecision({ precision = 'float32', float32_nodes: kept = [] }, e
  * @param {Wanted} wanted
  * @param {Record<string, string>} [tags] strong ETags of the model's files
  */
-async function start(file, there, { create, onProgress, signal, onGpu }, tags) {
+async function start(file, there, { create, onProgress, signal, onGpu, compiled = false }, tags) {
   const began = performance.now();
   const read = await readPlan(file, { version, ...there });
   comparePrecision(read.header.options, /** @type {any} */ (create.options).extra);
@@ -142,7 +143,7 @@ async function start(file, there, { create, onProgress, signal, onGpu }, tags) {
   program.timings.create_ms = ms;
   onProgress({ phase: 'model', status: 'end', ms });
   const boundCaches = stay ? new (await import('./bound_caches.js')).BoundCaches(there.device) : null;
-  const owner = new StandaloneClient(program, create, boundCaches, !tags);
+  const owner = new StandaloneClient(program, create, boundCaches, compiled);
   return { owner, info: { handle: owner.handle, inputs, outputs, decoder } };
 }
 
@@ -212,7 +213,7 @@ export async function open(plan, keep, create, options, onProgress = () => {}, s
     const reason = wantsPython(rest, false);
     if (reason) throw new Refused(reason);
     const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
-    return start(file, there, { ...wanted, onGpu: staysOnGpu(rest) });
+    return start(file, there, { ...wanted, onGpu: staysOnGpu(rest), compiled: true });
   }, signal);
   return { made: given || (kept && place && keep === true && await fromCache(kept, place, wanted)), keeping };
 }
