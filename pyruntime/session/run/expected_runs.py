@@ -81,9 +81,7 @@ def expected_runs(graph: Graph, entry: str) -> list[Request]:
         return []
     wanted = outputs
     if text:
-        floats = [v for v in graph.outputs if isinstance(v.type, DeclaredTensor) and v.name in stay]
-        rank = len(decoder.inputs[decoder.caches[0]].shape or ())
-        wanted = tuple(v.name for v in floats if v.type.shape is not None and len(v.type.shape) == rank)  # type: ignore[union-attr]
+        wanted = tuple(n for n in _cache_outputs(graph, decoder) if n in stay)
         if len(wanted) != len(decoder.caches):
             return []
     inside = frozenset((*decoder.caches, *((decoder.ids,) if text else ())))
@@ -130,8 +128,7 @@ def text_runs(graph: Graph) -> list[Request]:
     """
     decoder = _decoder_of(graph)
     outputs = {v.name: v.type for v in graph.outputs if isinstance(v.type, DeclaredTensor)}
-    rank = len(decoder.inputs[decoder.caches[0]].shape or ()) if decoder else 0
-    caches = tuple(n for n, kind in outputs.items() if kind.shape is not None and len(kind.shape) == rank)
+    caches = _cache_outputs(graph, decoder) if decoder else ()
     scores = [n for n in outputs if n == "logits"] or [n for n in outputs if n not in caches]
     if decoder is None or len(caches) != len(decoder.caches) or len(scores) != 1:
         raise InvalidArgument(
@@ -149,6 +146,12 @@ def text_runs(graph: Graph) -> list[Request]:
         for tokens in range(CHUNK, 0, -1) if past != 1 else ():
             made.append(Request(decoder.feeds(tokens, past), caches, free | inside, free))
     return made
+
+
+def _cache_outputs(graph: Graph, decoder: _Decoder) -> tuple[str, ...]:
+    """Return the names of the outputs that have the rank of the caches."""
+    rank = len(decoder.inputs[decoder.caches[0]].shape or ())
+    return tuple(name for name, kind in _declared(graph.outputs) if len(kind.shape or ()) == rank)
 
 
 def _decoder_of(graph: Graph) -> _Decoder | None:
