@@ -133,5 +133,5 @@ def test_page__everything_is_used__asks_for_no_file_of_packages(visit: Visit) ->
     expect(report.get_by_role("region", name="Profile")).to_be_visible()
     visit.page.locator("#write-go").click()
     expect(visit.page.locator("#write-facts")).to_contain_text("tokens a second")
-    later = ("/snapshot/packages.zst", "/pyodide/python_stdlib.zip")
+    later = ("/snapshot/packages.bin", "/pyodide/python_stdlib.zip")
     assert [path for path in visit.asked if path in later] == []

@@ -21,7 +21,7 @@ from e2e.harness.python import BrowserPython
 from tools.devkit.server import Server
 
 IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/604.1"
-MEMORY = "memory.zst"
+MEMORY = "memory.bin"
 """What Python is restored from."""
 RUN_DIGITS = """
 async () => {
@@ -260,7 +260,7 @@ def test_snapshot__files_of_packages__are_fetched_when_they_are_read(
 ) -> None:
     page.goto(site_url + "e2e/blank.html")
     page.evaluate(RUN_DIGITS)
-    assert not {"packages.zst", "python_stdlib.zip"} & set(requested)
+    assert not {"packages.bin", "python_stdlib.zip"} & set(requested)
 
 
 def test_snapshot__rare_modules__are_imported_from_the_files(restored: BrowserPython) -> None:
@@ -279,9 +279,9 @@ def test_snapshot__rare_modules__are_imported_from_the_files(restored: BrowserPy
 def test_snapshot__files_missing__reading_them_is_an_error_and_asks_once(
     page: Page, guard: Guard, site_url: str, requested: list[str]
 ) -> None:
-    guard.allow("404|packages.zst")
-    page.context.route("**/packages.zst", lambda route: route.fulfill(status=404))
+    guard.allow("404|packages.bin")
+    page.context.route("**/packages.bin", lambda route: route.fulfill(status=404))
     page.goto(site_url + "e2e/python.html?snapshot")
     answer = page.evaluate("source => runPython(source, '{}')", "open(__import__('pyruntime').__file__).read()")
     assert "I/O error" in str(answer)
-    assert requested.count("packages.zst") == 1
+    assert requested.count("packages.bin") == 1

@@ -159,11 +159,11 @@ def test_for_bundlers__script_of_another_release__raises() -> None:
 
 
 def test_addresses__of_a_site__has_each_file_that_python_starts_from(tmp_path: Path) -> None:
-    for name in ("pyodide/pyodide.mjs", "snapshot/memory.zst", "pyruntime-1.whl", "models/digits.onnx", "index.html"):
+    for name in ("pyodide/pyodide.mjs", "snapshot/memory.bin", "pyruntime-1.whl", "models/digits.onnx", "index.html"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     rows = [line.split('"')[1::2] for line in addresses(tmp_path).splitlines() if "new URL" in line]
-    files = ["pyodide/pyodide.mjs", "pyruntime-1.whl", "snapshot/memory.zst"]
+    files = ["pyodide/pyodide.mjs", "pyruntime-1.whl", "snapshot/memory.bin"]
     assert rows == [[name, f"../{name}"] for name in files]
 
 

@@ -32,7 +32,7 @@ PLANS = {
     "austen/onnx/model_q4": ("--text",),
     "enlarge3": ("--shape", "picture=1,3,72,96", "--shape", "picture=1,3,192,192"),
 }
-FETCHED_LATER = "packages.zst"
+FETCHED_LATER = "packages.bin"
 """The snapshot's file that comes with the first read of a package's file, as Python's standard library does."""
 
 TOOLS = (PAGE, *(Path(__file__).with_name(name) for name in ("site.py", "bundle.py", "bench_page.py", "pins.py")))

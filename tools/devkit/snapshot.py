@@ -55,7 +55,7 @@ def do_without(folder: Path, wheels: Sequence[Path]) -> None:
     shutil.rmtree(snapshot, ignore_errors=True)
     snapshot.mkdir()
     (snapshot / "manifest.json").write_text("null\n")
-    for name in ("memory.zst", "zstd.wasm"):
+    for name in ("memory.bin", "zstd.wasm"):
         (snapshot / name).write_bytes(b"")
     for wheel in wheels:
         shutil.copyfile(wheel, folder / wheel.name)

@@ -185,7 +185,7 @@ def write(snapshot: Path, answer: dict[str, Any], now: Files, later: Files, libr
     rest = b"".join(later.values())
     sizes = {"packages": len(packages), "now": len(now), "later": len(rest)}
     (snapshot / "manifest.json").write_text(json.dumps(answer["manifest"] | sizes) + "\n")
-    packed = {"memory.zst": compress(content, level), "packages.zst": compress(rest, level), "zstd.wasm": decoder()}
+    packed = {"memory.bin": compress(content, level), "packages.bin": compress(rest, level), "zstd.wasm": decoder()}
     for file, data in {**packed, **libraries}.items():
         (snapshot / file).write_bytes(data)
 

@@ -2,7 +2,7 @@
 /**
  * Fetch the memory snapshot from which snapshot.js restores Python.
  *
- * `memory.zst` holds the packages for Python's file system that are needed first, then the nonzero ranges of the memory. These are written
+ * `memory.bin` holds the packages for Python's file system that are needed first, then the nonzero ranges of the memory. These are written
  * directly into Python's memory, except the lower part: WebAssembly writes there before Python is restored, so that part is applied later,
  * and the file has its difference to what WebAssembly writes.
  */
@@ -15,9 +15,9 @@ const pyodideVersion = '0.29.5';
 
 /**
  * @typedef {object} Manifest the build's description of a snapshot; paths are relative to it
- * @property {number} packages bytes of a bundle of files, at the start of `memory.zst`'s content
+ * @property {number} packages bytes of a bundle of files, at the start of `memory.bin`'s content
  * @property {number} now number of the bundle's files that have their content in it
- * @property {number} later bytes of `packages.zst`'s content: files that are fetched on first read
+ * @property {number} later bytes of `packages.bin`'s content: files that are fetched on first read
  * @property {number} library bytes of Pyodide's `python_stdlib.zip`
  * @property {string} archive path of the library in Python's file system
  * @property {number} head bytes of Pyodide's description of the snapshot, which precedes the memory
@@ -114,7 +114,7 @@ class SnapshotFiles {
     });
     this.main = compile(`${indexURL}pyodide.asm.wasm`);
     this.decoder = compile(`${folder}zstd.wasm`);
-    this.packed = get(`${folder}memory.zst`).then(counted);
+    this.packed = get(`${folder}memory.bin`).then(counted);
     this.memory = this.manifest.then((known) => known && this.#begin(known));
     for (const promise of [this.script, this.manifest, this.packed, this.memory]) promise.catch(() => {}); // awaited on use
   }
@@ -144,7 +144,7 @@ class SnapshotFiles {
     };
   }
 
-  /** Write the content of `memory.zst` to `targets` in order, as it arrives. @param {Uint8Array[]} targets */
+  /** Write the content of `memory.bin` to `targets` in order, as it arrives. @param {Uint8Array[]} targets */
   async #fill(targets) {
     // Decompression occupies this thread, so it starts while other threads compile WebAssembly and this one would wait.
     const [packed, decoder] = await Promise.all([this.packed, this.decoder, this.script]);

@@ -169,7 +169,7 @@ export async function restorePython(folder, indexURL, options, arriving = () => 
   const { memory, lower, bundle, filled, libraries } = begun;
   arriving(filled);
   const decoder = await files.decoder;
-  const read = once(() => decompress(decoder, fetchNow(located(`${folder}packages.zst`)), later));
+  const read = once(() => decompress(decoder, fetchNow(located(`${folder}packages.bin`)), later));
   const placed = await placeLibraries(indexURL, files.main, libraries, async (module) => {
     await filled;
     complete(new Uint32Array(lower.buffer, head, low / 4), new Uint32Array(memory.buffer, 0, low / 4), fresh);

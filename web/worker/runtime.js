@@ -50,7 +50,7 @@ function requireWebAssembly() {
 function bytesFetched(url) {
   const entries = /** @type {PerformanceResourceTiming[]} */ (performance.getEntriesByType('resource'));
   const counted = entries.map(({ name, encodedBodySize }) => ({ name: siteAddress(name), encodedBodySize }))
-    .filter(({ name }) => name.startsWith(url) && !name.endsWith('/memory.zst'));
+    .filter(({ name }) => name.startsWith(url) && !name.endsWith('/memory.bin'));
   return counted.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0);
 }
 
