@@ -38,9 +38,8 @@ def chosen_providers(
         BindingError (a RuntimeError): no provider has such a name, without `fallback`.
         BadValue (a ValueError): neither names nor (name, options), or other lengths, without `fallback`.
     """
-    available = available_providers()
     if not providers and not provider_options:
-        return {name: {} for name in available}
+        return {name: {} for name in available_providers()}
     try:
         named = _named(providers, provider_options)
     except BadValue as error:
@@ -52,30 +51,35 @@ def chosen_providers(
     for name, options in named:
         if name in chosen:
             warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", UserWarning, stacklevel=2)
-        elif name in available or (name == WEBGPU and fits(options)):
+        elif _is_available(name, options):
             chosen[name] = {str(key): str(value) for key, value in options.items()}
         else:
             warnings.warn(
                 f"Specified provider '{name}' is not in available provider names. "
-                f"Available providers: '{', '.join(available)}'",
+                f"Available providers: '{', '.join(available_providers())}'",
                 UserWarning,
                 stacklevel=2,
             )
             if name not in _KNOWN and not fallback:
-                raise BindingError(f"Unknown Provider Type: {name}; available: {available}")
+                raise BindingError(f"Unknown Provider Type: {name}; available: {available_providers()}")
     return chosen or {CPU: {}}
 
 
 def check_available(name: str, options: Mapping[str, str]) -> None:
     """Raises BindingError (a RuntimeError): no provider has this name. InvalidArgument: it is not available here."""
-    available = available_providers()
-    if name in available or (name == WEBGPU and fits(options)):
+    if _is_available(name, options):
         return
+    available = available_providers()
     if name not in _KNOWN:
         raise BindingError(f"Unknown Provider Type: {name}; available: {available}")
     raise InvalidArgument(
         f"Failed to add provider of type '{name}' to SessionOptions: it is not available here; available: {available}"
     )
+
+
+def _is_available(name: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a session can run on a provider. No adapter is looked for where only the CPU is named."""
+    return name == CPU or (name == WEBGPU and fits(options)) or name in available_providers()
 
 
 def _named(

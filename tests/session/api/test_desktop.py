@@ -16,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pyruntime as ort
+from pyruntime.session import environment
 from tests.desktop import desktop_device
 
 GPU = "WebGpuExecutionProvider"
@@ -242,6 +243,17 @@ def test_provider_options__adapter__chooses_without_the_environment(
         other = ort.InferenceSession(MODEL, providers=[(GPU, {"adapter": "nothing"})])
     assert other.get_providers() == ["CPUExecutionProvider"]
     assert any("not in available provider names" in str(w.message) for w in said)
+
+
+def test_providers__cpu_alone__looks_for_no_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(*_: object) -> str:
+        raise AssertionError("an adapter was looked for")
+
+    monkeypatch.setattr(environment, "_missing_adapter", looked)
+    monkeypatch.setattr(environment, "_why_not", looked)
+    session = ort.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
+    assert session.get_providers() == ["CPUExecutionProvider"]
+    close(session.run(None, {"x": made(2)})[0], made(2))
 
 
 def test_pickle__bytes_and_path__load_the_model_again(session: ort.InferenceSession, tmp_path: Path) -> None:
