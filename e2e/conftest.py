@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from e2e.harness.browser import UNGUARDED, Guard, fresh_page, guarded_page, launch, shared_context
-from e2e.harness.crashes import run_again
+from e2e.harness.crashes import pytest_runtest_makereport, pytest_runtest_teardown
 from e2e.harness.delivery import Delivery, Served
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
@@ -23,7 +23,9 @@ from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
 from tools.devkit.site import CONTENT_SECURITY_POLICY, build_site
 
-__all__ = ["pytest_terminal_summary", "pytest_testnodedown"]  # hooks
+__all__ = [
+    "pytest_runtest_makereport", "pytest_runtest_teardown", "pytest_terminal_summary", "pytest_testnodedown",
+]  # fmt: skip  # hooks
 
 HERE = Path(__file__).parent
 
@@ -39,10 +41,6 @@ def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
     for tests in sched.workqueue.values():
         if crashitem in tests:
             tests[crashitem] = True
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    return run_again(item, nextitem)
 
 
 @pytest.fixture(scope="session")

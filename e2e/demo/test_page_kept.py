@@ -12,7 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from e2e.demo.test_page_write import write
 from e2e.harness.browser import Guard, guarded_page
-from e2e.harness.page import open_page
+from e2e.harness.page import open_page, wait_for
+from e2e.loading.test_first_visit import SAVE_DATA
 from tools.devkit.server import Handler, Server
 
 KEPT = "the page and Python"
@@ -144,23 +145,38 @@ def test_writing__second_visit__begins_and_ends_while_python_is_not_up(visited: 
     page.goto(server.url)
     expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
     assert write(section, seed=3) == first
-    page.wait_for_function("workers > 0")  # Python is requested after the page's first answer
+    wait_for(page, "workers > 0")  # Python is requested after the page's first answer
     section.get_by_role("button", name="Another, with the next seed").click()
     expect(section.locator("#write-status")).to_contain_text("Written: ")
 
 
-def test_clearing__while_python_is_still_starting__nothing_is_kept_afterwards(
-    visited: tuple[Page, Guard, Server],
-) -> None:
-    page, _, server = visited
-    page.goto(server.url)
-    expect(page.locator(".bar.best .bar-digit")).to_have_text("3")
-    page.locator("#storage-clear").click()
-    expect(page.locator("#loading-title")).to_have_text("Loaded")
-    page.wait_for_timeout(1500)  # longer than a session is idle before its plan is cached
-    expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
-    assert page.evaluate("caches.keys()") == []
-    assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
+# Once Python is ready the page would keep its files, and shows what is kept.
+SHOWN = """() => {
+    const python = document.querySelector('#python-state');
+    globalThis.shown = new Promise((resolve) => {
+        new MutationObserver(() => { if (python.textContent.includes('is ready')) resolve(true); })
+            .observe(document.querySelector('#storage-text'), { childList: true });
+    });
+}"""
+
+
+def test_clearing__before_python_starts__nothing_is_kept_afterwards(browser: Browser, site: Path) -> None:
+    with (
+        Server({"/": site}) as server,
+        guarded_page(browser, server.url, service_workers="allow") as (page, _),
+    ):
+        page.add_init_script(SAVE_DATA + ALL_KEPT)
+        open_page(page, server.url)
+        assert page.evaluate("allKept")
+        expect(page.locator("#storage-text")).to_contain_text("Kept: the page, ")
+        page.locator("#storage-clear").click()
+        expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
+        page.evaluate(SHOWN)
+        page.get_by_role("button", name="Load it now").click()
+        assert page.evaluate("shown")
+        expect(page.locator("#storage-text")).to_have_text("Nothing is kept.")
+        assert page.evaluate("caches.keys()") == []
+        assert page.evaluate("navigator.serviceWorker.getRegistrations().then((all) => all.length)") == 0
 
 
 def test_build__newer_one__replaces_what_was_kept(browser: Browser, site: Path, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""`python -m tests.mutations [WORD ...]`: take each defence away in a copy of the project and see its tests fail.
+"""`python -m tests.mutations [--ci | WORD ...]`: take defences away in a copy of the project and see their tests fail.
 
-With words: only defences with one of them in their name. Ends with status 1 where tests passed without the defence.
+With words: only defences with one of them in their name. `--ci`: what CI has time for, each native test of the table;
+and the browser tests of defences of which the branch changes a file. Ends with status 1 where tests passed without the
+defence.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.mutations.table import MUTATIONS, Mutation
@@ -62,8 +66,31 @@ def passes(test: str, project: Path) -> bool:
     return ended.returncode == 0
 
 
+def part_of_ci(mutations: Sequence[Mutation], changed: set[str]) -> list[Mutation]:
+    """Those with native tests, without their browser tests; as they are where one of their files changed."""
+    native = [tuple(test for test in m.tests if test.startswith("tests/")) for m in mutations]
+    part = [m if changed & m.files else replace(m, tests=own) for m, own in zip(mutations, native, strict=True)]
+    return [m for m in part if m.tests]
+
+
+def changed_files() -> set[str]:
+    """The files that differ from the commit at which the branch left main: none where git knows no main."""
+    for main in ("origin/main", "main"):
+        if base := git("merge-base", "HEAD", main):
+            return set(git("diff", "--name-only", base[0]))
+    return set()
+
+
+def git(*arguments: str) -> list[str]:
+    """The lines that git prints; none where it fails."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+
+
 def main(words: list[str]) -> int:
-    chosen = [m for m in MUTATIONS if not words or any(word in m.defence for word in words)]
+    if words == ["--ci"]:
+        chosen = part_of_ci(MUTATIONS, changed_files())
+    else:
+        chosen = [m for m in MUTATIONS if not words or any(word in m.defence for word in words)]
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder).resolve()

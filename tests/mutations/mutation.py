@@ -28,3 +28,8 @@ class Mutation:
     def in_browser(self) -> bool:
         """True where a site has to be built for its tests."""
         return any(test.startswith("e2e/") for test in self.tests)
+
+    @property
+    def files(self) -> set[str]:
+        """The mutated file, and those of the tests."""
+        return {self.path, *(test.partition("::")[0] for test in self.tests)}

@@ -99,7 +99,7 @@ OVERLAP_MUTATIONS = (
     Mutation(
         "overlap: a tensor that a run has is not written under it",
         "pyruntime/session/run/program.py",
-        "alone = not given.in_use and ",
+        "alone = not given.in_use and not given.shared and ",
         "alone = ",
         (
             OVERLAPS + "test_tensor__output_of_a_run_while_another_reads_it__is_not_written_under_it",

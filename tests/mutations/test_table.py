@@ -1,4 +1,4 @@
-"""The table of defences fits the code; `python -m tests.mutations`, a part of `dev.py soak`, takes them away."""
+"""The table of defences fits the code. `python -m tests.mutations` takes them away."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.mutations.__main__ import part_of_ci
 from tests.mutations.table import MUTATIONS, Mutation
 from tools.devkit.shell import ROOT
 
@@ -32,3 +33,15 @@ def test_mutations__their_tests_by_name_and_parameters__are_collected(folder: st
 def test_mutations__names__are_different() -> None:
     names = [m.defence for m in MUTATIONS]
     assert len(set(names)) == len(names)
+
+
+def test_part_of_ci__nothing_changed__is_every_native_test_of_the_table() -> None:
+    found = [test for m in part_of_ci(MUTATIONS, set()) for test in m.tests]
+    assert found == [test for m in MUTATIONS for test in m.tests if not test.startswith("e2e/")]
+
+
+@pytest.mark.parametrize("file", ["web/api/session.js", "e2e/reliability/test_reliability_page.py"])
+def test_part_of_ci__file_changed__adds_the_browser_tests_of_its_defences(file: str) -> None:
+    before, after = part_of_ci(MUTATIONS, set()), part_of_ci(MUTATIONS, {file})
+    added = [m for m in after if m not in before]
+    assert added and added == [m for m in MUTATIONS if file in m.files and m.in_browser]

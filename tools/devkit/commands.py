@@ -86,6 +86,9 @@ def test(*, native: bool, browser: bool, chosen: str, pytest_args: Sequence[str]
             made = environment.result()
             say("browser tests")
             statuses.append(run([python(), "-m", "pytest", *PYTEST, *suites["e2e"], *options], env=made))
+            if chosen == "ci" and not pytest_args:
+                say("defences taken away")
+                statuses.append(run([python(), "-m", "tests.mutations", "--ci"], env=made))
     return max(statuses)
 
 

@@ -53,6 +53,7 @@ def build_docs(python: Path) -> Path:
         if done.returncode:
             told = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
             raise SetupError(f"The documentation site was not built: {told}")
+        (site / "404.html").unlink()  # its addresses are those of a site at the root
         put_stamp(stamp, value)
         return site
 

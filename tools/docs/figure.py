@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import textwrap
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "docs" / "images" / "layers.svg"
-ROW, WIDTH, PAD = 46, 760, 12
+ROW, LINE, WIDTH, PAD = 46, 14, 760, 12
 
 
 def layers() -> list[list[str]]:
@@ -36,31 +37,44 @@ def files(name: str) -> int:
     return len([*place.rglob("*.py")]) if place.is_dir() else 1
 
 
+def breadth(names: Sequence[str]) -> float:
+    """Return the width of each package of a layer."""
+    return (WIDTH - 2 * PAD - 6 * (len(names) - 1)) / len(names)
+
+
+def words(names: Sequence[str]) -> tuple[int, list[list[str]]]:
+    """Return the height of a layer, and the lines of each of its packages."""
+    made = [textwrap.wrap(told(name), int(breadth(names) / 6.4)) for name in names]
+    return ROW + LINE * (max(map(len, made)) - 1), made
+
+
 def draw() -> str:
     """Return the figure as SVG."""
-    rows = layers()
-    height = len(rows) * (ROW + 6) + 2 * PAD
+    rows = [(names, *words(names)) for names in layers()]
+    height = sum(tall + 6 for _, tall, _ in rows) + 2 * PAD
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif"'
         ' font-size="13">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
-    for number, names in enumerate(rows):
-        top = PAD + number * (ROW + 6)
-        width = (WIDTH - 2 * PAD - 6 * (len(names) - 1)) / len(names)
-        most = int(width / 6.4)
+    top = PAD
+    for names, tall, lines_of in rows:
+        width = breadth(names)
         for place, name in enumerate(names):
             left = PAD + place * (width + 6)
-            text = told(name)
-            text = text if len(text) <= most else text[: most - 1].rsplit(" ", 1)[0] + " …"
             count = files(name)
             lines += [
-                f'<rect x="{left:.0f}" y="{top}" width="{width:.0f}" height="{ROW}" rx="5" fill="#e0f2f1"'
+                f'<rect x="{left:.0f}" y="{top}" width="{width:.0f}" height="{tall}" rx="5" fill="#e0f2f1"'
                 ' stroke="#00796b"/>',
                 f'<text x="{left + 10:.0f}" y="{top + 19}" fill="#004d40"><tspan font-weight="bold">{name}</tspan>'
                 f' <tspan fill="#455a64">{count} {"file" if count == 1 else "files"}</tspan></text>',
-                f'<text x="{left + 10:.0f}" y="{top + 37}" fill="#263238" font-size="11">{escape(text)}</text>',
+                *(
+                    f'<text x="{left + 10:.0f}" y="{top + 37 + line * LINE}" fill="#263238" font-size="11">'
+                    f"{escape(text)}</text>"
+                    for line, text in enumerate(lines_of[place])
+                ),
             ]
+        top += tall + 6
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 

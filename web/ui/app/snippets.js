@@ -36,7 +36,7 @@ probabilities, = await session.run_async(None, {"image": image})`,
   },
   {
     title: 'In Python on a desktop',
-    about: 'The same code without a browser: every operator also has a NumPy implementation.',
+    about: 'The same code without a browser: on the GPU with the package wgpu installed, otherwise on NumPy.',
     code: `# pip install ${places().wheelUrl}
 import numpy as np
 import pyruntime as ort

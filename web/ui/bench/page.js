@@ -99,7 +99,7 @@ async function start() {
   byId('gpu').textContent = gpuOf({ ...described, is_software: isSoftware });
   byId('adapter').replaceChildren(adapterTable(described));
   if (isSoftware) {
-    byId('notice').replaceChildren(h('p', { class: 'notice' }, 'A software adapter plays the GPU on the processor: its figures say nothing of a GPU, and take ten times as long.'));
+    byId('notice').replaceChildren(h('p', { class: 'notice' }, 'This GPU is emulated on the CPU. Its figures say nothing about a real one, and measuring takes ten times as long.'));
   }
   const peer = await findPeer().catch(() => null);
   if (peer) offerPeer(peer);

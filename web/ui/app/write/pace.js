@@ -47,10 +47,11 @@ export class Pace {
     const whole = (performance.now() - this.#begin - this.#first) / later.length;
     own.page = Math.max(0, whole - own.model - own.sampling - own.text);
     const sum = own.model + own.sampling + own.text + own.page;
-    return h('dl', { class: 'spent' }, ...PARTS.flatMap(([part, title]) => {
+    const bars = PARTS.flatMap(([part, title]) => {
       const bar = h('span', { class: 'candidate-bar', 'aria-hidden': 'true' });
       bar.style.setProperty('--part', String(own[part] / sum));
       return [h('dt', {}, title), h('dd', {}, bar, formatTime(own[part]))];
-    }));
+    });
+    return h('div', {}, h('p', { class: 'caption' }, 'Median time of a token after the first:'), h('dl', { class: 'spent' }, ...bars));
   }
 }
