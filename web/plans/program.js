@@ -5,10 +5,12 @@
 
 import { bufferOf } from '../gpu/buffers.js';
 import { compileWithFallback } from '../gpu/fallback.js';
+import { drop, hold } from '../gpu/held.js';
 import { play } from '../gpu/player.js';
 import { commandOf } from '../gpu/recording.js';
 import { ordered, repeat } from '../gpu/repeated.js';
 import { caught, guarded } from '../gpu/staging.js';
+import { allocatedBytes } from './allocated.js';
 import { Constants } from './constants.js';
 import { mostWorkgroups } from './plan.js';
 import { uploadConstants } from './weights.js';
@@ -65,7 +67,7 @@ export class Program {
     this.plan = plan;
     this.adapter = adapter;
     this.#constants = new Constants(plan.header, {
-      allocate: (sizes) => this.#guarded(() => sizes.map((nbytes) => this.#buffer(nbytes))),
+      allocate: (sizes) => this.#guarded(() => sizes.map((nbytes) => this.#buffer(nbytes, 'weights'))),
       free: (buffer) => this.#drop(buffer),
       compute: (plans) => this.#compute(plans),
     });
@@ -125,11 +127,17 @@ export class Program {
 
   /** The session's `summary`, of the program used last. @returns {import('../pyruntime.js').Summary} */
   summary() {
-    const { nodes, memory: [peak, bound, without, weights], commands, shaders } = this.entries[this.entries.length - 1].program.plan;
+    const { nodes, memory: [, bound, without], commands, shaders } = this.entries[this.entries.length - 1].program.plan;
     return {
       nodes: nodes.map(([name, op_type, domain, placement, reason, kernels]) => (
         { name, op_type, domain, placement, reason: placement === 'gpu' ? '' : reason, kernels })),
-      memory: { peak, lower_bound: bound, total_without_reuse: without, weights },
+      memory: {
+        peak: this.#bytesOf('arena'),
+        lower_bound: bound,
+        total_without_reuse: without,
+        weights: this.#bytesOf('weights') + this.#bytesOf('computed'),
+        allocated: allocatedBytes(this.device),
+      },
       dispatches: commands.length,
       pipelines: new Set(shaders).size,
       adapter: this.adapter,
@@ -148,18 +156,22 @@ export class Program {
     return result;
   }
 
-  /** @param {number} nbytes */
-  #buffer(nbytes) {
+  /** @param {string} label */
+  #bytesOf(label) {
+    return [...this.#held].reduce((sum, buffer) => sum + (buffer.label === label ? buffer.size : 0), 0);
+  }
+
+  /** @param {number} nbytes @param {string} label */
+  #buffer(nbytes, label) {
     if (this.#isReleased) throw new Error('the session was released');
-    const buffer = bufferOf(this.device, Math.max(nbytes, 256));
+    const buffer = hold(this.device, bufferOf(this.device, Math.max(nbytes, 256), label));
     this.#held.add(buffer);
     return buffer;
   }
 
   /** @param {GPUBuffer} buffer */
   #drop(buffer) {
-    this.#held.delete(buffer);
-    buffer.destroy();
+    if (this.#held.delete(buffer)) drop(this.device, buffer);
   }
 
   /** @param {SavedPlan} plan */
@@ -180,19 +192,20 @@ export class Program {
    * @param {SavedPlan} plan
    * @param {Record<string, GPUBuffer>} there tensors that it does not make
    * @param {string[]} brought tensors whose memory runs bring
+   * @param {string} label of the tensors that it makes
    */
-  async #bind(plan, there, brought = []) {
+  async #bind(plan, there, brought, label) {
     const pipelines = await Promise.all(this.#compile(plan));
     return this.#guarded(() => {
-      const arenas = plan.arenas.map((nbytes) => this.#buffer(nbytes));
+      const arenas = plan.arenas.map((nbytes) => this.#buffer(nbytes, 'arena'));
       /** @type {GPUBuffer[]} */
       const external = [];
       for (const { name, region } of plan.external) {
-        if (!brought.includes(name)) external[region[1]] = there[name] ?? this.#buffer(region[3]);
+        if (!brought.includes(name)) external[region[1]] = there[name] ?? this.#buffer(region[3], label);
       }
       const [at, nbytes] = plan.params;
       const raw = this.plan.sections.slice(at, at + nbytes);
-      const params = nbytes ? this.#buffer(nbytes) : null;
+      const params = nbytes ? this.#buffer(nbytes, 'params') : null;
       if (params) this.device.queue.writeBuffer(params, 0, raw);
       const place = (/** @type {Region} */ [space, index, offset, size]) => {
         if (space === 0) return { buffer: arenas[index], offset, size };
@@ -214,7 +227,7 @@ export class Program {
 
   /** Make the constant of each plan. @param {SavedPlan[]} plans */
   async #compute(plans) {
-    const bound = await Promise.all(plans.map((plan) => this.#bind(plan, {})));
+    const bound = await Promise.all(plans.map((plan) => this.#bind(plan, {}, [], 'computed')));
     const commands = bound.flatMap((one) => ordered(/** @type {import('../gpu/recording.js').Command[]} */ (one.commands), []));
     await play(this.device, commands, [], [], []);
     for (const { params, arenas } of bound) for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
@@ -225,7 +238,7 @@ export class Program {
   async #replay(program) {
     const { plan, sizes, computed, inputs, outputs } = program;
     const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#constants.computed[number]]));
-    const { commands, place, params, raw } = await this.#bind(plan, there, [...inputs, ...outputs]);
+    const { commands, place, params, raw } = await this.#bind(plan, there, [...inputs, ...outputs], 'resident');
     const placed = (/** @type {import('./plan.js').Transfer} */ { name, type, dims, scaled, bits, region }) => {
       const { buffer, offset } = place(region);
       return { name, type, dims, scaled, bits, buffer, offset, most: region[3] };
@@ -258,7 +271,6 @@ export class Program {
   release() {
     this.#isReleased = true;
     for (const { seen } of this.entries) seen.live = false;
-    for (const buffer of this.#held) buffer.destroy();
-    this.#held.clear();
+    for (const buffer of this.#held) this.#drop(buffer);
   }
 }
