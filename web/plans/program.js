@@ -67,9 +67,9 @@ export class Program {
     this.plan = plan;
     this.adapter = adapter;
     this.#constants = new Constants(plan.header, {
-      allocate: (sizes) => this.#guarded(() => sizes.map((nbytes) => this.#buffer(nbytes, 'weights'))),
+      allocate: (sizes, label) => this.#guarded(() => sizes.map((nbytes) => this.#buffer(nbytes, label))),
       free: (buffer) => this.#drop(buffer),
-      compute: (plans) => this.#compute(plans),
+      compute: (plans, results) => this.#compute(plans, results),
     });
     for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program, plan.sections), made: null });
   }
@@ -192,16 +192,15 @@ export class Program {
    * @param {SavedPlan} plan
    * @param {Record<string, GPUBuffer>} there tensors that it does not make
    * @param {string[]} brought tensors whose memory runs bring
-   * @param {string} label of the tensors that it makes
    */
-  async #bind(plan, there, brought, label) {
+  async #bind(plan, there, brought = []) {
     const pipelines = await Promise.all(this.#compile(plan));
     return this.#guarded(() => {
       const arenas = plan.arenas.map((nbytes) => this.#buffer(nbytes, 'arena'));
       /** @type {GPUBuffer[]} */
       const external = [];
       for (const { name, region } of plan.external) {
-        if (!brought.includes(name)) external[region[1]] = there[name] ?? this.#buffer(region[3], label);
+        if (!brought.includes(name)) external[region[1]] = there[name] ?? this.#buffer(region[3], 'resident');
       }
       const [at, nbytes] = plan.params;
       const raw = this.plan.sections.slice(at, at + nbytes);
@@ -221,24 +220,23 @@ export class Program {
         if (params && own) parts.push({ slot: -1, buffer: params, offset: own[0], size: own[1] });
         return commandOf(this.device, pipelines[i], parts, grid, scaled, about[2]);
       });
-      return { commands: repeat(made, plan.repeated), place, params, raw, external, arenas };
+      return { commands: repeat(made, plan.repeated), place, params, raw, arenas };
     });
   }
 
-  /** Make the constant of each plan. @param {SavedPlan[]} plans */
-  async #compute(plans) {
-    const bound = await Promise.all(plans.map((plan) => this.#bind(plan, {}, [], 'computed')));
+  /** Make the constant of each plan. @param {SavedPlan[]} plans @param {GPUBuffer[]} results */
+  async #compute(plans, results) {
+    const bound = await Promise.all(plans.map((plan, i) => this.#bind(plan, { [plan.external[0].name]: results[i] })));
     const commands = bound.flatMap((one) => ordered(/** @type {import('../gpu/recording.js').Command[]} */ (one.commands), []));
     await play(this.device, commands, [], [], []);
     for (const { params, arenas } of bound) for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
-    return bound.map(({ external }, i) => external[plans[i].external[0].region[1]]);
   }
 
   /** @param {import('./plan.js').Program} program @returns {Promise<import('../gpu/replay.js').Replay>} */
   async #replay(program) {
     const { plan, sizes, computed, inputs, outputs } = program;
     const there = Object.fromEntries(Object.entries(computed).map(([name, number]) => [name, this.#constants.computed[number]]));
-    const { commands, place, params, raw } = await this.#bind(plan, there, [...inputs, ...outputs], 'resident');
+    const { commands, place, params, raw } = await this.#bind(plan, there, [...inputs, ...outputs]);
     const placed = (/** @type {import('./plan.js').Transfer} */ { name, type, dims, scaled, bits, region }) => {
       const { buffer, offset } = place(region);
       return { name, type, dims, scaled, bits, buffer, offset, most: region[3] };
