@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +16,19 @@ from onnx import TensorProto, helper, numpy_helper
 import pyruntime
 from pyruntime.compiler.cast_constants import PART
 from pyruntime.compiler.plan import Plan, Space
+from pyruntime.compiler.saved_plan import TEMPORARY
 from pyruntime.compiler.verify import verify
 from pyruntime.device.null import NullDevice
 from pyruntime.session import InferenceSession, SessionOptions
+from pyruntime.session.aot.compile_ahead import compile_model
 from tests.session.doubles import on_device
 from tests.window_models import GPU
 
 SHAPES = [(9001, 300), (2 << 20,), (3, 700_001), (5, 40_000, 7), (8192, 128)]
 """In parts, the last a shorter one; in two whole parts; in parts that end within a row; just one part."""
+
+HEAD = 56
+"""Bytes before the header of a plan file, whose stored size is at 12."""
 
 
 def model(shape: tuple[int, ...], to: int = TensorProto.FLOAT16, kind: Any = np.float32) -> bytes:
@@ -95,3 +103,39 @@ def test_cast__other_types_on_a_gpu__values_of_onnxruntime(kind: Any, to: int, d
     (expected,) = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, feeds)
     (got,) = pyruntime.InferenceSession(data).run(None, feeds)
     np.testing.assert_array_equal(got, expected)
+
+
+def layers() -> bytes:
+    """Layers of two products, of which one has a much larger weight than the other."""
+    rng = np.random.default_rng(0)
+    nodes, stored, x = [], [], "x"
+    for layer in range(12):
+        for name, columns, rows in ((f"u{layer}", 64, 1024), (f"d{layer}", 1024, 64)):
+            some = rng.standard_normal((columns, rows)).astype(np.float32)
+            stored.append(numpy_helper.from_array(some, name))
+            nodes.append(helper.make_node("MatMul", [x, name], [f"{name}_y"]))
+            x = f"{name}_y"
+        stored.append(numpy_helper.from_array(rng.standard_normal((64, 640)).astype(np.float32), f"s{layer}"))
+        stored.append(numpy_helper.from_array(rng.standard_normal((640, 64)).astype(np.float32), f"t{layer}"))
+        nodes += [helper.make_node("MatMul", [x, f"s{layer}"], [f"s{layer}_y"])]
+        nodes += [helper.make_node("MatMul", [f"s{layer}_y", f"t{layer}"], [x := f"t{layer}_y"])]
+    given, made = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 64]) for n in ("x", x))
+    graph = helper.make_graph(nodes, "g", [given], [made], stored)
+    return bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+
+
+def test_plan_file__constants_that_leave__share_buffers_with_their_neighbours_in_the_file(tmp_path: Path) -> None:
+    """A buffer leaves when all of it was used: it has a range of the file, and no more than `TEMPORARY` bytes."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(layers())
+    data = compile_model(path, precision="float16")
+    header = json.loads(zlib.decompress(data[HEAD : HEAD + int.from_bytes(data[12:16], "little")]))
+    leaving = [
+        (at, nbytes, buffer) for _, at, nbytes, buffer, _ in header["constants"] if not header["buffers"][buffer][1]
+    ]
+    assert len(leaving) == 48
+    order = [buffer for _, _, buffer in sorted(leaving)]
+    assert order == sorted(order, key=order.index), "each buffer has constants that follow one another"
+    assert all(nbytes <= TEMPORARY for nbytes, stays in header["buffers"] if not stays)

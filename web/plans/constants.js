@@ -1,8 +1,8 @@
 // @ts-check
 /**
  * A plan's constants on the GPU: those that the model's files have, and those that are computed from them. A constant that only
- * others are computed from is allocated when its bytes arrive, and freed when it has been used. Commands that each make a part of a
- * computed constant from constants of their own run when these have arrived.
+ * others are computed from is allocated when its bytes arrive, and freed when it has been used. Commands that make different parts
+ * of a computed constant from constants alone run when these have arrived.
  */
 
 /** @typedef {import('./plan.js').SavedPlan} SavedPlan */
