@@ -239,12 +239,27 @@ export interface Summary {
   }[];
   /** Bytes on the GPU; null until the sizes of all inputs are known, and if nothing runs on the GPU. */
   readonly memory: {
-    /** Bytes of the activations. */
+    /** Bytes of the activations of all plans of the session. */
     readonly peak: number;
-    /** The largest sum of live tensors at any step: a lower bound for every plan. */
+    /** Of the plan used last, the largest sum of live tensors at any step: a lower bound for every plan. */
     readonly lower_bound: number;
+    /** Of the plan used last. */
     readonly total_without_reuse: number;
+    /** Weights and computed constants of all plans of the session. */
     readonly weights: number;
+    /** Bytes allocated on the device now, by all sessions on it. */
+    readonly allocated: {
+      readonly weights?: number;
+      /** Constants that were computed once. */
+      readonly computed?: number;
+      readonly activations?: number;
+      /** Parameters of kernels. */
+      readonly parameters?: number;
+      /** Inputs, outputs and caches that stay on the device, and memory kept for later ones. */
+      readonly tensors?: number;
+      /** What uploads, results and selected tokens pass through. */
+      readonly staging?: number;
+    };
   } | null;
   readonly dispatches: number;
   readonly pipelines: number;
@@ -319,19 +334,6 @@ export interface Explanation {
   };
   /** Bytes of the activations on the GPU. */
   readonly memory: NonNullable<Summary['memory']> & {
-    /** Bytes allocated on the device now, by all sessions. */
-    readonly allocated: {
-      readonly weights?: number;
-      /** Constants that were computed once. */
-      readonly computed?: number;
-      readonly activations?: number;
-      /** Parameters of kernels. */
-      readonly parameters?: number;
-      /** Inputs, outputs and caches that stay on the device, and memory kept for later ones. */
-      readonly tensors?: number;
-      /** Staging buffers for uploads and results. */
-      readonly staging?: number;
-    };
     readonly tensors: readonly {
       /** Values that share these bytes. */
       readonly names: readonly string[];

@@ -95,7 +95,7 @@ def plan(arguments: argparse.Namespace) -> tuple[Any, str]:
     """Show the placement of nodes, dispatches and memory."""
     session, stage = _planned(arguments)
     plan, nodes = stage.executable.plan, len(Internals(session).model.graph.nodes)
-    memory = MemoryPlan((plan.memory,))
+    memory = MemoryPlan.planned((plan.memory,))
     left = [n.label for n in stage.compiled.rest]
     data = {
         "nodes": [

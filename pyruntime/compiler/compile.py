@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from pyruntime.compiler.bodies import rewrite_bodies
 from pyruntime.compiler.bounds import bounds_of
 from pyruntime.compiler.build import build_plan
+from pyruntime.compiler.cast_constants import cast_in_parts
 from pyruntime.compiler.constants import identities, part, split_static
 from pyruntime.compiler.lowering import Lowerings
 from pyruntime.compiler.plan import Plan
@@ -228,8 +230,11 @@ class Compiler:
         made = []
         for name in first.outputs:
             alone_graph = part(first, name)
-            plan = build_plan(alone_graph, self.target, [name], lowerings=lowerings)
-            alone = build_plan(alone_graph, self.target, [name], isolated=True) if self._sanitize else None
+            build = partial(build_plan, target=self.target, resident_outputs=[name], lowerings=lowerings)
+            plan, alone = cast_in_parts(alone_graph, build(alone_graph), build), None
+            if self._sanitize:
+                build = partial(build_plan, target=self.target, resident_outputs=[name], isolated=True)
+                alone = cast_in_parts(alone_graph, build(alone_graph), build)
             made.append(Computed(name, keys[name], plan, alone))
         return made
 

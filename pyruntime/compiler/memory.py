@@ -21,7 +21,7 @@ ALIGNMENT = 256
 """Bytes: WebGPU's strictest minStorageBufferOffsetAlignment."""
 
 _SHARED = 4 << 20
-"""Bytes of a buffer that several constants share."""
+"""Bytes of a buffer that several constants share, by default."""
 
 CLIMBS = 400
 """Orders that are tried where the first ones stay away from the lower bound."""
@@ -78,11 +78,11 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT or ALIGNMENT
 
 
-def grouped(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
-    """Constants by the buffers they go into, the largest first: those smaller than `_SHARED` bytes share some.
+def grouped(items: Sequence[T], sizes: Sequence[int], shared: int = _SHARED) -> list[list[T]]:
+    """Constants by the buffers they go into, in their order: those smaller than `shared` bytes share some.
 
     Args:
-        sizes: bytes of each, descending.
+        sizes: bytes of each; the fewest buffers if they descend.
     """
     groups: list[list[T]] = []
     free = 0
@@ -90,7 +90,7 @@ def grouped(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
         size = round_up(nbytes)
         if size > free:
             groups.append([])
-            free = max(_SHARED, size)
+            free = max(shared, size)
         groups[-1].append(item)
         free -= size
     return groups

@@ -29,6 +29,9 @@ from pyruntime.ir import Constant, DType, RawSource, TensorType
 
 __all__ = ["Sections", "read_bounded", "read_kept", "read_segment", "read_transfer", "read_unread"]
 
+TEMPORARY = 1 << 20
+"""Bytes of a buffer that constants share which leave when others are computed."""
+
 _EXACT = 1 << 53
 _SPACES = (Space.ARENA, Space.WEIGHTS, Space.EXTERNAL)
 _Json: TypeAlias = Any
@@ -83,14 +86,15 @@ class Sections:
     def weights(self) -> dict[str, _Json]:
         """Constants, each with its place on the GPU, and the buffers these are in: bytes, and whether they stay.
 
-        Small ones share buffers, in the order of their size.
+        Small ones share buffers: those that stay in the order of their size, others with what the file has next to
+        them, so that they leave soon.
         """
         buffers: list[list[int]] = []
         places: dict[int, tuple[int, int]] = {}
         for kept in (True, False):
             chosen = [n for n, k in enumerate(self._kept) if k == kept]
-            chosen.sort(key=lambda n: (-self._places[n][2], n))
-            for group in grouped(chosen, [self._places[n][2] for n in chosen]):
+            chosen.sort(key=lambda n: (-self._places[n][2], n) if kept else (*self._places[n][:2], n))
+            for group in grouped(chosen, [self._places[n][2] for n in chosen], *(() if kept else (TEMPORARY,))):
                 buffers.append([0, int(kept)])
                 for number in group:
                     places[number] = len(buffers) - 1, buffers[-1][0]

@@ -1,6 +1,7 @@
 // @ts-check
 /** A pool of staging buffers. A new buffer costs more than filling it: three processes have to map its memory. */
 
+import { drop, heldBytes, hold } from './held.js';
 import { attend } from './waiting.js';
 
 /** Largest total size of a device's staging buffers in each direction, and smallest size of an upload buffer, in bytes. */
@@ -10,13 +11,8 @@ const LEAST_BYTES = 3 << 19;
 /** Milliseconds after which an unused staging buffer is destroyed. */
 const IDLE_MS = 5_000;
 
-/** Total bytes of a device's staging buffers. @type {WeakMap<GPUDevice, number>} */
-const held = new WeakMap();
-
-/** @param {GPUDevice} device */
-export function stagingBytes(device) {
-  return held.get(device) ?? 0;
-}
+/** Total bytes of what JavaScript has on a device that Python uses: staging buffers, logits that it selects tokens from. @param {GPUDevice} device */
+export const stagingBytes = (device) => Object.values(heldBytes(device)).reduce((sum, nbytes) => sum + nbytes, 0);
 
 /** The staging buffers of one device and direction. */
 export class Pool {
@@ -100,15 +96,12 @@ export class Pool {
   /** @param {GPUBuffer} buffer */
   #drop(buffer) {
     if (buffer.usage & GPUBufferUsage.MAP_WRITE) this.#made -= buffer.size;
-    held.set(this.device, stagingBytes(this.device) - buffer.size);
-    buffer.destroy();
+    drop(this.device, buffer);
   }
 
   /** @param {GPUBufferDescriptor} descriptor */
   #new(descriptor) {
-    const buffer = this.device.createBuffer({ label: 'staging', ...descriptor });
-    held.set(this.device, stagingBytes(this.device) + buffer.size);
-    return buffer;
+    return hold(this.device, this.device.createBuffer({ label: 'staging', ...descriptor }));
   }
 
   /** Destroy a buffer, and serve the requests that wait for capacity. @param {GPUBuffer} buffer */

@@ -2,6 +2,7 @@
 /** Read results back from the GPU in pieces, through staging buffers (pool.js). */
 
 import { pieceSize } from '../net/pieces.js';
+import { drop, hold } from './held.js';
 import { Pool } from './pool.js';
 import { guarded } from './staging.js';
 
@@ -131,7 +132,7 @@ export class Readback {
   /** @param {Read} read @returns {Read} */
   #setAside({ buffer, offset, nbytes }) {
     const size = (nbytes + 3) & ~3;
-    const aside = this.#device.createBuffer({ label: 'result', size, usage: GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST });
+    const aside = hold(this.#device, this.#device.createBuffer({ label: 'result', size, usage: GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST }));
     this.#aside.push({ from: buffer, offset, to: aside, at: 0, nbytes: size });
     return { buffer: aside, offset: 0, nbytes };
   }
@@ -181,6 +182,6 @@ export class Readback {
   end() {
     this.#waiting = [];
     for (const { staging, done } of this.#begun) if (!done) poolOf(this.#device).discard(staging);
-    for (const { to } of this.#aside) to.destroy();
+    for (const { to } of this.#aside.splice(0)) drop(this.#device, to);
   }
 }

@@ -5,10 +5,12 @@
 
 import { bufferOf } from '../gpu/buffers.js';
 import { compileWithFallback } from '../gpu/fallback.js';
+import { drop, hold } from '../gpu/held.js';
 import { play } from '../gpu/player.js';
 import { commandOf } from '../gpu/recording.js';
 import { ordered, repeat } from '../gpu/repeated.js';
 import { caught, guarded } from '../gpu/staging.js';
+import { allocatedBytes } from './allocated.js';
 import { Constants } from './constants.js';
 import { mostWorkgroups } from './plan.js';
 import { uploadConstants } from './weights.js';
@@ -65,9 +67,9 @@ export class Program {
     this.plan = plan;
     this.adapter = adapter;
     this.#constants = new Constants(plan.header, {
-      allocate: (sizes) => this.#guarded(() => sizes.map((nbytes) => this.#buffer(nbytes))),
+      allocate: (sizes, label) => this.#guarded(() => sizes.map((nbytes) => this.#buffer(nbytes, label))),
       free: (buffer) => this.#drop(buffer),
-      compute: (plans) => this.#compute(plans),
+      compute: (plans, results) => this.#compute(plans, results),
     });
     for (const program of plan.header.programs) this.entries.push({ program, seen: seenOf(program, plan.sections), made: null });
   }
@@ -125,11 +127,17 @@ export class Program {
 
   /** The session's `summary`, of the program used last. @returns {import('../pyruntime.js').Summary} */
   summary() {
-    const { nodes, memory: [peak, bound, without, weights], commands, shaders } = this.entries[this.entries.length - 1].program.plan;
+    const { nodes, memory: [, bound, without], commands, shaders } = this.entries[this.entries.length - 1].program.plan;
     return {
       nodes: nodes.map(([name, op_type, domain, placement, reason, kernels]) => (
         { name, op_type, domain, placement, reason: placement === 'gpu' ? '' : reason, kernels })),
-      memory: { peak, lower_bound: bound, total_without_reuse: without, weights },
+      memory: {
+        peak: this.#bytesOf('arena'),
+        lower_bound: bound,
+        total_without_reuse: without,
+        weights: this.#bytesOf('weights') + this.#bytesOf('computed'),
+        allocated: allocatedBytes(this.device),
+      },
       dispatches: commands.length,
       pipelines: new Set(shaders).size,
       adapter: this.adapter,
@@ -148,18 +156,22 @@ export class Program {
     return result;
   }
 
-  /** @param {number} nbytes */
-  #buffer(nbytes) {
+  /** @param {string} label */
+  #bytesOf(label) {
+    return [...this.#held].reduce((sum, buffer) => sum + (buffer.label === label ? buffer.size : 0), 0);
+  }
+
+  /** @param {number} nbytes @param {string} label */
+  #buffer(nbytes, label) {
     if (this.#isReleased) throw new Error('the session was released');
-    const buffer = bufferOf(this.device, Math.max(nbytes, 256));
+    const buffer = hold(this.device, bufferOf(this.device, Math.max(nbytes, 256), label));
     this.#held.add(buffer);
     return buffer;
   }
 
   /** @param {GPUBuffer} buffer */
   #drop(buffer) {
-    this.#held.delete(buffer);
-    buffer.destroy();
+    if (this.#held.delete(buffer)) drop(this.device, buffer);
   }
 
   /** @param {SavedPlan} plan */
@@ -184,15 +196,15 @@ export class Program {
   async #bind(plan, there, brought = []) {
     const pipelines = await Promise.all(this.#compile(plan));
     return this.#guarded(() => {
-      const arenas = plan.arenas.map((nbytes) => this.#buffer(nbytes));
+      const arenas = plan.arenas.map((nbytes) => this.#buffer(nbytes, 'arena'));
       /** @type {GPUBuffer[]} */
       const external = [];
       for (const { name, region } of plan.external) {
-        if (!brought.includes(name)) external[region[1]] = there[name] ?? this.#buffer(region[3]);
+        if (!brought.includes(name)) external[region[1]] = there[name] ?? this.#buffer(region[3], 'resident');
       }
       const [at, nbytes] = plan.params;
       const raw = this.plan.sections.slice(at, at + nbytes);
-      const params = nbytes ? this.#buffer(nbytes) : null;
+      const params = nbytes ? this.#buffer(nbytes, 'params') : null;
       if (params) this.device.queue.writeBuffer(params, 0, raw);
       const place = (/** @type {Region} */ [space, index, offset, size]) => {
         if (space === 0) return { buffer: arenas[index], offset, size };
@@ -208,17 +220,16 @@ export class Program {
         if (params && own) parts.push({ slot: -1, buffer: params, offset: own[0], size: own[1] });
         return commandOf(this.device, pipelines[i], parts, grid, scaled, about[2]);
       });
-      return { commands: repeat(made, plan.repeated), place, params, raw, external, arenas };
+      return { commands: repeat(made, plan.repeated), place, params, raw, arenas };
     });
   }
 
-  /** Make the constant of each plan. @param {SavedPlan[]} plans */
-  async #compute(plans) {
-    const bound = await Promise.all(plans.map((plan) => this.#bind(plan, {})));
+  /** Make the constant of each plan. @param {SavedPlan[]} plans @param {GPUBuffer[]} results */
+  async #compute(plans, results) {
+    const bound = await Promise.all(plans.map((plan, i) => this.#bind(plan, { [plan.external[0].name]: results[i] })));
     const commands = bound.flatMap((one) => ordered(/** @type {import('../gpu/recording.js').Command[]} */ (one.commands), []));
     await play(this.device, commands, [], [], []);
     for (const { params, arenas } of bound) for (const buffer of [...arenas, ...(params ? [params] : [])]) this.#drop(buffer);
-    return bound.map(({ external }, i) => external[plans[i].external[0].region[1]]);
   }
 
   /** @param {import('./plan.js').Program} program @returns {Promise<import('../gpu/replay.js').Replay>} */
@@ -258,7 +269,6 @@ export class Program {
   release() {
     this.#isReleased = true;
     for (const { seen } of this.entries) seen.live = false;
-    for (const buffer of this.#held) buffer.destroy();
-    this.#held.clear();
+    for (const buffer of this.#held) this.#drop(buffer);
   }
 }

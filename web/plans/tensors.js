@@ -2,6 +2,7 @@
 /** Tensors on the GPU whose memory JavaScript owns: those of sessions over plans. */
 
 import { bitsOf, sizeOf } from '../api/elements.js';
+import { drop, hold } from '../gpu/held.js';
 import { play } from '../gpu/player.js';
 import { caught, guarded } from '../gpu/staging.js';
 import { Tensors, isFree, isLongest, takeSpare } from '../worker/tensors.js';
@@ -41,7 +42,8 @@ export class OwnedTensors extends Tensors {
     super({
       share_memory: () => { throw new Error('this tensor is not in Python'); },
       dispose: (id) => {
-        buffers.get(id)?.destroy();
+        const buffer = buffers.get(id);
+        if (buffer) drop(device, buffer);
         buffers.delete(id);
       },
     });
@@ -75,7 +77,7 @@ export class OwnedTensors extends Tensors {
     const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
     const size = Math.max(256, Math.ceil(nbytes / 256) * 256);
     if (!(size <= this.device.limits.maxBufferSize)) throw new Error(`a tensor of ${nbytes} bytes is more than the device has buffers for`);
-    const buffer = this.device.createBuffer({ label: 'tensor', size, usage: STORAGE | COPY_SRC | COPY_DST });
+    const buffer = hold(this.device, this.device.createBuffer({ label: 'tensor', size, usage: STORAGE | COPY_SRC | COPY_DST }));
     this.#last += 1;
     this.buffers.set(this.#last, buffer);
     return this.owned(this.#last, buffer, reserved, spares);

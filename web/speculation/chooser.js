@@ -1,6 +1,7 @@
 // @ts-check
 /** Select the most likely token of logits on the GPU: an ArgMax model, replayed after each run of the decoder. */
 
+import { drop, hold } from '../gpu/held.js';
 import { prepareFirst } from '../gpu/replay.js';
 import { DEPTH } from './pace.js';
 
@@ -30,10 +31,12 @@ const IDS = 'ids';
 
 export class Chooser {
   #maker;
+  #device;
 
-  /** @param {Maker} maker @param {number} session @param {Logits} logits @param {GPUBuffer} buffer for a copy of them */
-  constructor(maker, session, logits, buffer) {
+  /** @param {Maker} maker @param {GPUDevice} device @param {number} session @param {Logits} logits @param {GPUBuffer} buffer for a copy of them */
+  constructor(maker, device, session, logits, buffer) {
     this.#maker = maker;
+    this.#device = device;
     this.logits = logits;
     this.session = session;
     this.buffer = buffer;
@@ -54,8 +57,8 @@ export class Chooser {
     const [model, device] = await Promise.all([maker.model(options), maker.device()]);
     const nbytes = logits.dims.reduce((product, dim) => product * dim, logits.type === 'float16' ? 2 : 4);
     const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
-    const buffer = device.createBuffer({ label: 'logits', size: (nbytes + 15) & ~15, usage: STORAGE | COPY_SRC | COPY_DST });
-    const made = new Chooser(maker, await maker.create(model), logits, buffer);
+    const buffer = hold(device, device.createBuffer({ label: 'logits', size: (nbytes + 15) & ~15, usage: STORAGE | COPY_SRC | COPY_DST }));
+    const made = new Chooser(maker, device, await maker.create(model), logits, buffer);
     const value = { kind: /** @type {const} */ ('buffer'), type: logits.type, dims: logits.dims, buffer };
     const args = { session: made.session, feeds: { logits: value }, fetches: [IDS], kept: { [IDS]: null }, options: {} };
     const tokens = [];
@@ -80,7 +83,7 @@ export class Chooser {
   }
 
   async release() {
-    this.buffer.destroy();
+    drop(this.#device, this.buffer);
     await this.#maker.release(this.session);
   }
 }

@@ -6,6 +6,7 @@
 
 import { TextCaches } from './text_caches.js';
 import { enqueue } from '../gpu/player.js';
+import { drop, hold } from '../gpu/held.js';
 import { MOST, Records } from './token_records.js';
 import { collect } from '../gpu/readback.js';
 import { prepareFirst } from '../gpu/replay.js';
@@ -296,7 +297,7 @@ class Decoding {
     const wanted = kept !== null && !this.#failure;
     const found = wanted ? this.#caches.cut(kept) : {};
     const { tensors } = this.#host;
-    this.#first.destroy();
+    drop(this.#host.device, this.#first);
     for (const value of [this.#ids, this.#counts]) if (value && 'memory' in value) tensors.dispose(value.number);
     this.#caches.dispose();
     return found;
@@ -346,7 +347,7 @@ export class Decodings {
  */
 function uploaded(device, type, data) {
   const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
-  const buffer = device.createBuffer({ label: 'token', size: 256, usage: STORAGE | COPY_SRC | COPY_DST });
+  const buffer = hold(device, device.createBuffer({ label: 'token', size: 256, usage: STORAGE | COPY_SRC | COPY_DST }));
   device.queue.writeBuffer(buffer, 0, data);
   lastUploaded += 1;
   const memory = { id: -lastUploaded, buffer, reserved: null, tensors: new Set(), holders: [], spares: null };

@@ -277,7 +277,7 @@ class DesktopDevice:
             try:
                 self._implementation.read(marker, [(0, 4)], _check_of_run())
             except BaseException:
-                marker.destroy()
+                self._staging.discard(marker)
                 raise
             self._staging.give(marker)
 

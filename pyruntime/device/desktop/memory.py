@@ -52,16 +52,16 @@ class Arrived:
 
 
 class Staging:
-    """Pool of buffers for readbacks. Sizes are powers of two; above `MOST_TOGETHER`, multiples of 1 MiB."""
+    """Pool of buffers for readbacks. Sizes are powers of two; above `MOST_TOGETHER`, multiples of 1 MiB.
+
+    Attributes:
+        nbytes: bytes of all buffers, in use and unused.
+    """
 
     def __init__(self, implementation: Implementation, device: GpuObject) -> None:
         self._implementation, self._device = implementation, device
         self._free: dict[int, list[GpuObject]] = {}
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the unused buffers."""
-        return sum(size * len(some) for size, some in self._free.items())
+        self.nbytes = 0
 
     def take(self, nbytes: int) -> GpuObject:
         """Return an unmapped buffer of at least `nbytes`."""
@@ -72,20 +72,27 @@ class Staging:
         if found:
             return found.pop()
         usage = self._implementation.api.BufferUsage
-        return self._device.create_buffer(label="staging", size=size, usage=usage.MAP_READ | usage.COPY_DST)
+        made = self._device.create_buffer(label="staging", size=size, usage=usage.MAP_READ | usage.COPY_DST)
+        self.nbytes += size
+        return made
 
     def give(self, buffer: GpuObject) -> None:
         """Return an unmapped buffer to the pool; it is destroyed where the pool would exceed `MOST_STAGING`."""
-        if buffer.size + self.nbytes > MOST_STAGING:
-            buffer.destroy()
+        if buffer.size + sum(size * len(some) for size, some in self._free.items()) > MOST_STAGING:
+            self.discard(buffer)
         else:
             self._free.setdefault(buffer.size, []).append(buffer)
+
+    def discard(self, buffer: GpuObject) -> None:
+        """Destroy a buffer."""
+        self.nbytes -= buffer.size
+        buffer.destroy()
 
     def clear(self) -> None:
         """Destroy the unused buffers."""
         for some in self._free.values():
             for buffer in some:
-                buffer.destroy()
+                self.discard(buffer)
         self._free.clear()
 
 
@@ -123,7 +130,7 @@ class Readback:
     def abandon(self) -> None:
         """Destroy the staging buffers that `collect` did not read."""
         for buffer in self._buffers:
-            buffer.destroy()
+            self._staging.discard(buffer)
         self._buffers.clear()
 
 

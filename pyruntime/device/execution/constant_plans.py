@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from pyruntime.compiler.plan import GpuSegment, Plan, Region, Space
+from pyruntime.compiler.plan import Command, GpuSegment, Plan, Region, Space
 from pyruntime.device.base import Bound, Device, Slice
 from pyruntime.device.execution.concurrency import all_of
 from pyruntime.device.execution.plan_memory import region_slice
 from pyruntime.device.execution.weights import Weights
+from pyruntime.ir import Constant
 
 __all__ = ["is_constant_plan", "run_constant_plans"]
 
@@ -20,11 +22,12 @@ def is_constant_plan(plan: Plan, device: Device) -> bool:
     return plain and max(plan.arenas, default=0) <= device.target.limits.buffer_bytes
 
 
-async def run_constant_plans(plans: Sequence[Plan], device: Device, held: Weights) -> list[dict[str, int]]:
-    """Run plans that satisfy `is_constant_plan`, with one allocation, one upload and one submit for all.
+async def run_constant_plans(plans: Sequence[Plan], device: Device, held: Weights, most: int) -> list[dict[str, int]]:
+    """Run plans that satisfy `is_constant_plan`, with one allocation for all, and few uploads and submits.
 
     Args:
         held: the session's constants, which are not uploaded again.
+        most: bytes of the constants that are there for these plans at a time; more where a command reads more.
 
     Returns:
         For each plan its tensors' buffers by name, which the caller now owns.
@@ -32,33 +35,65 @@ async def run_constant_plans(plans: Sequence[Plan], device: Device, held: Weight
     Raises:
         OutOfMemory, EngineError: everything that was allocated has been freed.
     """
-    weights = Weights(device, held)
     scratch: list[int] = []
     kept: list[int] = []
+    placed: list[_Placed] = []
+    resident = [t.region.nbytes for p in plans for t in p.external]
+    arenas = [s for p in plans for s in (*p.arenas, len(p.params)) if s]
+    first = [
+        _allocate(device, resident, "computed", kept),
+        _allocate(device, arenas, "arena", scratch),
+        device.compile(list(dict.fromkeys(s for p in plans for s in p.shaders))),
+    ]
     try:
-        shaders = list(dict.fromkeys(s for p in plans for s in p.shaders))
-        constants = list({c.key: c for p in plans for c in p.constants}.values())
-        resident = [t.region.nbytes for p in plans for t in p.external]
-        arenas = [s for p in plans for s in (*p.arenas, len(p.params)) if s]
-        await all_of(
-            _allocate(device, resident, "computed", kept),
-            _allocate(device, arenas, "arena", scratch),
-            weights.load(constants),
-            device.compile(shaders),
-        )
-        made, commands = _bound(plans, device, weights, iter(kept), iter(scratch))
-        recording = device.record(commands)
-        try:
-            await device.submit(recording, [], [])
-        finally:
-            device.drop(recording)
+        for some in _groups(plans, most):
+            weights = Weights(device, held)
+            try:
+                constants = {c.key: c for number, command in some for c in _constants(plans[number], command)}
+                await all_of(*first, weights.load(list(constants.values())))
+                if first:
+                    first, placed = [], _placed(plans, device, iter(kept), iter(scratch))
+                await _submit([placed[number].bound(command, weights) for number, command in some], device)
+            finally:
+                weights.release()
     except BaseException:
         device.free(kept)
         raise
     finally:
         device.free(scratch)
-        weights.release()
-    return made
+    return [{t.name: p.tensors[t.region.index] for t in p.plan.external} for p in placed]
+
+
+async def _submit(commands: Sequence[Bound], device: Device) -> None:
+    recording = device.record(commands)
+    try:
+        await device.submit(recording, [], [])
+    finally:
+        device.drop(recording)
+
+
+def _constants(plan: Plan, command: Command) -> list[Constant]:
+    """Return what a command reads."""
+    return [plan.constants[r.index] for r in command.regions if r.space is Space.WEIGHTS]
+
+
+def _groups(plans: Sequence[Plan], most: int) -> Iterator[list[tuple[int, Command]]]:
+    """Split the commands of all plans, in their order, by the bytes of the constants that they read.
+
+    Yields:
+        Pairs of a plan's number and a command.
+    """
+    some: list[tuple[int, Command]] = []
+    nbytes = 0
+    for number, plan in enumerate(plans):
+        for command in plan.commands:
+            more = sum(c.nbytes for c in _constants(plan, command))
+            if some and nbytes + more > most:
+                yield some
+                some, nbytes = [], 0
+            some.append((number, command))
+            nbytes += more
+    yield some
 
 
 async def _allocate(device: Device, sizes: Sequence[int], label: str, made: list[int]) -> None:
@@ -66,31 +101,35 @@ async def _allocate(device: Device, sizes: Sequence[int], label: str, made: list
     made += await device.allocate(sizes, label)
 
 
-def _bound(
-    plans: Sequence[Plan], device: Device, weights: Weights, kept: Iterator[int], scratch: Iterator[int]
-) -> tuple[list[dict[str, int]], list[Bound]]:
-    """Return the tensors of each plan by name, and the commands of all plans bound to their memory."""
-    made: list[dict[str, int]] = []
-    commands: list[Bound] = []
+class _Placed(NamedTuple):
+    """A plan and its buffers: of tensors by their index, of arenas, and of parameters."""
+
+    plan: Plan
+    tensors: dict[int, int]
+    arenas: list[int]
+    params: int
+
+    def bound(self, command: Command, weights: Weights) -> Bound:
+        """Return a command bound to the buffers."""
+        uniform = Slice(self.params, *command.params) if command.params else None
+        storage = tuple(self._slice(r, weights) for r in command.regions)
+        source = self.plan.shaders[command.shader]
+        return Bound(source, storage, uniform, command.grid, command.kernel, command.scaled, int(command.flops))
+
+    def _slice(self, region: Region, weights: Weights) -> Slice:
+        if region.space is Space.EXTERNAL:
+            return Slice(self.tensors[region.index], region.offset, region.nbytes)
+        return region_slice(region, region.nbytes, self.plan, weights, self.arenas)
+
+
+def _placed(plans: Sequence[Plan], device: Device, kept: Iterator[int], scratch: Iterator[int]) -> list[_Placed]:
+    """Distribute buffers to plans, and write their parameters."""
+    made = []
     for plan in plans:
         tensors = {t.region.index: next(kept) for t in plan.external}
         arenas = [next(scratch) for size in plan.arenas if size]
         params = next(scratch) if plan.params else 0
         if plan.params:
             device.write(Slice(params, 0, len(plan.params)), plan.params)
-
-        def place(
-            region: Region, plan: Plan = plan, tensors: dict[int, int] = tensors, arenas: list[int] = arenas
-        ) -> Slice:
-            if region.space is Space.EXTERNAL:
-                return Slice(tensors[region.index], region.offset, region.nbytes)
-            return region_slice(region, region.nbytes, plan, weights, arenas)
-
-        step = plan.steps[0]
-        assert isinstance(step, GpuSegment)
-        for c in step.commands:
-            uniform = Slice(params, *c.params) if c.params else None
-            storage = tuple(place(r) for r in c.regions)
-            commands.append(Bound(plan.shaders[c.shader], storage, uniform, c.grid, c.kernel, c.scaled, int(c.flops)))
-        made.append({t.name: tensors[t.region.index] for t in plan.external})
-    return made, commands
+        made.append(_Placed(plan, tensors, arenas, params))
+    return made

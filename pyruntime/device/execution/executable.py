@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyruntime.compiler.plan import Bounded, GpuSegment, Kept, Numbers, Plan, Transfer, Unread
@@ -82,6 +82,11 @@ class Executable:
     def bound(self) -> frozenset[str]:
         """Names of the external tensors whose buffers each run brings."""
         return self.memory.bound
+
+    @property
+    def arenas(self) -> Sequence[Arenas]:
+        """What its activations are in."""
+        return (self.memory.arenas,)
 
     async def prepare(self, compute: Compute | None = None) -> None:
         """Compile pipelines, upload constants, allocate memory, record commands.

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping, MutableMapping, Sequen
 from pyruntime.compiler.plan import Command, GpuSegment, Plan
 from pyruntime.compiler.repeated import order_of
 from pyruntime.device.base import Bound, Device, Measured, Raw, Read, Slice, Write
+from pyruntime.device.execution.arenas import Arenas
 from pyruntime.device.execution.executable import Executable, Replay
 from pyruntime.device.execution.plan_memory import Compute
 from pyruntime.device.execution.plan_runs import Observer, PlanRuns, Sized, arrived
@@ -44,6 +45,10 @@ class SanitizedExecutable(Executable):
         super().__init__(plan, device, weights, resident, bound)
         self._alone = Executable(alone, device, weights, resident)
         self.runs = _ComparedRuns(device, self, self._alone)
+
+    @property
+    def arenas(self) -> Sequence[Arenas]:
+        return (*super().arenas, *self._alone.arenas)
 
     async def prepare(self, compute: Compute | None = None) -> None:
         await super().prepare(compute)

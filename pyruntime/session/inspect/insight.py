@@ -101,7 +101,7 @@ class Insight(Session):
                 }
                 for a in assignments(self._model.graph, program)
             ],
-            "memory": MemoryPlan(tuple(p.memory for p in plans)).totals() if plans else None,
+            "memory": self.memory_plan.totals() if plans else None,
             "dispatches": sum(len(p.commands) for p in plans),
             "pipelines": len({s for p in plans for s in p.shaders}),
             "timings": {**self._timings, **(program.timings if program else {})},
@@ -110,11 +110,14 @@ class Insight(Session):
 
     @property
     def memory_plan(self) -> MemoryPlan:
-        """Memory of the shapes planned last; without stages before anything is planned and on the CPU provider."""
+        """Memory of the session, and activations of the shapes planned last; empty on the CPU provider."""
         self._check_released()
-        reports = tuple(stage.executable.plan.memory for stage in stages_of(self._program))
         program = self._program
-        return MemoryPlan(reports, allocated_bytes(program.device.ledger) if reports and program else {})
+        if program is None:
+            return MemoryPlan.planned(())
+        reports = tuple(stage.executable.plan.memory for stage in stages_of(program))
+        cache = program.cache
+        return MemoryPlan(reports, cache.activations, cache.weights.nbytes, allocated_bytes(program.device.ledger))
 
     def profile(self, inputs: Mapping[str, Any], runs: int = 20) -> Profile:
         """Mean time of each kernel over `runs` runs on these inputs, after one that is not counted.

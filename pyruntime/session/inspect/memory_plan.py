@@ -20,51 +20,50 @@ _HUES = (210, 150, 30, 280, 340, 95, 185, 55)
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Memory on the GPU, in bytes; a report of the activations for each stage.
+    """Memory on the GPU, in bytes; a report of the activations for each stage of the plan used last.
 
     Prints as text, shows as a chart in notebooks.
 
     Attributes:
+        peak: the arenas for activations, which the plans of a session share.
+        weights: constants and computed constants of all plans.
         allocated: what all sessions have on the device now, as `allocated_bytes` gives it; empty where nothing runs.
     """
 
     stages: tuple[MemoryReport, ...]
+    peak: int
+    weights: int
     allocated: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def peak(self) -> int:
-        """Bytes of all arenas."""
-        return sum(s.peak for s in self.stages)
+    @classmethod
+    def planned(cls, stages: Sequence[MemoryReport]) -> MemoryPlan:
+        """The memory of a plan that is not on a device."""
+        return cls(tuple(stages), sum(s.peak for s in stages), sum(s.weights for s in stages))
 
     @property
     def lower_bound(self) -> int:
-        """Bytes that no plan of the same order can go below."""
+        """Bytes that no plan of the same order can go below, for the plan used last."""
         return sum(s.lower_bound for s in self.stages)
 
     @property
     def total_without_reuse(self) -> int:
-        """Bytes with a buffer for each tensor."""
+        """Bytes with a buffer for each tensor, for the plan used last."""
         return sum(s.total_without_reuse for s in self.stages)
-
-    @property
-    def weights(self) -> int:
-        """Bytes of constants."""
-        return sum(s.weights for s in self.stages)
 
     @property
     def tensors(self) -> list[Storage]:
         """All storages in order of stage, arena and offset."""
         return [s for stage in self.stages for s in stage.storages]
 
-    def totals(self) -> dict[str, int]:
-        """Return the sums by name."""
-        return {n: getattr(self, n) for n in ("peak", "lower_bound", "total_without_reuse", "weights")}
+    def totals(self) -> dict[str, Any]:
+        """Return the sums by name, and `allocated`."""
+        sums = {n: getattr(self, n) for n in ("peak", "lower_bound", "total_without_reuse", "weights")}
+        return {**sums, "allocated": dict(self.allocated)}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
             **self.totals(),
-            "allocated": dict(self.allocated),
             "tensors": [
                 {
                     "names": s.names,
@@ -82,10 +81,13 @@ class MemoryPlan:
         return [(", ".join(s.names), bytes_text(s.nbytes), s.offset, s.first, s.last) for s in self.tensors]
 
     def _headline(self) -> str:
+        last = sum(s.peak for s in self.stages)
         planned = (
-            f"activations: peak {bytes_text(self.peak)}, lower bound {bytes_text(self.lower_bound)}, "
+            f"activations: peak {bytes_text(last)}, lower bound {bytes_text(self.lower_bound)}, "
             f"{bytes_text(self.total_without_reuse)} without reuse; weights {bytes_text(self.weights)}"
         )
+        if last != self.peak:
+            planned += f"\nactivations of all plans, which share memory: {bytes_text(self.peak)}"
         if not self.allocated:
             return planned
         parts = ", ".join(f"{name.replace('_', ' ')} {bytes_text(n)}" for name, n in self.allocated.items() if n)

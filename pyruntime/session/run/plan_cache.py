@@ -37,6 +37,12 @@ class PlanCache:
         """Bytes on the GPU: weights and plans."""
         return self.weights.nbytes + self.arenas.nbytes + sum(stage.held() for stage in self.roots)
 
+    @property
+    def activations(self) -> int:
+        """Bytes of the arenas: those that plans share, and those that one plan has alone."""
+        arenas = {self.arenas, *(a for root in self.roots for stage in root.chain() for a in stage.executable.arenas)}
+        return sum(a.nbytes for a in arenas)
+
     def evict_for(self, stages: list[Stage], needed: Callable[[], int]) -> None:
         """Evict stages until another one of `needed` bytes fits the limits, and can go into `stages`.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import partial
 
 from pyruntime.compiler.compile import Computed
-from pyruntime.compiler.plan import Plan
+from pyruntime.compiler.plan import Plan, Space
 from pyruntime.device.base import Device
 from pyruntime.device.execution.constant_plans import is_constant_plan, run_constant_plans
 from pyruntime.device.execution.executable import Executable
@@ -48,7 +48,7 @@ class Prologue:
             first = sorted(constants, key=lambda c: self._weights.is_coming(c.plan.constants))
             for some in self._groups(first, total):
                 self._limits.check_gpu(sum(nbytes for _, nbytes in some), held())
-                ready = await self._together([c for c, _ in some])
+                ready = await self._together([c for c, _ in some], _most(total))
                 try:
                     for constant, _ in some:
                         make = partial(self._made, constant, ready)
@@ -67,10 +67,10 @@ class Prologue:
 
     def _groups(self, constants: Sequence[Computed], total: int) -> Iterator[list[tuple[Computed, int]]]:
         """Constants that are computed at a time, none of them twice, each with the bytes it takes meanwhile."""
-        most = min(max(LEAST_TOGETHER, total // SHARE), MOST_TOGETHER)
+        most = _most(total)
         some: list[tuple[Computed, int]] = []
         for constant in constants:
-            nbytes = constant.plan.allocated(()) + sum(c.nbytes for c in constant.plan.constants)
+            nbytes = constant.plan.allocated(()) + _read(constant.plan, most)
             full = sum(other for _, other in some) + nbytes > most
             if some and (full or any(constant.key == c.key for c, _ in some)):
                 yield some
@@ -79,11 +79,11 @@ class Prologue:
         if some:
             yield some
 
-    async def _together(self, constants: Sequence[Computed]) -> dict[Hashable, int]:
+    async def _together(self, constants: Sequence[Computed], most: int) -> dict[Hashable, int]:
         """The buffers of those that are not there yet and can be made in one go, by key."""
         some = [c for c in constants if c.key not in self._weights and c.alone is None]
         some = [c for c in some if is_constant_plan(c.plan, self._device)]
-        made = await run_constant_plans([c.plan for c in some], self._device, self._weights) if some else []
+        made = await run_constant_plans([c.plan for c in some], self._device, self._weights, most) if some else []
         return {c.key: buffers[c.name] for c, buffers in zip(some, made, strict=True)}
 
     async def _made(self, constant: Computed, ready: dict[Hashable, int]) -> int:
@@ -100,3 +100,15 @@ class Prologue:
         finally:
             executable.release()
             weights.release()
+
+
+def _most(total: int) -> int:
+    """Return the bytes that constants which are computed at a time may take in a session of `total` bytes."""
+    return min(max(LEAST_TOGETHER, total // SHARE), MOST_TOGETHER)
+
+
+def _read(plan: Plan, most: int) -> int:
+    """Return the bytes that a plan reads at a time: up to `most`, or what one command reads."""
+    sizes = [c.nbytes for c in plan.constants]
+    one = max((sum(sizes[r.index] for r in c.regions if r.space is Space.WEIGHTS) for c in plan.commands), default=0)
+    return min(sum(sizes), max(most, one))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -133,9 +133,15 @@ class Stage:
         self.on_release.clear()
         return self.nbytes + sum(stage.release() for stage in self.next)
 
+    def chain(self) -> Iterator[Stage]:
+        """Iterate over it and all stages after it."""
+        yield self
+        for stage in self.next:
+            yield from stage.chain()
+
     def held(self) -> int:
         """Return its bytes on the GPU, with those of the stages after it."""
-        return self.nbytes + sum(stage.held() for stage in self.next)
+        return sum(stage.nbytes for stage in self.chain())
 
 
 def type_of(value: AnyValue | None, name: str) -> ValueType:

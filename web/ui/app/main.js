@@ -67,11 +67,11 @@ function painted() {
   });
 }
 
-/** @param {PictureDemo} picture */
-function startInspector(picture) {
+/** @param {PictureDemo} picture @param {Promise<boolean>} isSoftware */
+function startInspector(picture, isSoftware) {
   const storage = new Storage();
   const inspector = new Inspector({ onKept: () => storage.show() });
-  listen(inspector, (file) => picture.open(file, file.name), startWriting(() => storage.show()));
+  listen(inspector, (file) => picture.open(file, file.name), startWriting(() => storage.show(), isSoftware));
   return storage;
 }
 
@@ -79,7 +79,7 @@ showSnippets();
 const digits = startDigits();
 // When the digits are ready: nothing takes their time before.
 const isSoftware = digits.then(readAdapter).then((adapter) => !adapter || isEmulated(adapter), () => true);
-const storage = startInspector(new PictureDemo(isSoftware));
+const storage = startInspector(new PictureDemo(isSoftware), isSoftware);
 digits.then(async () => {
   await whenPython(await isSoftware, storage);
   await storage.start();

@@ -14,10 +14,11 @@ function isLanguageModel(files) {
 
 /**
  * @param {() => void} onKept called when more is cached on this computer
+ * @param {Promise<boolean>} isSoftware whether the adapter is a software adapter
  * @returns {(files: Map<string, File>) => boolean} opens files that are a language model
  */
-export function startWriting(onKept) {
-  const write = new Write(onKept);
+export function startWriting(onKept, isSoftware) {
+  const write = new Write(onKept, isSoftware);
   const open = async (/** @type {URL | Map<string, File>} */ named) => {
     byId('write').scrollIntoView({ block: 'start' });
     byId('write-error').replaceChildren();

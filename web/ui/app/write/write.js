@@ -4,7 +4,6 @@
 import { SITE } from '../../../addresses.js';
 import { byId, h, onEnter, showRunning } from '../../dom.js';
 import { TextGenerator } from '../../../pyruntime.js';
-import { isEmulated, readAdapter } from '../adapter.js';
 import { explain } from '../errors.js';
 import { formatBytes } from '../format.js';
 import { isKeeping } from '../model/store.js';
@@ -34,9 +33,12 @@ export class Write {
   /** @type {AbortController | null} */
   #loading = null;
 
-  /** @param {() => void} onKept something more is kept on this computer */
-  constructor(onKept) {
+  #isSoftware;
+
+  /** @param {() => void} onKept something more is kept on this computer @param {Promise<boolean>} isSoftware whether the adapter is a software adapter */
+  constructor(onKept, isSoftware) {
     this.onKept = onKept;
+    this.#isSoftware = isSoftware;
     this.prompt = /** @type {HTMLTextAreaElement} */ (byId('write-prompt'));
     this.go = /** @type {HTMLButtonElement} */ (byId('write-go'));
     this.stop = /** @type {HTMLButtonElement} */ (byId('write-stop'));
@@ -114,9 +116,8 @@ export class Write {
     };
     this.#say('Loading the model');
     try {
-      const adapter = await readAdapter();
-      // The plan's kernels are for GPUs: on a CPU that plays one, those that Python chooses are faster.
-      const plan = this.#source || !adapter || isEmulated(adapter) ? undefined : PLAN;
+      // The plan's kernels are for GPUs: on a software adapter, those that Python chooses are faster.
+      const plan = this.#source || await this.#isSoftware ? undefined : PLAN;
       const generator = await TextGenerator.create(this.#source?.folder ?? OWN, {
         onProgress, signal: control.signal, sessionOptions: { plan, cachePlan: isKeeping() } });
       this.#say('The model is loaded');
