@@ -100,7 +100,7 @@ def taken(action: int, many: Any, buffer: Buffer, start: int, end: int) -> int:
     """Append the elements of a repeated field that follow each other from `start`, each after its tag, to `many`.
 
     Returns the end of the last one read, before the first other or incomplete field. The first `_SHORT` elements are
-    left to the caller: most lists, such as a tensor's dimensions, are not longer, and the block after them is other data.
+    left to the caller: most lists, such as a tensor's dimensions, are shorter, and the block after them is other data.
     """
     if len(many) < _SHORT:
         return start
