@@ -63,6 +63,7 @@ class _Limited:
         self.limits = {
             theirs: min(getattr(target.limits, name), found.limits[theirs]) for name, theirs in LIMITS.items()
         }
+        self.limits[LIMITS["storage_buffers"]] += 1  # of `EndedLoops`
         named = {own for own, name in Implementation.features.items() if name in target.features | more}
         self.features = named & set(found.features)
 

@@ -34,7 +34,7 @@ def closed(desktop_gpu: None) -> Iterator[DesktopDevice]:
 
 
 @pytest.fixture
-def opening(closed: DesktopDevice, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+def begun(closed: DesktopDevice, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when the device begins to open; models are read after that."""
     begun, read = threading.Event(), creation._read
 
@@ -52,7 +52,7 @@ def opening(closed: DesktopDevice, monkeypatch: pytest.MonkeyPatch) -> threading
     return begun
 
 
-def test_create__no_device_yet__it_opens_while_the_model_is_read(opening: threading.Event) -> None:
+def test_create__no_device_yet__it_opens_while_the_model_is_read(begun: threading.Event) -> None:
     session = ort.InferenceSession(str(DIGITS))
     assert session.get_providers()[0] == "WebGpuExecutionProvider"
     assert len(session.run(None, FEED)) == len(session.get_outputs())
@@ -65,10 +65,10 @@ def test_create__on_the_cpu__no_device_opens(closed: DesktopDevice) -> None:
 
 
 def test_create__the_device_does_not_open__runs_on_the_cpu_and_says_why(
-    opening: threading.Event, monkeypatch: pytest.MonkeyPatch
+    begun: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(choice: Choice) -> Any:
-        opening.set()
+        begun.set()
         raise EPFail("the adapter refused a device")
 
     monkeypatch.setattr(discovery, "open_device", refuse)
