@@ -26,6 +26,15 @@ def desktop_gpu() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(params=["wgpu", "dawn"])
+def every_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Sessions run on a software adapter, through each implementation of WebGPU; skipped where there is none."""
+    from tests.desktop import on_desktop
+
+    with on_desktop(request.param):
+        yield
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_out(config, items, "tests")
     longest_first(items)

@@ -1,11 +1,14 @@
-"""The software adapter of this machine (Mesa's lavapipe), through `wgpu`: a device for native tests."""
+"""Software adapters of this machine: Mesa's lavapipe through wgpu, and Chromium's SwiftShader through Dawn."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,35 +26,57 @@ from pyruntime.session import environment
 from pyruntime.target import SOFTWARE_ADAPTER, Target
 from pyruntime.target.named import read_target
 from tests.kernel_runner import Buffer, KernelRunner, Step
+from tools.devkit import chromium
 
 __all__ = ["DesktopGpu", "desktop_device", "on_desktop", "on_target", "with_bindings"]
+
+PACKAGES = {"wgpu": "wgpu", "dawn": "wgpudawn"}
 
 MORE = {"apple-m": frozenset({"subgroups", "shader-f16"}), "nvidia": frozenset({"subgroups"})}
 """Features that such devices have and their profiles leave out."""
 
-_held: dict[object, Device] = {}
-"""Devices between tests: others see none."""
+_held: dict[str, dict[Hashable, Device]] = {"wgpu": {}, "dawn": {}}
+"""Devices between tests by implementation: others see none."""
 
 
 @contextmanager
-def on_desktop() -> Iterator[None]:
+def on_desktop(implementation: str = "wgpu") -> Iterator[None]:
     """Sessions opened inside run on the software adapter; the test is skipped where there is none."""
-    if importlib.util.find_spec("wgpu") is None:
-        pytest.skip("needs the package wgpu")
+    package = PACKAGES[implementation]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs the package {package}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYRUNTIME_WEBGPU", "wgpu")
+        patch.setenv("PYRUNTIME_WEBGPU", implementation)
         patch.setenv("PYRUNTIME_ADAPTER", "software")
-        environment._held.update(_held)
+        if implementation == "dawn":
+            # Dawn refuses the lavapipe of Debian 12, and takes the driver that Chromium brings.
+            driver = _swiftshader()
+            if driver is None:
+                pytest.skip("needs a Chromium with vk_swiftshader_icd.json next to its executable")
+            for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+                patch.setenv(name, str(driver))
+        held = _held[implementation]
+        environment._held.update(held)
         try:
             run_blocking(environment.device())
         except EPFail as error:
-            pytest.skip(f"needs a Vulkan driver, such as Debian's mesa-vulkan-drivers: {error}")
+            whose = "Debian's mesa-vulkan-drivers" if implementation == "wgpu" else "Chromium's"
+            pytest.skip(f"needs a Vulkan driver, such as {whose}: {error}")
         try:
             yield
         finally:
-            _held.clear()
-            _held.update(environment._held)
+            held.clear()
+            held.update(environment._held)
             environment._held.clear()
+
+
+@functools.cache
+def _swiftshader() -> Path | None:
+    """Return the file that describes Chromium's Vulkan driver to Vulkan's loader; None where there is none."""
+    named = os.environ.get(chromium.VARIABLE) or (chromium.STAMP.read_text() if chromium.STAMP.is_file() else "")
+    executable = Path(named) if named else chromium.installed()
+    folders = [executable.resolve().parent, Path("/usr/lib/chromium")] if executable is not None else []
+    return next((p for p in (folder / "vk_swiftshader_icd.json" for folder in folders) if p.is_file()), None)
 
 
 class _Limited:
@@ -63,6 +88,7 @@ class _Limited:
         self.limits = {
             theirs: min(getattr(target.limits, name), found.limits[theirs]) for name, theirs in LIMITS.items()
         }
+        self.limits[LIMITS["storage_buffers"]] += 1  # of `EndedLoops`
         named = {own for own, name in Implementation.features.items() if name in target.features | more}
         self.features = named & set(found.features)
 

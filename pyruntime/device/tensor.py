@@ -269,17 +269,25 @@ class DeviceTensor:
 
     async def download(self) -> HostTensor:
         """Copy the tensor to the host."""
-        if not self.type.nbytes:
-            return HostTensor(self.type, b"")
-        if self.reserved is not None:
-            return await (await self.clone()).download()
-        recording = self.device.record([])
-        try:
-            with Loans() as loans:
-                (raw,) = await self.device.submit(recording, [], [Read(loans.lend(self).content)])
-        finally:
-            self.device.drop(recording)
-        return HostTensor(self.type, raw)
+        (made,) = await DeviceTensor.downloaded([self])
+        return made
+
+    @staticmethod
+    async def downloaded(tensors: Sequence[DeviceTensor]) -> list[HostTensor]:
+        """Copy tensors of one device to the host, in one readback."""
+        whole = [t if t.reserved is None else await t.clone() for t in tensors]
+        filled = [t for t in whole if t.type.nbytes]
+        raws: list[Raw] = []
+        if filled:
+            device = filled[0].device
+            recording = device.record([])
+            try:
+                with Loans() as loans:
+                    raws = await device.submit(recording, [], [Read(loans.lend(t).content) for t in filled])
+            finally:
+                device.drop(recording)
+        answers = iter(raws)
+        return [HostTensor(t.type, next(answers) if t.type.nbytes else b"") for t in whole]
 
     async def clone(self) -> DeviceTensor:
         """Copy the tensor on its device, into memory without reserved rows."""

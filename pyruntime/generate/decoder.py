@@ -21,6 +21,7 @@ from pyruntime.generate.window import Window
 from pyruntime.ir import Array, DType
 from pyruntime.onnx.writer import ModelWriter
 from pyruntime.session import InferenceSession, OrtValue
+from pyruntime.session.api.ortvalue import arrays_of
 from pyruntime.session.base import Internals
 from pyruntime.session.environment import CPU, WEBGPU
 
@@ -309,8 +310,8 @@ class DecoderModel:
     async def best_of_rows(self, logits: OrtValue) -> tuple[list[int], list[float]]:
         """Return the most probable id in each row of logits [1, rows, vocab], and its log-probability."""
         session = await self._helper("best_of_rows", lambda: _best_model(self.logits_dtype))
-        ids_value, scores = await session.run_with_ort_values_async(None, {"logits": logits})
-        return (await ids_value.numpy_async()).reshape(-1).tolist(), (await scores.numpy_async()).reshape(-1).tolist()
+        ids, scores = await arrays_of(await session.run_with_ort_values_async(None, {"logits": logits}))
+        return ids.reshape(-1).tolist(), scores.reshape(-1).tolist()
 
     async def sampler(self, options: SamplerOptions) -> InferenceSession:
         """Return the session of a sampler, created on first use on the model's device."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from pyruntime.generate.decoder import Cache, DecoderModel
 from pyruntime.generate.options import GenerationOptions
 from pyruntime.ir import Array
 from pyruntime.session import OrtValue
+from pyruntime.session.api.ortvalue import arrays_of
 
 __all__ = ["Decoding"]
 
@@ -273,8 +273,6 @@ class Decoding:
         self._prompt, self._new, self._began = min(self._prompt, length), 0, length
 
     async def read(self, pending: Sequence[tuple[OrtValue, OrtValue]]) -> list[tuple[list[int], Array]]:
-        """Read ids and log-probabilities of steps that were submitted."""
-        made: list[tuple[Any, Any]] = []
-        for ids, scores in pending:
-            made.append(((await ids.numpy_async())[:, 0].tolist(), (await scores.numpy_async())[:, 0]))
-        return made
+        """Read ids and log-probabilities of steps that were submitted, in one readback."""
+        read = iter(await arrays_of([value for step in pending for value in step]))
+        return [(ids[:, 0].tolist(), scores[:, 0]) for ids, scores in zip(read, read, strict=True)]

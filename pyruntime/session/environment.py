@@ -6,7 +6,9 @@ import asyncio
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Hashable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -156,13 +158,23 @@ def opened(key: Hashable = None) -> Device | None:
     return held if held is not None and held.lost is None else None
 
 
-async def preopen_device() -> None:
+async def preopen_device(options: Mapping[str, str]) -> None:
     """Begin to open the device, where there is none; `device` waits for it, and raises what failed."""
-    if in_browser and opened() is None:
+    if opened() is not None:
+        return
+    if in_browser:
         task = asyncio.ensure_future(device())
         _open_tasks.add(task)
         task.add_done_callback(_opened)
         await asyncio.sleep(0)
+    else:
+        threading.Thread(target=_preopen, args=(options,), name="pyruntime-device").start()
+
+
+def _preopen(options: Mapping[str, str]) -> None:
+    """Open the device, in a thread."""
+    with suppress(OrtError):  # `device` raises it again
+        run_blocking(_desktop_device(options))
 
 
 def _opened(task: asyncio.Task[Device]) -> None:

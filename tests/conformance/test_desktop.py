@@ -1,4 +1,4 @@
-"""ONNX's own cases on the desktop's GPU, through wgpu and lavapipe: they fail only as listed."""
+"""ONNX's own cases on the desktop's GPU, through wgpu and Dawn on software adapters: they fail only as listed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAMPLE = ("light_zfnet512", "light_shufflenet")
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_node_cases__on_the_desktop__fail_only_as_listed(part: int, desktop_gpu: None) -> None:
+def test_node_cases__on_the_desktop__fail_only_as_listed(part: int, every_gpu: None) -> None:
     results = run_natively(SUITES["desktop"], lambda case: zlib.crc32(case.name.encode()) % PARTS == part)
     assert len(results.wrong) > 200
     results.check(part=True)
@@ -38,7 +38,7 @@ def test_node_cases__known_failures__leave_1606_of_1622_right() -> None:
     assert len(plain.keys() - known.keys()) >= 1606
 
 
-def test_models__on_the_desktop__fail_only_as_listed(desktop_gpu: None) -> None:
+def test_models__on_the_desktop__fail_only_as_listed(every_gpu: None) -> None:
     results = run_natively(SUITES["desktop_models"])
     assert len(results.wrong) == 140
     results.check()

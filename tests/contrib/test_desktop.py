@@ -18,7 +18,7 @@ NUMBERS = range(20, 22)
 
 @pytest.mark.parametrize("kernels", ["gpu", "software"])
 @pytest.mark.parametrize("op_type", draws())
-def test_samples__on_the_desktop__agree_with_onnxruntime(op_type: str, kernels: str, desktop_gpu: None) -> None:
+def test_samples__on_the_desktop__agree_with_onnxruntime(op_type: str, kernels: str, every_gpu: None) -> None:
     gpu = DesktopGpu()
     if kernels == "gpu":
         gpu = copy.copy(gpu)

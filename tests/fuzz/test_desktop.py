@@ -17,7 +17,7 @@ SAMPLES = 6
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_samples__on_the_desktop__agree_with_onnxruntime(family: str, desktop_gpu: None) -> None:
+def test_samples__on_the_desktop__agree_with_onnxruntime(family: str, every_gpu: None) -> None:
     @given(samples(FAMILIES[family]))
     @settings(
         max_examples=SAMPLES,

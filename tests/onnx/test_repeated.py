@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import pyruntime
 from pyruntime.errors import InvalidProtobuf
 from pyruntime.ir import Floats, Ints, Strings
+from pyruntime.onnx.formats import repeated
 from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.onnx.reader import read_model
 from tests.onnx.encode import blob, fixed32, integer, model, packed, varint
@@ -140,3 +141,14 @@ def test_forest__of_long_lists__in_both_formats_as_onnxruntime(op_type: str, pre
                 assert mine.tolist() == theirs.tolist()
             else:
                 np.testing.assert_allclose(mine, theirs, 1e-5, 1e-5)
+
+
+def test_dimensions__before_data__only_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_bulk(many: Any, octets: Any) -> int:
+        raise AssertionError(f"{octets.size} bytes were looked at")
+
+    monkeypatch.setattr(repeated, "_take_ints", in_bulk)
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [4, 2, 50, 100], bytes(4 * 40_000), raw=True)
+    graph = helper.make_graph([], "g", [], [], [weight])
+    (read,) = read_model(helper.make_model(graph).SerializeToString()).graph.initializer  # type: ignore[union-attr]
+    assert tuple(read.dims) == (4, 2, 50, 100)

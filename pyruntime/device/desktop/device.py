@@ -12,12 +12,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 from weakref import WeakSet
 
 from pyruntime.compiler.repeated import Repeated
 from pyruntime.device.base import AdapterInfo, Bound, Ledger, Measured, Raw, Read, Slice, Write
 from pyruntime.device.blocking import Turn, let_others
 from pyruntime.device.desktop.adapters import Adapter
+from pyruntime.device.desktop.ended_loops import NBYTES, EndedLoops
 from pyruntime.device.desktop.implementations import GpuObject, Implementation
 from pyruntime.device.desktop.long_runs import FIRST_RATE, SOFTWARE_RATE, Pace
 from pyruntime.device.desktop.memory import PIECE, Readback, Staging, pieces
@@ -71,11 +73,15 @@ class DesktopDevice:
         self._recordings: dict[int, Recording] = {}
         self._staging = Staging(implementation, self.gpu_device)
         self._pace = Pace(SOFTWARE_RATE if adapter.kind == "software" else FIRST_RATE)
+        self._ended = EndedLoops.of(implementation, adapter, self.gpu_device, next(_numbers))
+        if self._ended is not None:
+            self._buffers[self._ended.place.buffer] = self._ended.buffer
         checks = os.environ.get(CHECKS) == "1"
-        self._pipelines = Pipelines(implementation, self.gpu_device, self.ledger, checks)
+        self._pipelines = Pipelines(implementation, self.gpu_device, self.ledger, checks, self._ended)
         usage = implementation.api.BufferUsage
         self._usage = usage.STORAGE | usage.COPY_SRC | usage.COPY_DST | usage.UNIFORM
-        self.target = target_of(implementation, adapter, found, self.gpu_device)
+        reserved = 1 if self._ended is not None else 0
+        self.target = target_of(implementation, adapter, found, self.gpu_device, reserved)
         _devices.add(self)
 
     def _check(self) -> None:
@@ -224,13 +230,17 @@ class DesktopDevice:
             commands, work = self._ready(recording, reads, numbers)
             for write in writes:
                 self._write(write)
+            reports = [Read(self._ended.place)] if self._ended is not None and reads else []
             with self._reported("the GPU could not run the model"):
-                readback = Readback(self._staging, reads)
+                readback = Readback(self._staging, [*reads, *reports])
                 try:
                     self._play(commands, work, readback)
-                    return readback.collect(self._implementation, _check_of_run())
+                    answers = readback.collect(self._implementation, _check_of_run())
                 finally:
                     readback.abandon()
+            if self._ended is not None and reports:
+                self._ended.check(answers.pop(), lambda: self._write(Write(reports[0].source, bytes(NBYTES))))
+            return answers
 
     def _ready(self, recording: int, reads: Sequence[Read], numbers: Sequence[int]) -> tuple[list[Ready], list[int]]:
         """Return the dispatches of a run, and an estimate of the operations of each.
@@ -258,7 +268,7 @@ class DesktopDevice:
             if place:
                 queue.submit([encoder.finish()])
                 encoder = device.create_command_encoder()
-            self._implementation.encode(encoder, part)
+            self._encode(encoder, part)
         readback.encode(encoder, self._buffers)
         queue.submit([encoder.finish()])
 
@@ -269,7 +279,7 @@ class DesktopDevice:
         """
         _check_of_run()()
         encoder, marker = self.gpu_device.create_command_encoder(), self._staging.take(4)
-        self._implementation.encode(encoder, commands)
+        self._encode(encoder, commands)
         encoder.clear_buffer(marker, 0, 4)
         self.gpu_device.queue.submit([encoder.finish()])
 
@@ -283,6 +293,10 @@ class DesktopDevice:
 
         return wait
 
+    def _encode(self, encoder: GpuObject, commands: Sequence[Ready], timestamps: dict[str, Any] | None = None) -> None:
+        common = self._ended.group if self._ended is not None else None
+        self._implementation.encode(encoder, commands, timestamps, common)
+
     async def measure(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
     ) -> Measured:
@@ -292,7 +306,8 @@ class DesktopDevice:
             await self.upload(writes)
             has_queries = "timestamp-query" in self.target.features
             with self._reported("the GPU could not run the model"):
-                spans = spans_of(self._implementation, self.gpu_device, self._staging, commands, has_queries)
+                instruments = self._implementation, self.gpu_device, self._staging, self._encode
+                spans = spans_of(*instruments, commands, has_queries)
             empty = self.record([])
             try:
                 return Measured(await self.submit(empty, [], reads), spans, "gpu" if has_queries else "host")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from pyruntime.device.base import Ledger
+from pyruntime.device.desktop.ended_loops import EndedLoops
 from pyruntime.device.desktop.implementations import GpuObject, Implementation
 from pyruntime.errors import EngineError
 from pyruntime.kernels.wgsl.module import CUSTOM
@@ -28,10 +29,19 @@ class Pipelines:
     Args:
         checks: keep bounds checks and loop guards in generated kernels too; custom kernels always have them.
         ledger: its `pipelines` is updated.
+        ended: where kernels report loops that were ended early; None: they do not.
     """
 
-    def __init__(self, implementation: Implementation, device: GpuObject, ledger: Ledger, checks: bool) -> None:
+    def __init__(
+        self,
+        implementation: Implementation,
+        device: GpuObject,
+        ledger: Ledger,
+        checks: bool,
+        ended: EndedLoops | None = None,
+    ) -> None:
         self._implementation, self._device, self._ledger, self._checks = implementation, device, ledger, checks
+        self._ended = ended
         self._layouts: dict[tuple[tuple[int, str], ...], tuple[GpuObject, GpuObject]] = {}
         self._made: dict[str, Future[GpuObject]] = {}
         self._threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "pyruntime-pipelines")
@@ -52,7 +62,8 @@ class Pipelines:
             visible = self._implementation.api.ShaderStage.COMPUTE
             entries = [{"binding": n, "visibility": visible, "buffer": {"type": kind}} for n, kind in key]
             group = self._device.create_bind_group_layout(entries=entries)
-            self._layouts[key] = group, self._device.create_pipeline_layout(bind_group_layouts=[group])
+            groups = [group, self._ended.layout] if self._ended is not None else [group]
+            self._layouts[key] = group, self._device.create_pipeline_layout(bind_group_layouts=groups)
         return self._layouts[key]
 
     def ask(self, source: str) -> None:
@@ -63,7 +74,8 @@ class Pipelines:
 
     def _make(self, source: str) -> GpuObject:
         trusted = not self._checks and CUSTOM not in source
-        module = self._implementation.module(self._device, source, trusted)
+        code = source if self._ended is None else self._ended.source(source)
+        module = self._implementation.module(self._device, code, trusted)
         compute = {"module": module, "entry_point": "main"}
         return self._device.create_compute_pipeline(layout=self._layout(source)[1], compute=compute)
 

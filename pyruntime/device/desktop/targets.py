@@ -39,14 +39,16 @@ fn main(@builtin(subgroup_size) size: u32, @builtin(local_invocation_index) i: u
 """
 
 
-def target_of(implementation: Implementation, adapter: Adapter, found: GpuObject, device: GpuObject) -> Target:
+def target_of(
+    implementation: Implementation, adapter: Adapter, found: GpuObject, device: GpuObject, reserved: int
+) -> Target:
     """Return the limits, features and vendor of a device.
 
     Args:
-        found: the GPUAdapter of the device.
+        found: the GPUAdapter of the device. reserved: storage buffers that all pipelines bind besides those of kernels.
     """
     limits = {name: min(int(device.limits[theirs]), MOST) for name, theirs in LIMITS.items()}
-    limits["storage_buffers"] = min(limits["storage_buffers"], MOST_BINDINGS)
+    limits["storage_buffers"] = min(limits["storage_buffers"] - reserved, MOST_BINDINGS)
     features = set(implementation.features_of(device)) | set(_LANGUAGE_FEATURES)
     if "subgroups" in features:
         least, most = implementation.subgroup_sizes(found)

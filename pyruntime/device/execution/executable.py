@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pyruntime.compiler.plan import Bounded, GpuSegment, Kept, Numbers, Plan, Transfer, Unread
 from pyruntime.device.base import Device, Slice
+from pyruntime.device.blocking import is_blocking
 from pyruntime.device.execution.arenas import Arenas
 from pyruntime.device.execution.concurrency import all_of
 from pyruntime.device.execution.plan_memory import Compute, PlanMemory
@@ -100,13 +101,19 @@ class Executable:
         self.memory.check()
         try:
             # Compilation starts first: recordings, made concurrently, refer to the started pipelines.
-            await all_of(
-                self._timed("pipelines", lambda: self._device.compile(self.plan.shaders)),
-                self._fill(compute),
-            )
+            if is_blocking():
+                for source in self.plan.shaders:
+                    self._device.ask(source)
+                await self._fill(compute)
+                await self._compile()
+            else:
+                await all_of(self._compile(), self._fill(compute))
         except BaseException:
             self.release()
             raise
+
+    async def _compile(self) -> None:
+        await self._timed("pipelines", lambda: self._device.compile(self.plan.shaders))
 
     async def _fill(self, compute: Compute | None) -> None:
         """Allocate and fill the memory, then record the commands, which bind it."""

@@ -27,6 +27,7 @@ STRETCH = 1024
 LONG = 1024
 """Number of elements above which a list is stored in an array."""
 _BLOCK = 1 << 18
+_SHORT = 16
 _FLOAT_FIELD = 5
 _FEW = 8
 _INT32 = 1 << 31
@@ -40,6 +41,9 @@ class Texts:
     def __init__(self) -> None:
         self.places: dict[bytes, int] = {}
         self.codes = array("q")
+
+    def __len__(self) -> int:
+        return len(self.codes)
 
     def append(self, text: bytes) -> None:
         """Add a byte string."""
@@ -95,8 +99,11 @@ def _narrow(many: array[int]) -> Array:
 def taken(action: int, many: Any, buffer: Buffer, start: int, end: int) -> int:
     """Append the elements of a repeated field that follow each other from `start`, each after its tag, to `many`.
 
-    Returns the end of the last one read, before the first other or incomplete field.
+    Returns the end of the last one read, before the first other or incomplete field. The first `_SHORT` elements are
+    left to the caller: most lists, such as a tensor's dimensions, are shorter, and the block after them is other data.
     """
+    if len(many) < _SHORT:
+        return start
     import numpy as np
 
     stop = min(end, start + _BLOCK)

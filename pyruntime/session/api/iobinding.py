@@ -12,7 +12,7 @@ from pyruntime.errors import BadValue, BindingError, InvalidArgument, OrtError, 
 from pyruntime.ir import HostTensor, TensorType
 from pyruntime.ops.host import HostValue
 from pyruntime.session.api.feeds import from_user
-from pyruntime.session.api.ortvalue import OrtValue, OrtValueVector, at_pointer, dtype_of, is_gpu
+from pyruntime.session.api.ortvalue import OrtValue, OrtValueVector, arrays_of, at_pointer, dtype_of, is_gpu
 from pyruntime.session.base import Internals, Session
 from pyruntime.session.environment import wait_for
 from pyruntime.session.options import RunOptions
@@ -120,7 +120,7 @@ class IOBinding:
 
     async def copy_outputs_to_cpu_async(self) -> list[Any]:
         """Awaitable `copy_outputs_to_cpu`."""
-        return [copied(await value.numpy_async()) for value in self._made]
+        return [copied(array) for array in await arrays_of(self._made)]
 
     def synchronize_inputs(self) -> None:
         """Do nothing: the GPU's queue keeps the order."""

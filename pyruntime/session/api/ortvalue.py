@@ -20,7 +20,7 @@ from pyruntime.session.api.feeds import array_of, to_user
 from pyruntime.session.environment import WEBGPU, available_providers, from_page, opened, wait_for
 from pyruntime.session.environment import device as open_device
 
-__all__ = ["OrtValue", "OrtValueVector", "at_pointer", "copy_tensors", "dtype_of", "is_gpu"]
+__all__ = ["OrtValue", "OrtValueVector", "arrays_of", "at_pointer", "copy_tensors", "dtype_of", "is_gpu"]
 
 _pointers: WeakValueDictionary[int, DeviceTensor] = WeakValueDictionary()
 
@@ -330,6 +330,15 @@ class OrtValueVector(list[OrtValue]):
     def dlpack_at(self, index: int) -> Any:
         """Return a tensor's DLPack capsule."""
         return self[index].__dlpack__()
+
+
+async def arrays_of(values: Sequence[OrtValue]) -> list[Any]:
+    """Return `numpy_async` of each value; those on the same GPU are read back together."""
+    on_gpu = {i: t for i, value in enumerate(values) if isinstance(t := value._value, DeviceTensor)}
+    if len({id(tensor.device) for tensor in on_gpu.values()}) != 1:
+        return [await value.numpy_async() for value in values]
+    read = dict(zip(on_gpu, await DeviceTensor.downloaded(list(on_gpu.values())), strict=True))
+    return [to_user(read[i]) if i in read else value.numpy() for i, value in enumerate(values)]
 
 
 def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:

@@ -129,7 +129,7 @@ class Creation(Session):
             cancelled()
             limits = self._limits.reader
             if WEBGPU in self._providers:
-                await preopen_device()
+                await preopen_device(self._provider_options[WEBGPU])
             followed = None
             if isinstance(source, ArrivingSource) and source.in_order:
                 followed = await when_there(lambda: _read(source, limits))

@@ -186,10 +186,18 @@ class Planner:
                 return stage
         target = self.compiler.target
         found = self.stored.find(request, target) if self.stored is not None else None
+        if found is not None:
+            self._ask(found)
         stage = await self._place(stages, found or self._compile(request), request)
         if self.stored is not None and found is None:
             self.stored.store(request, stage, target)
         return stage
+
+    def _ask(self, stored: Compiled) -> None:
+        """Start to compile the pipelines of a stored stage: first those of constants, which the others wait for."""
+        for plan in (*(constant.plan for constant in stored.prologue), stored.plan):
+            for source in plan.shaders:
+                self._device.ask(source)
 
     async def _plan_dynamic(self, stages: list[Stage], request: Request) -> Stage | None:
         """A stage with dynamic sizes; None where there are none, or where it needs their numbers: they then stay fixed.

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "regions": (
         "RoiAlign",
         [IMAGE, RANDOM.choice(WILD, (3, 4)), np.array([10**9, -3, 0])],
-        {"output_height": 2, "output_width": 2},
+        {"output_height": 2, "output_width": 2, "sampling_ratio": 3},
     ),
     "unpool": ("MaxUnpool", [X[:2, :2].reshape(1, 1, 2, 2).copy(), indices(1, 1, 2, 2)], {"kernel_shape": [2, 2]}),
     "loss": ("NegativeLogLikelihoodLoss", [X, indices(6)], {"reduction": "none"}),

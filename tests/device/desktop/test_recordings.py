@@ -10,14 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import pyruntime as ort
 from pyruntime import genai
 from pyruntime.device.base import Bound, Read, Slice, Slot
 from pyruntime.device.blocking import run_blocking
 from pyruntime.device.desktop import recordings
 from pyruntime.device.desktop.device import DesktopDevice
 from pyruntime.errors import EngineError
+from pyruntime.generate.decoder import DecoderModel
+from pyruntime.generate.generator import TextGenerator
+from pyruntime.generate.options import GenerationOptions
 from pyruntime.session.environment import WEBGPU
+from tests.contrib.decoder import decoder
 from tests.desktop import desktop_device
 from tests.genai.folder import write_folder
 
@@ -90,6 +96,19 @@ def run(device: DesktopDevice, recording: int, *read: int) -> list[int]:
     """The first elements of buffers after a run."""
     answers: list[Any] = run_blocking(device.submit(recording, [], [Read(Slice(n, 0, BYTES)) for n in read]))
     return [int(np.frombuffer(a.read(0, 4), np.uint32)[0]) for a in answers]
+
+
+def counted_reads(device: DesktopDevice, patch: pytest.MonkeyPatch) -> list[int]:
+    """The number of slices that each readback from now on has."""
+    reads: list[int] = []
+    submit = device.submit
+
+    async def counted(recording: int, writes: Any, read: Sequence[Read], numbers: Sequence[int] = ()) -> Any:
+        reads.extend([len(read)] if read else [])
+        return await submit(recording, writes, read, numbers)
+
+    patch.setattr(device, "submit", counted)
+    return reads
 
 
 def test_bind__one_other_buffer__makes_the_groups_that_bind_it(device: DesktopDevice, groups: Groups) -> None:
@@ -169,15 +188,60 @@ def test_generate_next_token__on_the_gpu__reads_back_once(
     generator = genai.Generator(model, params)
     generator.append_tokens([3, 4, 5])
     generator.generate_next_token()
-    reads: list[int] = []
-    submit = device.submit
-
-    async def counted(recording: int, writes: Any, read: Sequence[Read], numbers: Sequence[int] = ()) -> Any:
-        reads.extend([len(read)] if read else [])
-        return await submit(recording, writes, read, numbers)
-
-    monkeypatch.setattr(device, "submit", counted)
+    reads = counted_reads(device, monkeypatch)
     for _ in range(4):
         generator.generate_next_token()
     assert reads == [1] * 4
     model.decoder.release()
+
+
+@pytest.mark.parametrize(("ahead", "lookup", "slices"), [(1, 0, {2}), (4, 0, {8}), (1, 4, {2})])
+def test_generate__ids_and_log_probabilities__come_in_one_readback(
+    device: DesktopDevice, monkeypatch: pytest.MonkeyPatch, ahead: int, lookup: int, slices: set[int]
+) -> None:
+    made, options = decoder(), GenerationOptions(max_new_tokens=12, ahead=ahead, lookup=lookup)
+    prompt = [3, 4, 5, 3, 4, 5, 3]
+    host = DecoderModel(ort.InferenceSession(made.model, providers=["CPUExecutionProvider"]))
+    expected = list(TextGenerator(host).generate_sync(prompt, options))
+    model = DecoderModel(ort.InferenceSession(made.model))
+    list(TextGenerator(model).generate_sync(prompt, options))
+    reads = counted_reads(device, monkeypatch)
+    pieces = list(TextGenerator(model).generate_sync(prompt, options))
+    assert [p.id for p in pieces] == [p.id for p in expected]
+    np.testing.assert_allclose([p.log_probability for p in pieces], [p.log_probability for p in expected], atol=1e-4)
+    assert set(reads) == slices and len(reads) <= 12 // ahead
+    model.release()
+
+
+def test_iobinding__several_outputs__are_read_back_at_once(
+    device: DesktopDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "none"]
+    graph = helper.make_graph(
+        [
+            helper.make_node("Sin", ["x"], ["a"]),
+            helper.make_node("Cos", ["x"], ["b"]),
+            helper.make_node("Neg", ["e"], ["none"]),
+        ],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [5]),
+            helper.make_tensor_value_info("e", TensorProto.FLOAT, [0, 3]),
+        ],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in names],
+    )
+    session = ort.InferenceSession(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    )
+    x, binding = np.linspace(-1, 1, 5, dtype=np.float32), session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_cpu_input("e", np.zeros((0, 3), np.float32))
+    for name in names:
+        binding.bind_output(name, "webgpu")
+    session.run_with_iobinding(binding)
+    reads = counted_reads(device, monkeypatch)
+    a, b, none = binding.copy_outputs_to_cpu()
+    np.testing.assert_allclose(a, np.sin(x), atol=1e-6)
+    np.testing.assert_allclose(b, np.cos(x), atol=1e-6)
+    assert none.shape == (0, 3)
+    assert reads == [2]

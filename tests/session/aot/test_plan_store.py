@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pyruntime as ort
 from pyruntime.compiler.compile import Compiler
+from pyruntime.device.base import Write
+from pyruntime.device.desktop.device import DesktopDevice
+from pyruntime.session.run import prologue
+from tests.desktop import desktop_device
 
 DIGITS = Path(__file__).parents[3] / "models" / "digits.onnx"
 
@@ -124,3 +129,53 @@ def test_external_weights__are_read_from_their_file(folder: Path, compiled: list
     assert len(compiled) == 1
     (file,) = (folder / "plans").iterdir()
     assert file.stat().st_size < weight.nbytes // 4
+
+
+def test_second_session__computed_constants__waits_for_the_plan_s_pipelines_last(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pipelines of constants compile first; all weights are uploaded before anything waits for the plan's pipelines."""
+    random = np.random.default_rng(0)
+    weights = {name: random.standard_normal((256, 256), np.float32) for name in "abcd"}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Mul", ["a", "b"], ["ab"]),
+            helper.make_node("Mul", ["c", "d"], ["cd"]),
+            helper.make_node("MatMul", ["x", "ab"], ["t"]),
+            helper.make_node("MatMul", ["t", "cd"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 256])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 256])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    x = random.standard_normal((3, 256), np.float32)
+    monkeypatch.setattr(prologue, "LEAST_TOGETHER", 1)
+    ort.InferenceSession(data).run(None, {"x": x})
+    device, log = desktop_device(), list[tuple[str, str]]()
+    ask, compile_, upload = device._pipelines.ask, DesktopDevice.compile, DesktopDevice.upload
+
+    def asked(source: str) -> None:
+        log.append(("ask", source))
+        ask(source)
+
+    async def compiled(self: DesktopDevice, sources: Sequence[str]) -> None:
+        await compile_(self, sources)
+        log.extend(("compiled", source) for source in sources)
+
+    async def uploaded(self: DesktopDevice, writes: Sequence[Write]) -> None:
+        log.append(("upload", ""))
+        await upload(self, writes)
+
+    monkeypatch.setattr(device._pipelines, "ask", asked)
+    monkeypatch.setattr(DesktopDevice, "compile", compiled)
+    monkeypatch.setattr(DesktopDevice, "upload", uploaded)
+    session = ort.InferenceSession(data)
+    expected = x @ (weights["a"] * weights["b"]) @ (weights["c"] * weights["d"])
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], expected, rtol=1e-3, atol=1e-2)
+    done = [source for what, source in log if what == "compiled"]
+    assert done[0] == done[1] != done[2], "two constants are computed, one at a time"
+    assert log[0] == ("ask", done[0])
+    last_upload = max(place for place, (what, _) in enumerate(log) if what == "upload")
+    assert log.index(("compiled", done[2])) > last_upload > log.index(("ask", done[2]))
