@@ -52,12 +52,12 @@ class Host:
         self._ask("grow", pages=end // PAGE + 2)
 
     def write(self, at: int, data: Raw, offset: int, nbytes: int) -> None:
-        """Write `nbytes` bytes of `data` from `offset` on."""
+        """Write a part of `data`."""
         raw = data[offset : offset + nbytes] if isinstance(data, bytes | memoryview) else data.read(offset, nbytes)
         self._ask("write", bytes(raw), at=at)
 
     def read(self, at: int, nbytes: int) -> bytes:
-        """Return a copy of bytes."""
+        """Return a copy of what is there."""
         return self._ask("read", at=at, count=nbytes)
 
     def load(self, code: bytes) -> int:

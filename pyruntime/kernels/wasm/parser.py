@@ -160,8 +160,8 @@ class _Parser:
             raise ValueError(f"WGSL: variable {name} needs a type and a number for its binding")
         return Global(name, space, kind, int(given.value), value)
 
-    def _members(self, opening: str, closing: str) -> tuple[tuple[str, TypeName], ...]:
-        self._expect(opening)
+    def _members(self, first: str, closing: str) -> tuple[tuple[str, TypeName], ...]:
+        self._expect(first)
         found = list[tuple[str, TypeName]]()
         while not self._accept(closing):
             self._attributes()
