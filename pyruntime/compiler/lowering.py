@@ -130,6 +130,9 @@ def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]] | None:
     return read if len(names) != 1 else lambda value: (read(value),)
 
 
+_BARRIERS = ("workgroupBarrier", "storageBarrier")
+
+
 def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
     """Why the device cannot run these, or nothing."""
     limits = target.limits
@@ -141,6 +144,8 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
             if not 8 <= b.dtype.bits <= 32 and "load4" in dispatch.kernel.accessors(b.name):
                 return f"{name} reads four elements at a time, which is not for {b.dtype.onnx_name}"
         module = dispatch.kernel.module
+        if target.is_serial and module.invocations != 1 and not module.names.keys().isdisjoint(_BARRIERS):
+            return f"{name} has barriers, which WebAssembly has not"
         if module.workgroup_bytes > limits.workgroup_bytes:
             taken = f"{module.workgroup_bytes:,} bytes of workgroup memory"
             return f"{name} takes {taken}; the device has {limits.workgroup_bytes:,}"

@@ -2,7 +2,7 @@
 
 A file is, little endian:
 
-    8 bytes   magic, `pyrtplan`
+    8 bytes   magic, `pyrtplan`; of plans for WebAssembly `pyrtwasm`
     u32       version of the format
     u32       bytes of the header as stored
     u32       bytes of the header inflated
@@ -35,10 +35,24 @@ from pyruntime.compiler.plan import (
 from pyruntime.compiler.saved_plan import Sections, read_bounded, read_kept, read_segment, read_transfer, read_unread
 from pyruntime.errors import InvalidArgument
 from pyruntime.ir import Constant, DType, RawSource, TensorType
+from pyruntime.target import SERIAL
 
-__all__ = ["BLOCK", "FORMAT", "ExternalFile", "ModelFile", "Saved", "SavedProgram", "read", "tree_hash", "write"]
+__all__ = [
+    "BLOCK",
+    "FORMAT",
+    "WASM_MAGIC",
+    "ExternalFile",
+    "ModelFile",
+    "Saved",
+    "SavedProgram",
+    "open_plan",
+    "read",
+    "tree_hash",
+    "write",
+]
 
 MAGIC = b"pyrtplan"
+WASM_MAGIC = b"pyrtwasm"
 FORMAT = 9
 """Version of the format: another one is not read."""
 
@@ -166,10 +180,16 @@ def write(saved: Saved, source: RawSource | None = None, files: Sequence[RawSour
         "shaders": list(sections.shaders),
         **sections.weights(),
     }
+    magic = MAGIC
+    if SERIAL in saved.target["features"]:
+        from pyruntime.compiler.wasm_module import wasm_module  # pages write no such plans
+
+        magic = WASM_MAGIC
+        header["module"] = wasm_module(header, sections.data).data(sections.bytes)
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     packed = zlib.compress(text, 9)
     body = packed + sections.data
-    return _HEAD.pack(MAGIC, FORMAT, len(packed), len(text), len(sections.data), _digest(body)) + body
+    return _HEAD.pack(magic, FORMAT, len(packed), len(text), len(sections.data), _digest(body)) + body
 
 
 def read(data: bytes, source: RawSource | None = None, files: Sequence[RawSource] = ()) -> Saved:
@@ -181,7 +201,7 @@ def read(data: bytes, source: RawSource | None = None, files: Sequence[RawSource
     Raises:
         InvalidArgument: it is no plan, is damaged, or is of another version.
     """
-    header, sections = _opened(data)
+    header, sections = open_plan(data)
     try:
         return _saved(header, sections, source, files)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
@@ -194,12 +214,12 @@ def _digest(body: bytes) -> bytes:
     return hashlib.sha256(body).digest()
 
 
-def _opened(data: bytes) -> tuple[_Json, bytes]:
+def open_plan(data: bytes) -> tuple[_Json, bytes]:
     """Header and sections of a file whose lengths and hash are right."""
     if len(data) < _HEAD.size:
         raise InvalidArgument(f"not a plan: {len(data)} bytes")
     magic, version, packed, inflated, sections, digest = _HEAD.unpack_from(data)
-    if magic != MAGIC:
+    if magic not in (MAGIC, WASM_MAGIC):
         raise InvalidArgument(
             "not a plan: it does not begin with 'pyrtplan'; make one with `python -m pyruntime compile`"
         )

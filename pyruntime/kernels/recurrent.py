@@ -131,6 +131,13 @@ class _States:
     cell_steps: tuple[int, int]
 
 
+def _units(target: Target) -> tuple[int, int]:
+    """Units of a workgroup, and invocations that share the sum of one."""
+    if target.is_serial:
+        return 1, 1
+    return (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, target.widest(UNITS * SHARES) // UNITS)
+
+
 def _pair(layer: Layer, batch_first: bool) -> tuple[int, int]:
     """Elements from a direction and from a batch entry to the next, in [D, B, H] or [B, D, H]."""
     D, B, H = layer.directions, layer.batch, layer.hidden
@@ -236,7 +243,7 @@ def _kernel(
     target: Target, layer: Layer, looped: bool, is_direct: bool, tensors: Mapping[str, Operand | None]
 ) -> Kernel:
     """Return the kernel with the activation functions of this layer."""
-    units, shares = (SOFTWARE_UNITS, 1) if target.is_software else (UNITS, target.widest(UNITS * SHARES) // UNITS)
+    units, shares = _units(target)
     flags = {
         layer.kind: True,
         "RESET_FIRST": layer.reset_first,
@@ -249,6 +256,7 @@ def _kernel(
         "DIRECT": is_direct,
         "H0": is_direct and layer.h0 is not None,
         "C0": is_direct and layer.c0 is not None,
+        "VECTORS": target.is_serial and layer.rounded is None and not layer.reset_first and layer.hidden % 4 == 0,
     }
     gates = 2 if layer.reset_first else layer.gates
     sizes = {"GATES": gates, "UNITS": units, "SHARES": shares}
@@ -287,7 +295,7 @@ def _steps(target: Target, layer: Layer, xw: Operand, states: _States) -> list[D
     }
     kernel = _kernel(target, layer, looped, states.is_direct, operands)
     bound = bind(kernel, operands)
-    blocks = -(-H // (SOFTWARE_UNITS if target.is_software else UNITS))
+    blocks = -(-H // _units(target)[0])
     groups = D * B if looped else D * B * blocks
     stride = max(1, min(layer.times, LONGEST // max(1, work))) if looped else 1
     turns = 1

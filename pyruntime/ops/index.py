@@ -202,6 +202,7 @@ DECLARED: dict[str, dict[str, str]] = {
         "attention.attention": "Attention",
         "fused.attention": "FusedAttention",
         "fused.attention_product": "AttentionProduct",
+        "fused.conv_panels": "ConvPanels WeightPanels",
         "fused.depthwise_channels_last": "DepthwiseLast",
         "fused.elementwise": "FusedElementwise",
         "fused.int8_conv": "Int8Conv",

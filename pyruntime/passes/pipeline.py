@@ -50,6 +50,7 @@ from pyruntime.passes.layout import (
     slices_to_transpose,
     split_large_weights,
     unmerge_transpose,
+    weight_panels,
 )
 from pyruntime.passes.quantization import (
     half_precision,
@@ -101,6 +102,7 @@ PASSES: tuple[Pass, ...] = (
     dead_code.run,
     merge_transposes.run,
     weights_channels_last.run,
+    weight_panels.run,
     small_powers.run,
     half_precision.run,
     fuse_elementwise.run,

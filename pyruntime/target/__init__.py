@@ -1,10 +1,11 @@
 """Target devices of kernels. `profiles/` describes kinds of devices, for plans compiled ahead of time."""
 
-from pyruntime.target.rates import H200, SWIFTSHADER, Rates
+from pyruntime.target.rates import H200, SWIFTSHADER, WASM, Rates
 from pyruntime.target.target import (
     FLOAT16_CONVERSION,
     MATRIX_UNIT,
     NO_WINNERS,
+    SERIAL,
     SHADER_F16,
     SOFTWARE_ADAPTER,
     SOFTWARE_VENDOR,
@@ -23,12 +24,14 @@ __all__ = [
     "H200",
     "MATRIX_UNIT",
     "NO_WINNERS",
+    "SERIAL",
     "SHADER_F16",
     "SOFTWARE_ADAPTER",
     "SOFTWARE_VENDOR",
     "SUBGROUP_MATRIX",
     "SUBGROUP_SIZE",
     "SWIFTSHADER",
+    "WASM",
     "WORKGROUP",
     "HalfPrecision",
     "Limits",

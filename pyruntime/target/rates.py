@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["H200", "SWIFTSHADER", "Rates"]
+__all__ = ["H200", "SWIFTSHADER", "WASM", "Rates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +61,19 @@ SWIFTSHADER = Rates(
     switch=0.8,
 )
 """SwiftShader on two cores: a workgroup runs on one core, a barrier switches every invocation (2026-11-24)."""
+
+WASM = Rates(
+    units=1,
+    resident=64,
+    flops=16000.0,
+    bandwidth=16000.0,
+    dispatch=0.05,
+    step=0.0,
+    merge=0.0,
+    load=0.0,
+    direct=0.5,
+    switch=1e6,
+)
+"""WebAssembly with vectors of four floats on one core (2026-11-30). It has no barriers: kernels with some cost more
+than all others.
+"""

@@ -8,12 +8,13 @@ from itertools import islice
 from typing import ClassVar
 
 from pyruntime.ir import positive, upper
-from pyruntime.target.rates import H200, SWIFTSHADER, Rates
+from pyruntime.target.rates import H200, SWIFTSHADER, WASM, Rates
 
 __all__ = [
     "FLOAT16_CONVERSION",
     "MATRIX_UNIT",
     "NO_WINNERS",
+    "SERIAL",
     "SHADER_F16",
     "SOFTWARE_ADAPTER",
     "SOFTWARE_VENDOR",
@@ -110,6 +111,9 @@ MATRIX_UNIT = "subgroup_matrix_"
 k, as in '16x16x16'. Among several, the first that the adapter reports.
 """
 
+SERIAL = "serial"
+"""Feature of the target for WebAssembly: an invocation runs to its end before the next one starts."""
+
 SOFTWARE_ADAPTER = "software_adapter"
 """Feature of software adapters, from `GPUAdapterInfo.isFallbackAdapter`; not for those known by their vendor."""
 
@@ -167,19 +171,26 @@ class Target:
     @property
     def speed(self) -> Rates:
         """Rates for kernel selection. A software adapter without the kernel variants for software counts as a GPU."""
+        if self.is_serial:
+            return self.rates or WASM
         if self.is_processor:
             return (self.rates or SWIFTSHADER) if self.is_software else H200
         return self.rates or H200
 
     @property
     def is_processor(self) -> bool:
-        """True for software adapters: SwiftShader, Mesa's lavapipe."""
-        return self.vendor == SOFTWARE_VENDOR or SOFTWARE_ADAPTER in self.features
+        """True for software adapters (SwiftShader, Mesa's lavapipe), and for WebAssembly."""
+        return self.is_serial or self.vendor == SOFTWARE_VENDOR or SOFTWARE_ADAPTER in self.features
 
     @property
     def is_software(self) -> bool:
         """True if kernels for software adapters are used: without workgroup memory and barriers, which are slow."""
-        return self.is_processor and self.allows("software")
+        return self.is_serial or (self.is_processor and self.allows("software"))
+
+    @property
+    def is_serial(self) -> bool:
+        """True if the invocations of a workgroup run one after the other, so that kernels have no barriers."""
+        return SERIAL in self.features
 
     @property
     def subgroup_size(self) -> int:

@@ -104,6 +104,22 @@ fn h_before(d: u32, s: u32, b: u32, at: u32, k: u32) -> f32 {
 //#endif
   return load_hs(at + k);
 }
+//#if VECTORS
+
+// Units k .. k + 3 of it.
+fn h4_before(d: u32, s: u32, b: u32, at: u32, k: u32) -> vec4<f32> {
+//#if DIRECT
+  if (s == 0u) {
+//#if H0
+    return load4_h0((d * params.given_direction + b * params.given_batch + k) >> 2u);
+//#else
+    return vec4<f32>();
+//#endif
+  }
+//#endif
+  return load4_hs((at + k) >> 2u);
+}
+//#endif
 //#if LSTM
 
 // Unit j of the cell before step `s`, which is at `own`.
@@ -203,6 +219,22 @@ fn multiply(d: u32, b: u32, s: u32, gate: u32, count: u32, j: u32, unit: u32, sh
     sums[g] -= total * i32(load_columns(((d * 3u + 1u) * GATES + g) * params.hidden + column));
   }
 //#endif
+//#elif VECTORS
+  let h_at = state_before(d, s, b);
+  let r_at = ((d * params.all_gates + gate) * params.hidden + j) * params.hidden;
+  var quads: array<vec4<f32>, GATES>;
+  for (var k = 0u; k < params.hidden; k += 4u) {
+    let h = h4_before(d, s, b, h_at, k);
+    //#unroll
+    for (var g = 0u; g < GATES; g++) {
+      quads[g] += h * load4_r((r_at + g * params.hidden * params.hidden + k) >> 2u);
+    }
+  }
+  var sums: array<f32, GATES>;
+  //#unroll
+  for (var g = 0u; g < GATES; g++) {
+    sums[g] = (quads[g].x + quads[g].y) + (quads[g].z + quads[g].w);
+  }
 //#else
   var sums: array<f32, GATES>;
   let h_at = state_before(d, s, b);

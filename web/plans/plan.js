@@ -74,6 +74,7 @@ export { Refused };
  * @property {string[]} shaders
  * @property {[nbytes: number, kept: number][]} buffers
  * @property {SavedConstant[]} constants
+ * @property {import('./wasm_checks.js').WasmModule} [module] of plans for WebAssembly
  */
 
 const FORMAT = 9;
@@ -362,16 +363,21 @@ function missing({ target }, device, vendor) {
   return null;
 }
 
+/** What a file begins with. @param {ArrayBuffer} file */
+const magicOf = (file) => new TextDecoder('latin1').decode(file.slice(0, 8));
+
+/** Whether a plan is for WebAssembly. @param {ArrayBuffer} file */
+export const isForWasm = (file) => magicOf(file) === 'pyrtwasm';
+
 /**
- * The plan in a file, for a device.
+ * The plan in a file, for a device, or for WebAssembly.
  * @param {ArrayBuffer} file
- * @param {{version: string, device: GPUDevice, vendor: string}} wanted
+ * @param {{version: string, device?: GPUDevice, vendor?: string}} wanted
  * @returns {Promise<{header: Saved, sections: Uint8Array<ArrayBuffer>}>}
  */
-export async function readPlan(file, { version, device, vendor }) {
+export async function readPlan(file, { version, device, vendor = '' }) {
   const view = new DataView(file);
-  const magic = new TextDecoder('latin1').decode(file.slice(0, 8));
-  if (file.byteLength < HEAD || magic !== 'pyrtplan') refuse('it is no plan');
+  if (file.byteLength < HEAD || magicOf(file) !== (device ? 'pyrtplan' : 'pyrtwasm')) refuse('it is no plan');
   const [format, packed, inflated, nbytes] = [8, 12, 16, 20].map((at) => view.getUint32(at, true));
   if (format !== FORMAT) refuse(`it has format ${format}, and this version of pyruntime reads ${FORMAT}`);
   if (HEAD + packed + nbytes !== file.byteLength || inflated > MOST_HEADER) refuse('it is cut off');
@@ -380,9 +386,11 @@ export async function readPlan(file, { version, device, vendor }) {
   try {
     const header = JSON.parse(await inflate(new Uint8Array(file, HEAD, packed), inflated));
     if (header?.package !== version) refuse(`it was compiled by pyruntime ${header?.package}, and this is ${version}`);
-    const lacks = missing(header, device, vendor);
+    const lacks = device && missing(header, device, vendor);
     if (lacks) refuse(lacks);
-    checkHeader(header, nbytes, device.limits);
+    const wasm = device ? null : await import('./wasm_checks.js');
+    checkHeader(header, nbytes, /** @type {GPUSupportedLimits} */ (device?.limits ?? wasm?.LIMITS));
+    wasm?.checkModule(header, nbytes);
     return { header, sections: new Uint8Array(file, HEAD + packed, nbytes) };
   } catch (error) {
     return error instanceof Refused ? refuse(error.message) : refuse(`it is damaged: ${/** @type {Error} */ (error).message}`);

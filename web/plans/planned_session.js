@@ -6,7 +6,7 @@ import { started } from '../api/client.js';
 import { chosenDevice, env, version } from '../api/env.js';
 import { inWorker } from '../api/port.js';
 import { memoryBytes, OutOfMemory } from '../net/memory.js';
-import { LIMITS, readPlan, Refused } from './plan.js';
+import { isForWasm, LIMITS, readPlan, Refused } from './plan.js';
 import { Program } from './program.js';
 import { requestAdapter } from '../gpu/adapter.js';
 import { StandaloneClient } from './standalone.js';
@@ -14,6 +14,9 @@ import { StandaloneClient } from './standalone.js';
 /** Options that do not say whether a plan fits, and those that are compared with the plan's own. */
 const COMPARED = new Set(['plan', 'pyruntime.host_work', 'pyruntime.expects', 'precision', 'float32Nodes', 'pyruntime.precision', 'pyruntime.float32_nodes']);
 const FEATURES = ['subgroups', 'shader-f16', 'chromium-experimental-subgroup-matrix'];
+
+/** Execution providers of plans for WebAssembly, as onnxruntime-web and onnxruntime-node name them. */
+const WASM_PROVIDERS = ['wasm', 'cpu'];
 
 /** Milliseconds between questions for an adapter, while the browser's GPU process may be starting. */
 const PAUSES = [50, 100, 200, 200, 400];
@@ -60,11 +63,12 @@ function staysOnGpu({ preferredOutputLocation }) {
  * Why a session with these options needs Python from the start; null where it does not.
  * @param {any} options
  * @param {boolean} same whether the plan was made for these options
+ * @param {boolean} [wasm] whether the plan is for WebAssembly
  */
-function wantsPython({ executionProviders, preferredOutputLocation, enableProfiling, extra, logId, logSeverityLevel, ...rest }, same) {
+function wantsPython({ executionProviders, preferredOutputLocation, enableProfiling, extra, logId, logSeverityLevel, ...rest }, same, wasm = false) {
   const providers = executionProviders?.map((/** @type {any} */ p) => p?.name ?? p);
   if (executionProviders?.some((/** @type {any} */ p) => p?.device) || chosenDevice()) return 'a GPUDevice is given';
-  if (providers?.length && providers[0] !== 'webgpu') return `the first execution provider is '${providers[0]}'`;
+  if (providers?.length && !(wasm ? WASM_PROVIDERS : ['webgpu']).includes(providers[0])) return `the first execution provider is '${providers[0]}'`;
   if (staysOnGpu({ preferredOutputLocation }) && (started()?.sharesBuffers ?? !inWorker())) return 'outputs stay in buffers of the page';
   if (same) return enableProfiling || /pyruntime(?!\.host_work|\.expects|\.kv_cache_bits|\.precision|\.float32_nodes)/.test(JSON.stringify(extra ?? {})) ? 'the runs are profiled' : null;
   if (env.worker === false) return 'Python is to be in this thread, with a device that tensors share';
@@ -120,7 +124,7 @@ function comparePrecision({ precision = 'float32', float32_nodes: kept = [] }, e
 /**
  * A session's client over the plan in `file`.
  * @param {ArrayBuffer} file
- * @param {Opened} there
+ * @param {Opened | null} there null: the plan is for WebAssembly
  * @param {Wanted} wanted
  * @param {Record<string, string>} [tags] strong ETags of the model's files
  */
@@ -131,9 +135,9 @@ async function start(file, there, { create, onProgress, signal, onGpu, compiled 
   const { inputs, outputs, decoder, programs } = read.header;
   const stay = programs.some((one) => one.inputs.length + one.outputs.length);
   if (onGpu && !stay) throw new Refused('outputs stay on the GPU');
-  const program = new Program(there.device, read, there.adapter);
+  const program = there ? new Program(there.device, read, there.adapter) : new (await import('./wasm_program.js')).WasmProgram(read);
   const bytes = (/** @type {number} */ n) => `${n.toLocaleString('en')} bytes`;
-  if (program.nbytes > memoryBytes()) throw new Refused(`it takes ${bytes(program.nbytes)} on the GPU, and the device has ${bytes(memoryBytes())} of memory`);
+  if (program.nbytes > memoryBytes()) throw new Refused(`it takes ${bytes(program.nbytes)} ${there ? 'on the GPU' : 'of WebAssembly'}, and the device has ${bytes(memoryBytes())} of memory`);
   onProgress({ phase: 'model', status: 'begin' });
   const report = (/** @type {number} */ loaded, /** @type {number} */ total) => (
     onProgress({ phase: 'model', status: 'progress', loaded, total }));
@@ -142,7 +146,7 @@ async function start(file, there, { create, onProgress, signal, onGpu, compiled 
   const ms = performance.now() - began;
   program.timings.create_ms = ms;
   onProgress({ phase: 'model', status: 'end', ms });
-  const boundCaches = stay ? new (await import('./bound_caches.js')).BoundCaches(there.device) : null;
+  const boundCaches = stay && there ? new (await import('./bound_caches.js')).BoundCaches(there.device) : null;
   const owner = new StandaloneClient(program, create, boundCaches, compiled);
   return { owner, info: { handle: owner.handle, inputs, outputs, decoder } };
 }
@@ -210,10 +214,13 @@ export async function open(plan, keep, create, options, onProgress = () => {}, s
   const keeping = (/** @type {any} */ owner, /** @type {number} */ handle) => (
     kept && place && may ? new kept.Keeper(owner, handle, place, may) : null);
   const given = plan && await unlessRefused(async () => {
-    const reason = wantsPython(rest, false);
+    const [byGpu, byWasm] = [wantsPython(rest, false), wantsPython(rest, false, true)];
+    if (byGpu && byWasm) throw new Refused(byGpu);
+    if (!byGpu) device().catch(() => {}); // awaited where the plan is for a GPU
+    const file = await planBytes(plan, signal);
+    const reason = isForWasm(file) ? byWasm : byGpu;
     if (reason) throw new Refused(reason);
-    const [there, file] = await Promise.all([device(), planBytes(plan, signal)]);
-    return start(file, there, { ...wanted, onGpu: staysOnGpu(rest), compiled: true });
+    return start(file, isForWasm(file) ? null : await device(), { ...wanted, onGpu: staysOnGpu(rest), compiled: true });
   }, signal);
   return { made: given || (kept && place && keep === true && await fromCache(kept, place, wanted)), keeping };
 }

@@ -13,6 +13,7 @@ import { caught, guarded } from '../gpu/staging.js';
 import { allocatedBytes } from './allocated.js';
 import { Constants } from './constants.js';
 import { mostWorkgroups } from './plan.js';
+import { seenOf } from './seen.js';
 import { uploadConstants } from './weights.js';
 
 /** @typedef {import('./plan.js').Saved} Saved */
@@ -21,33 +22,6 @@ import { uploadConstants } from './weights.js';
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
 /** @typedef {import('../gpu/replay.js').Replay} Replay */
 /** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'bounds' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
-
-/**
- * What a program is for, as `matches` of replay.js looks at it.
- * @param {import('./plan.js').Program} program
- * @param {Uint8Array} sections
- * @returns {Entry['seen']}
- */
-function seenOf({ plan, sizes, inputs, outputs, values }, sections) {
-  const { uploads, unread, bounds, downloads, kept, expressions, patches } = plan;
-  const known = sizes && { ...sizes, expressions, patches, params: new Uint8Array(), buffer: null };
-  const fixed = Object.entries(values).map(([name, [at, nbytes]]) => ({ name, bytes: sections.slice(at, at + nbytes) }));
-  const [given, left] = [slotsOf(plan, inputs), slotsOf(plan, outputs)];
-  const seen = { uploads, unread, bounds, downloads, inputs: given, outputs: left, kept, values: fixed, sizes: known, live: true };
-  return /** @type {any} */ (seen); // without memory
-}
-
-/**
- * External tensors of a plan as callers see them: of tensors with reserved rows, the valid rows only.
- * @param {SavedPlan} plan
- * @param {string[]} names
- */
-function slotsOf({ external, kept }, names) {
-  return external.filter(({ name }) => names.includes(name)).map(({ name, type, bits, dims, scaled, region: [, slot, , most] }) => {
-    const given = kept.find((one) => one.input === name && one.given)?.given;
-    return { name, type, bits, dims, scaled, ...given, slot, most };
-  });
-}
 
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */

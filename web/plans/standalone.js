@@ -16,6 +16,7 @@ import { hold, sessions } from './locations.js';
 
 /**
  * @typedef {import('./program.js').Entry} Entry
+ * @typedef {import('./wasm_program.js').WasmProgram} WasmProgram
  * @typedef {import('./program.js').Program} Program
  * @typedef {import('../api/protocol.js').RunArguments} RunArguments
  * @typedef {import('../gpu/replay.js').Fed} Fed
@@ -44,7 +45,7 @@ export class StandaloneClient {
   #running = new Set();
 
   /**
-   * @param {Program} program
+   * @param {Program | WasmProgram} program
    * @param {import('../api/protocol.js').CreateArguments} create the request for Python
    * @param {BoundCaches | null} boundCaches for plans that leave tensors on the GPU
    * @param {boolean} compiled whether the plans were compiled ahead of time: the page may have no Python
@@ -176,6 +177,7 @@ export class StandaloneClient {
    * @returns {Promise<Record<string, any>>}
    */
   async #replayed(entry, given, args, { signal, onProgress } = {}) {
+    if ('run' in this.#program) return this.#program.run(entry, given);
     const watch = watchOf({ signal, report: onProgress });
     const made = this.#program.replay(entry);
     made.then((replay) => { if (!this.#replays.includes(replay)) this.#replays.push(replay); }, () => {});

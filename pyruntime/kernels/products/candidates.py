@@ -341,7 +341,7 @@ def direct_work(target: Target, m: int, columns: int, batches: int, k: int, rows
 
 def _direct_candidate(rows: int) -> Candidate[ProductProblem, Way]:
     def refuses(p: ProductProblem, target: Target) -> str:
-        if p.n == 1 and target.allows("matmul_skinny"):
+        if p.n == 1 and target.allows("matmul_skinny") and not target.is_serial:
             return "of a quad of columns three would be empty"
         return "for more than four rows" if rows == 8 and p.m <= 4 else ""
 

@@ -83,6 +83,22 @@ class Matmul:
         rows = {"VEC_A": p.m if p.trans_a else p.k, "VEC_B": p.k if p.trans_b else p.n, "VEC_Y": p.n}
         return {name: multiple(size, 4) for name, size in rows.items()}
 
+    @property
+    def serial_rows(self) -> int:
+        """Rows that an invocation of `_serial` makes; 0 where its operands are no whole vectors."""
+        p = self.product
+        plain = all(o.type.dtype is DType.FLOAT for o in (self.a, self.b, self.y))
+        if not plain or not all(isinstance(size, int) for size in (p.m, p.n, p.k)):
+            return 0
+        if self.is_along_k:
+            return min(p.m, 2) if p.k % 4 == 0 and self.steps_a[1] == 1 else 0
+        return (min(p.m, 4) if p.m != 3 else 2) if p.n % 4 == 0 else 0
+
+    @property
+    def is_along_k(self) -> bool:
+        """Whether columns of b lie in memory one after the other."""
+        return self.product.trans_b or self.product.n == 1
+
     def swapped(self) -> Matmul:
         """The product of a matrix and a vector, read as vector and matrix: y^T = b^T a^T."""
         p = self.product
@@ -99,6 +115,9 @@ class Matmul:
             return ()
         if self.y.type.dtype.is_wide:
             return (_wide(target, self),)
+        if target.is_serial and not self.must_tile and self.serial_rows:
+            whole = _serial(target, self, self.serial_rows)
+            return (attach(whole, self.epilogue) if self.epilogue is not None else whole,)
         half = self.is_half and target.has_f16
         tiling = self.tiling or (select(self.product, target, half) if self.must_tile else None)
         problem = ProductProblem.of(self.product, target, half)
@@ -207,6 +226,18 @@ def _direct(target: Target, m: Matmul, high: int) -> Dispatch:
     }
     name = f"matmul_direct_{'eight' if high == 8 else 'four'}"
     return m.launch("matmul_direct", name, target.grid(jobs), flags, values)
+
+
+def _serial(target: Target, m: Matmul, high: int) -> Dispatch:
+    """`shaders/products/matmul_serial.wgsl`, `high` rows an invocation."""
+    p = m.product
+    row, step = m.steps_a
+    columns, rows = -(-p.n // (4 if m.is_along_k else 8)), -(-p.m // high)
+    jobs = columns * rows * p.batches
+    flags = {"TRANS_B": m.is_along_k, "VEC_Y": m.vectors["VEC_Y"], "ROWS": high}
+    sizes = {"n": p.n, "k": p.k, "m": p.m, "columns": columns, "rows": rows}
+    values = {**sizes, "a_row": row, "a_step": step, "jobs": jobs}
+    return m.launch("matmul_serial", "matmul_serial", target.grid(jobs), flags, values)
 
 
 def _tiled(target: Target, m: Matmul, tiling: AnyTiling) -> tuple[Dispatch, ...]:

@@ -32,6 +32,7 @@ _CHANNELS = (
     *(("", n) for n in ("Conv", "ConvTranspose", "GroupNormalization", "InstanceNormalization", "ConvInteger")),
     ("pyruntime", "Int8Conv"),
     ("pyruntime", "ConvIntegerChannelsLast"),
+    ("pyruntime", "ConvPanels"),
 )
 _BIAS = {"Gemm": 2, "MatMulNBits": 5}
 """Index of the bias input of products that have one."""
