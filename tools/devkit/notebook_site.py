@@ -30,6 +30,7 @@ CONFIGURATION = {
         "appName": "pyruntime notebooks",
         "enableMemoryStorage": True,  # if the browser refuses storage
         "exposeAppInBrowser": True,  # used by the tests
+        "settingsOverrides": {"@jupyterlab/apputils-extension:themes": {"adaptive-theme": True}},
         "litePluginSettings": {
             f"{KERNEL}:kernel": {
                 "pyodideUrl": f"./static/pyodide/{SCRIPTS[0].name}",
