@@ -1,4 +1,4 @@
-"""Operators that have kernels of their own for WebAssembly, compared with onnxruntime."""
+"""Operators with kernels for WebAssembly alone, compared with onnxruntime."""
 
 from __future__ import annotations
 
