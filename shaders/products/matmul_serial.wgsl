@@ -1,8 +1,9 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), ROWS rows an invocation, no workgroup memory. For targets
 // whose invocations run one after the other.
 //
-// TRANS_B: b is [n, k], rows of a and b are whole vec4s, and an invocation makes four columns. Else rows of b are whole
-// vec4s, and it makes eight columns; a's element (m, k) is at m * a_row + k * a_step.
+// TRANS_B: b is [n, k], rows of a are contiguous, and an invocation makes four columns. Else it makes eight, and a's
+// element (m, k) is at m * a_row + k * a_step. Four neighbours are one load at any address; those past the last column
+// are not stored.
 //#tensors a, b -> y
 //#type T = y
 const ROWS: u32 = 4u;
@@ -24,6 +25,14 @@ struct Params {
 //#include batch_base
 
 //#include put_quad
+
+fn quad_a(i: u32) -> vec4<T> {
+  return vec4<T>(load_a(i), load_a(i + 1u), load_a(i + 2u), load_a(i + 3u));
+}
+
+fn quad_b(i: u32) -> vec4<T> {
+  return vec4<T>(load_b(i), load_b(i + 1u), load_b(i + 2u), load_b(i + 3u));
+}
 
 @compute @workgroup_size(64)
 //#include invocation job=job size=64u jobs=jobs
@@ -47,14 +56,15 @@ struct Params {
   let c2 = base_b + min(n + 2u, last) * params.k;
   let c3 = base_b + min(n + 3u, last) * params.k;
   var sums: array<vec4<T>, 4u * ROWS>;
-  for (var k = 0u; k < params.k; k += 4u) {
-    let b0 = load4_b((c0 + k) >> 2u);
-    let b1 = load4_b((c1 + k) >> 2u);
-    let b2 = load4_b((c2 + k) >> 2u);
-    let b3 = load4_b((c3 + k) >> 2u);
+  let whole = params.k & ~3u;
+  for (var k = 0u; k < whole; k += 4u) {
+    let b0 = quad_b(c0 + k);
+    let b1 = quad_b(c1 + k);
+    let b2 = quad_b(c2 + k);
+    let b3 = quad_b(c3 + k);
     //#unroll
     for (var r = 0u; r < ROWS; r++) {
-      let left = load4_a((at[r] + k) >> 2u);
+      let left = quad_a(at[r] + k);
       sums[4u * r] += left * b0;
       sums[4u * r + 1u] += left * b1;
       sums[4u * r + 2u] += left * b2;
@@ -71,15 +81,20 @@ struct Params {
       (s0.x + s0.y) + (s0.z + s0.w), (s1.x + s1.y) + (s1.z + s1.w),
       (s2.x + s2.y) + (s2.z + s2.w), (s3.x + s3.y) + (s3.z + s3.w));
   }
+  for (var k = whole; k < params.k; k++) {
+    let right = vec4<T>(load_b(c0 + k), load_b(c1 + k), load_b(c2 + k), load_b(c3 + k));
+    //#unroll
+    for (var r = 0u; r < ROWS; r++) {
+      made[r] += vec4<T>(load_a(at[r] + k)) * right;
+    }
+  }
 //#else
   let n = column * 8u;
-  let high = min(n + 4u, params.n - 4u);
   var sums: array<vec4<T>, 2u * ROWS>;
-  var low_at = (base_b + n) >> 2u;
-  var high_at = (base_b + high) >> 2u;
+  var b_at = base_b + n;
   for (var k = 0u; k < params.k; k++) {
-    let b0 = load4_b(low_at);
-    let b1 = load4_b(high_at);
+    let b0 = quad_b(b_at);
+    let b1 = vec4<T>(load_b(b_at + 4u), load_b(b_at + 5u), load_b(b_at + 6u), load_b(b_at + 7u));
     //#unroll
     for (var r = 0u; r < ROWS; r++) {
       let left = vec4<T>(load_a(at[r]));
@@ -87,8 +102,7 @@ struct Params {
       sums[ROWS + r] += left * b1;
       at[r] += params.a_step;
     }
-    low_at += params.n >> 2u;
-    high_at += params.n >> 2u;
+    b_at += params.n;
   }
   //#unroll
   for (var i = 0u; i < 2u * ROWS; i++) {

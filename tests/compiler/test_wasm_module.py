@@ -111,7 +111,7 @@ def test_plan__for_webassembly__comes_back_and_is_equal() -> None:
     assert write(read(plan, source), source) == plan == compile_model(DIGITS, target=WASM)
 
 
-def test_plan__open_sizes__are_refused_with_a_way_out() -> None:
+def test_plan__dynamic_dimensions__are_refused_with_a_way_out() -> None:
     with pytest.raises(InvalidArgument, match=r"have fixed sizes; compile a plan for each shape \(--shape\)"):
         compile_model(DIGITS, SHAPES, target=WASM)
 

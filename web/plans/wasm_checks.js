@@ -36,7 +36,7 @@ export function checkModule({ module, buffers, computed, programs }, sections) {
   inside(module.computed, computed.map((/** @type {any} */ plan) => plan.external[0].region[3]));
   check.list(module.arenas, 'arenas', (arenas, i) => inside(arenas, programs[i]?.plan.arenas ?? []), programs.length);
   for (const { plan, sizes, inputs, outputs } of programs) {
-    if (sizes || inputs.length + outputs.length + plan.kept.length) refuse('it is damaged: open sizes, or tensors that stay');
+    if (sizes || inputs.length + outputs.length + plan.kept.length) refuse('it is damaged: dynamic dimensions, or tensors that stay');
     if (plan.downloads.concat(plan.uploads).some((/** @type {any} */ t) => t.region[0] !== 0)) refuse('it is damaged: a tensor outside arenas');
   }
   if (module.arenas.length !== programs.length) refuse('it is damaged: arenas');

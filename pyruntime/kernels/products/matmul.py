@@ -85,14 +85,14 @@ class Matmul:
 
     @property
     def serial_rows(self) -> int:
-        """Rows that an invocation of `_serial` makes; 0 where its operands are no whole vectors."""
+        """Rows that an invocation of `_serial` makes; 0 where it is not for the operands."""
         p = self.product
         plain = all(o.type.dtype is DType.FLOAT for o in (self.a, self.b, self.y))
         if not plain or not all(isinstance(size, int) for size in (p.m, p.n, p.k)):
             return 0
         if self.is_along_k:
-            return min(p.m, 2) if p.k % 4 == 0 and self.steps_a[1] == 1 else 0
-        return (min(p.m, 4) if p.m != 3 else 2) if p.n % 4 == 0 else 0
+            return min(p.m, 2) if self.steps_a[1] == 1 else 0
+        return min(p.m, 4) if p.m != 3 else 2
 
     @property
     def is_along_k(self) -> bool:

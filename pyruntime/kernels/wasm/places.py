@@ -35,6 +35,7 @@ from pyruntime.kernels.wasm.values import (
     Value,
     Vector,
     code_of,
+    consecutive,
     decoded,
     element_of,
     fit,
@@ -158,7 +159,8 @@ class Places:
             return value
         if isinstance(value, Parts):
             first = value.parts[0] if value.parts else None
-            if is_wide(value.type) and scalar_type(value.type) == F32 and all(part is first for part in value.parts):
+            is_floats = is_wide(value.type) and scalar_type(value.type) == F32
+            if is_floats and (consecutive(value.parts) or all(part is first for part in value.parts)):
                 return self.bind(Code(value.type, code_of(value)))
             return Parts(value.type, tuple(map(self.bind, value.parts)))
         if value.plus is not None:

@@ -37,6 +37,7 @@ __all__ = [
     "Value",
     "Vector",
     "code_of",
+    "consecutive",
     "decoded",
     "element_of",
     "fit",
@@ -309,7 +310,20 @@ def code_of(value: Value) -> bytes:
         if isinstance(first, Code) and first.load:
             return first.load[0] + memory("v128.load32_splat", first.load[1])
         return code_of(first) + op("f32x4.splat")
-    return _gathered(lanes, 3)
+    return consecutive(lanes) or _gathered(lanes, 3)
+
+
+def consecutive(lanes: Sequence[Value]) -> bytes:
+    """One load, where the lanes are elements i, i + 1, i + 2 and i + 3 of an array; else nothing."""
+    loads = [part.load if isinstance(part, Code) else None for part in lanes]
+    if loads[0] is None:
+        return b""
+    address, offset = loads[0]
+    start = address + const_i32(offset) + op("i32.add")
+    expected = [[(a, at + 4 * k) for k in range(1, 4)] for a, at in ((address, offset), (start, 0))]
+    if not any(loads[1:] == wanted for wanted in expected):
+        return b""
+    return address + memory("v128.load", offset)
 
 
 def _masks(lanes: Sequence[Value]) -> bytes:
