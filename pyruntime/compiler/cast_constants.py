@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pyruntime.compiler.plan import Command, GpuSegment, Plan, Region, Space
-from pyruntime.ir import Constant, TensorType, TypedGraph
+from pyruntime.ir import Constant, TensorType, TypedGraph, ValueType
 
 __all__ = ["PART", "cast_in_parts"]
 
@@ -36,7 +36,7 @@ def cast_in_parts(graph: TypedGraph, plan: Plan, build: Callable[[TypedGraph], P
         kind = TensorType(source.dtype, (min(most, source.size - first),))
         part = Constant(kind, constant.source, constant.offset + first * source.dtype.bits // 8)
         if kind.size not in plans:
-            types = {node.inputs[0]: kind, node.outputs[0]: TensorType(result, kind.shape)}
+            types: dict[str, ValueType] = {node.inputs[0]: kind, node.outputs[0]: TensorType(result, kind.shape)}
             static = {node.inputs[0]}
             one = build(TypedGraph([node], types, [], graph.outputs, {node.inputs[0]: part}, static))
             plans[kind.size] = one, len(made.params)
