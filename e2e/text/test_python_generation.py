@@ -12,23 +12,23 @@ from tests.generate.test_window import greedy as windowed
 
 GENERATE = """
     import pyruntime as ort
+    from pyruntime.device.tensor import DeviceTensor
     from pyruntime.generate.decoder import DecoderModel
     from pyruntime.generate.generator import TextGenerator
     from pyruntime.generate.options import GenerationOptions
-    from pyruntime.session import OrtValue
 
     session = await ort.InferenceSession.create(model)
     decoder, texts, read = DecoderModel(session), [], []
-    numpy_async = OrtValue.numpy_async
+    downloaded = DeviceTensor.downloaded
 
-    async def counted(self):
-        read.append(self.shape())
-        return await numpy_async(self)
+    async def counted(tensors):
+        read.extend(tensor.type.shape for tensor in tensors)
+        return await downloaded(tensors)
 
     scope = dict(ort=ort, np=__import__("numpy"), Any=object)
     for source in operators:
         exec(source, scope)
-    OrtValue.numpy_async = counted
+    DeviceTensor.downloaded = staticmethod(counted)
     try:
         for given in options:
             processors = tuple(eval(p, scope) for p in given.pop("processors", []))
@@ -38,7 +38,7 @@ GENERATE = """
                 made.setdefault(piece.sequence, []).append(piece.id)
             texts.append(list(made.values()))
     finally:
-        OrtValue.numpy_async = numpy_async
+        DeviceTensor.downloaded = staticmethod(downloaded)
     decoder.release()
     {"texts": texts, "read": [list(shape) for shape in read]}
 """

@@ -104,6 +104,30 @@ class Sizes:
             self._check = eval(f"lambda {arguments}: {' and '.join(tests) or True}", {})
         return self._check(*values)
 
+    @property
+    def seen(self) -> list[int]:
+        """The value of each size that the plan is made for."""
+        return [self._atoms[f"s{i}"].value for i in range(len(self.names))]
+
+    def restore(self, guards: Sequence[Sequence[Any]]) -> bool:
+        """Take over the guards of a stored plan; `specialized` leaves them out.
+
+        Args:
+            guards: `data` of the terms, comparison and answer of each.
+
+        Returns:
+            False, and takes over nothing, where they do not hold for the values seen.
+        """
+
+        def check(*values: int) -> bool:
+            within = all(low <= v <= high for v, (low, high) in zip(values, self.ranges, strict=True))
+            return within and all(_COMPARISONS[c](evaluate(terms, values)) == answer for terms, c, answer in guards)
+
+        if not check(*self.seen):
+            return False
+        self._check = check
+        return True
+
     def specialized(self, by_chance: bool = True) -> dict[str, str]:
         """Return the sizes that the plan is specialized for, each with the node that caused it.
 

@@ -1,7 +1,8 @@
 """Plans of earlier processes: files in the folder of `PYRUNTIME_CACHE`, in the format of compiled models.
 
 A file has the plans of one model for one set of input types, on one kind of device. Its name is a hash of all that they
-follow from. Only whole runs on the GPU with fixed sizes are stored. What cannot be read is planned anew.
+follow from. Only whole runs on the GPU are stored, with dynamic sizes only those without caches (their capacities are
+sizes, too). What cannot be read is planned anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyruntime.compiler.saved import ExternalFile, ModelFile, Saved, SavedProgra
 from pyruntime.compiler.typing import Guards
 from pyruntime.device.desktop import cache
 from pyruntime.errors import InvalidArgument
-from pyruntime.ir import Graph, HostTensor, RawSource, TensorType
+from pyruntime.ir import Graph, HostTensor, RawSource, Sizes, TensorType, is_dim
 from pyruntime.ir.encoding import decode, encode
 from pyruntime.onnx.formats.source import ByteSource
 from pyruntime.session.aot.cached_plan import INSIDE, PROGRAMS, bytes_inside, is_whole
@@ -74,7 +75,7 @@ class PlanStore:
         name = self._name(request, target)
         saved = self._read(name) if name else None
         for program in saved.programs if saved else ():
-            if all(_raw(request, value) == raw for value, raw in program.values.items()):
+            if all(_raw(request, value) == raw for value, raw in program.values.items()) and _fits(request, program):
                 assert saved is not None
                 return _compiled(request, program, saved.computed, name)
         return None
@@ -82,7 +83,8 @@ class PlanStore:
     def store(self, request: Request, stage: Stage, target: Target) -> None:
         """Store a stage, in addition to those of the same request for other values."""
         name = self._name(request, target)
-        if not name or stage.sizes is not None or not is_whole(stage):
+        grown = request.sizes is not None and stage.compiled.plan.kept
+        if not name or grown or not is_whole(stage):
             return
         computed: dict[Hashable, tuple[int, Plan]] = {}
         program = saved_program(stage, computed)
@@ -94,7 +96,7 @@ class PlanStore:
             package_version(), self._model, about, plan_options(target), [], [], [program], plans, files=self._files
         )
         before = self._read(name)
-        if before is not None and program.values:
+        if before is not None and (program.values or program.sizes):
             for other in before.programs[: PROGRAMS - 1]:
                 other.computed = {n: len(plans) + number for n, number in other.computed.items()}
             saved.computed += before.computed
@@ -110,16 +112,34 @@ class PlanStore:
 
     def _name(self, request: Request, target: Target) -> str:
         """The file's name; '' for requests whose plans are not stored."""
-        kinds = request.arrived.items()
-        if request.before is not None or request.sizes is not None:
+        kinds, sizes = request.arrived.items(), request.sizes
+        if request.before is not None or not all(isinstance(t, TensorType) for _, t in kinds):
             return ""
-        if not all(isinstance(t, TensorType) and all(type(d) is int for d in t.shape) for _, t in kinds):
+        tensors = [(n, t) for n, t in kinds if isinstance(t, TensorType)]
+        types = [(n, t.dtype.onnx_name, tuple([_dim(d, sizes) for d in t.shape])) for n, t in tensors]
+        if any(d is None for *_, shape in types for d in shape):
             return ""
-        types = [(n, t.dtype.onnx_name, t.shape) for n, t in kinds if isinstance(t, TensorType)]
-        wanted = types, tuple(request.outputs), sorted(request.on_device), sorted(request.free)
+        wanted: tuple[object, ...] = types, tuple(request.outputs), sorted(request.on_device), sorted(request.free)
+        if sizes is not None:
+            values = sorted((n, sizes.index(size)) for n, size in sizes.values.items())
+            wanted = *wanted, sizes.names, sizes.ranges, sizes.grows, values
         device = target.limits, sorted(target.features), target.vendor, sorted(target.disabled), target.rates
         key = repr((self._key, wanted, device, sorted(target.winners.items()), target.half))
         return hashlib.sha256(key.encode()).hexdigest()[:40] + ".plan"
+
+
+def _dim(dim: Any, sizes: Sizes | None) -> int | str | None:
+    """Return a dimension for the file's name; None where it is neither a number nor one of the sizes."""
+    if type(dim) is int:
+        return dim
+    return f"s{sizes.index(dim)}" if sizes is not None and is_dim(dim) else None
+
+
+def _fits(request: Request, program: SavedProgram) -> bool:
+    """Return whether a program is for the request's dynamic sizes, which then have its guards."""
+    if request.sizes is None or program.sizes is None:
+        return request.sizes is None and program.sizes is None
+    return len(program.sizes["ranges"]) == len(request.sizes.ranges) and request.sizes.restore(program.sizes["guards"])
 
 
 def _raw(request: Request, name: str) -> bytes | None:
@@ -138,4 +158,4 @@ def _compiled(request: Request, program: SavedProgram, computed: Sequence[Plan],
         guards.read[value] = decode(raw, kind.dtype, kind.shape)
     prologue = [Computed(n, (name, number), computed[number], None) for n, number in program.computed.items()]
     bound = frozenset((*program.inputs, *program.outputs))
-    return Compiled(program.plan, None, prologue, None, guards, None, [], {}, set(), {}, bound)
+    return Compiled(program.plan, None, prologue, request.sizes, guards, None, [], {}, set(), {}, bound)

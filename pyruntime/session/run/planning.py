@@ -184,20 +184,27 @@ class Planner:
             stage = await self._plan_dynamic(stages, request)
             if stage is not None:
                 return stage
-        target = self.compiler.target
-        found = self.stored.find(request, target) if self.stored is not None else None
-        if found is not None:
-            self._ask(found)
+        found = self._find_stored(request)
         stage = await self._place(stages, found or self._compile(request), request)
-        if self.stored is not None and found is None:
-            self.stored.store(request, stage, target)
+        if found is None:
+            self._store(request, stage)
         return stage
 
-    def _ask(self, stored: Compiled) -> None:
-        """Start to compile the pipelines of a stored stage: first those of constants, which the others wait for."""
-        for plan in (*(constant.plan for constant in stored.prologue), stored.plan):
+    def _find_stored(self, request: Request) -> Compiled | None:
+        """Return the stage of an earlier process, where one is stored, after its pipelines have started to compile."""
+        found = self.stored.find(request, self.compiler.target) if self.stored is not None else None
+        if found is None:
+            return None
+        self.dynamic_dimensions.observe_reads(found.guards.read)
+        # Those of constants first, which the others wait for.
+        for plan in (*(constant.plan for constant in found.prologue), found.plan):
             for source in plan.shaders:
                 self._device.ask(source)
+        return found
+
+    def _store(self, request: Request, stage: Stage) -> None:
+        if self.stored is not None:
+            self.stored.store(request, stage, self.compiler.target)
 
     async def _plan_dynamic(self, stages: list[Stage], request: Request) -> Stage | None:
         """A stage with dynamic sizes; None where there are none, or where it needs their numbers: they then stay fixed.
@@ -214,10 +221,13 @@ class Planner:
                 return None
             try:
                 widened_request = replace(request, arrived=widened, sizes=sizes)
-                compiled = self._compile(widened_request)
+                found = self._find_stored(widened_request)
+                compiled = found or self._compile(widened_request)
                 if compiled.boundary is None and not compiled.plan.host_steps:
                     made = await self._place(stages, compiled, widened_request)
                     self.dynamic_dimensions.learn(sizes)
+                    if found is None:
+                        self._store(widened_request, made)
                     return made
                 self.dynamic_dimensions.avoid(sizes, "a node runs on the host or waits for values")
             except NOT_PLANNABLE as error:

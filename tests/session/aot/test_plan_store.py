@@ -110,6 +110,37 @@ def test_plans_for_values__each_is_stored(folder: Path, compiled: list[Any]) -> 
     assert len(planned) == 2
 
 
+def test_plans_with_dynamic_sizes__are_stored(folder: Path, compiled: list[Any]) -> None:
+    weight = np.random.default_rng(0).standard_normal((16, 16), np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Expand", ["row", "shape"], ["rows"]),
+            helper.make_node("MatMul", ["x", "w"], ["t"]),
+            helper.make_node("Add", ["t", "rows"], ["y"]),
+        ],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length", 16]),
+            helper.make_tensor_value_info("row", TensorProto.FLOAT, [1, 1, 16]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    random = np.random.default_rng(1)
+    counts = []
+    for _ in range(3):
+        session = ort.InferenceSession(data)
+        for batch, length in ((2, 3), (2, 7), (2, 6), (3, 5), (4, 100), (2, 90)):
+            feeds = {"x": random.random((batch, length, 16), np.float32), "row": random.random((1, 1, 16), np.float32)}
+            (y,) = session.run(None, feeds)
+            np.testing.assert_allclose(y, feeds["x"] @ weight + feeds["row"], rtol=1e-4, atol=1e-4)
+        counts.append(len(compiled))
+    assert any(request.sizes is not None for request in compiled)
+    assert counts == [counts[0]] * 3
+
+
 def test_external_weights__are_read_from_their_file(folder: Path, compiled: list[Any], tmp_path: Path) -> None:
     weight = np.random.default_rng(0).standard_normal((64, 512), np.float32)
     graph = helper.make_graph(
