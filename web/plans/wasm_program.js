@@ -106,7 +106,7 @@ export class WasmProgram {
     return {
       nodes: nodes.map(([name, op_type, domain, placement, reason, kernels]) => (
         { name, op_type, domain, placement: placement === 'gpu' ? 'host' : placement, reason: placement === 'gpu' ? 'the plan is for WebAssembly' : reason, kernels })),
-      memory: { peak, lower_bound: bound, total_without_reuse: without, weights },
+      memory: { peak, lower_bound: bound, total_without_reuse: without, weights, allocated: {} },
       dispatches: commands.length,
       pipelines: 0,
       adapter: { vendor: '', architecture: '', device: '', description: '' },
