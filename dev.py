@@ -36,7 +36,7 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         action="store_const",
         const="ci",
         dest="chosen",
-        help="every native test, the core ones of the browser, and a part of tests/mutations",
+        help="every native test, 900 of the browser, and a part of tests/mutations",
     )
     part = test.add_mutually_exclusive_group()
     part.add_argument("--native", action="store_true", help="only tests/, without a browser")

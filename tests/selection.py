@@ -1,6 +1,6 @@
 """Which tests a run has: with PYRUNTIME_TESTS=core or ci those that fit into its seconds, the same each time.
 
-`core` is for developers; `ci` has every native test, and the browser tests of `core`. `times.json` has the processor
+`core` is for developers; `ci` has every native test, and more browser tests. `times.json` has the processor
 seconds that a case of each test function took (`tests/record_times.py`). Tests are taken in this order until the
 seconds are used up: of each file the fastest function's first case, then the first case of every other function, then
 all other cases; the faster ones first. What has no recorded time counts as the mean of its suite.
@@ -24,10 +24,10 @@ __all__ = [
 ]  # fmt: skip
 
 TIMES = Path(__file__).with_name("times.json")
-SECONDS = {"core": {"tests": 200.0, "e2e": 380.0}, "ci": {"tests": math.inf, "e2e": 380.0}}
-"""Processor seconds of each suite. On two cores `core` takes 10 minutes; `ci` takes 17, since all of tests/ is 1,000
-processor seconds. Browsers wait, too: two of them take 1.7 times as long as two cores would for their seconds. What a
-file's tests share is counted for its first test."""
+SECONDS = {"core": {"tests": 200.0, "e2e": 220.0}, "ci": {"tests": math.inf, "e2e": 380.0}}
+"""Processor seconds of each suite. On two cores `core` takes 10 minutes; `ci` takes 30, since all of tests/ is 1,300
+processor seconds. Browsers wait, too: two of them take three times as long as two cores would for their seconds. What
+a file's tests share is counted for its first test."""
 
 TOLD = pytest.StashKey[str]()
 
