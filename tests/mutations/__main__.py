@@ -49,7 +49,9 @@ def unnoticed(mutation: Mutation, project: Path) -> list[str]:
     file.write_text(text.replace(mutation.old, mutation.new))
     try:
         if mutation.in_browser:
-            subprocess.run([sys.executable, "-c", BUILD], cwd=project, check=True, capture_output=True)
+            built = subprocess.run([sys.executable, "-c", BUILD], cwd=project, capture_output=True, text=True)
+            if built.returncode:
+                raise SystemExit(f"without {mutation.defence} the site is not built:\n{built.stderr[-3000:]}")
         return [test for test in mutation.tests if passes(test, project)]
     finally:
         file.write_text(text)

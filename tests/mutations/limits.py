@@ -105,7 +105,7 @@ LIMIT_MUTATIONS = (
         "the end of Python told",
         "web/worker/runtime.js",
         "  pyodide._api.on_fatal = ",
-        "  void ",
+        "  pyodide._api.unheard = ",
         (LIVES + "test_python__ended__is_told_to_who_waits_and_the_next_session_has_another",),
     ),
     Mutation(
