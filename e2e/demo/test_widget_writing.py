@@ -155,6 +155,7 @@ def test_dtype__changed__loads_that_file_and_releases_the_other(
 def test_dtype__of_a_model_that_writes_nothing__leaves_it_alone(widget_page: Page) -> None:
     """It says nothing about a single file."""
     kept = widget_page.evaluate("""async () => {
+        await customElements.whenDefined('pyruntime-model');
         const element = document.createElement('pyruntime-model');
         element.src = '/models/digits.onnx';
         document.body.append(element);
