@@ -17,7 +17,7 @@ from pyruntime.kernels import Dispatch, Kernel, Role, Target
 from pyruntime.kernels.ir.node import for_node
 from pyruntime.kernels.legalize import in_parts, legalize
 from pyruntime.kernels.selection.candidates import Choices, Kernels, Noted
-from pyruntime.kernels.wgsl.module import CUSTOM
+from pyruntime.kernels.wgsl.module import BARRIERS, CUSTOM
 from pyruntime.ops.base import Op
 from pyruntime.ops.fused.repeat import Repeat
 
@@ -130,9 +130,6 @@ def _reader(kind: Any) -> Callable[[Any], tuple[Any, ...]] | None:
     return read if len(names) != 1 else lambda value: (read(value),)
 
 
-_BARRIERS = ("workgroupBarrier", "storageBarrier")
-
-
 def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
     """Why the device cannot run these, or nothing."""
     limits = target.limits
@@ -144,7 +141,7 @@ def _over_limit(dispatches: Iterable[Dispatch], target: Target) -> str:
             if not 8 <= b.dtype.bits <= 32 and "load4" in dispatch.kernel.accessors(b.name):
                 return f"{name} reads four elements at a time, which is not for {b.dtype.onnx_name}"
         module = dispatch.kernel.module
-        if target.is_serial and module.invocations != 1 and not module.names.keys().isdisjoint(_BARRIERS):
+        if target.is_serial and module.invocations != 1 and not module.names.keys().isdisjoint(BARRIERS):
             return f"{name} has barriers, which WebAssembly has not"
         if module.workgroup_bytes > limits.workgroup_bytes:
             taken = f"{module.workgroup_bytes:,} bytes of workgroup memory"

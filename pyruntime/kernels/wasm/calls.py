@@ -25,12 +25,11 @@ from pyruntime.kernels.wasm.values import (
     scalar_type,
 )
 from pyruntime.kernels.wgsl.library import link
-from pyruntime.kernels.wgsl.module import Module
+from pyruntime.kernels.wgsl.module import BARRIERS, Module
 
 __all__ = ["Calls", "Frame", "contains"]
 
 _NOTHING = Const(BOOL, 0)
-_BARRIERS = ("workgroupBarrier", "storageBarrier")
 _ATOMIC = {"atomicAdd": "+", "atomicSub": "-", "atomicAnd": "&", "atomicOr": "|", "atomicXor": "^"}
 
 
@@ -70,7 +69,7 @@ class Calls(Expressions):
     def call(self, e: ast.Call) -> Value:
         """The result of a call."""
         name = e.callee.name
-        if name in _BARRIERS:
+        if name in BARRIERS:
             if self.invocations > 1:
                 raise Unsupported(f"{name}() in a workgroup of {self.invocations} invocations")
             return _NOTHING

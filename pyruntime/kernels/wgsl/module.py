@@ -16,7 +16,10 @@ from sys import intern
 from pyruntime.kernels.wgsl.expressions import layout_of, listed, value_of
 from pyruntime.kernels.wgsl.params import Fields
 
-__all__ = ["CUSTOM", "Entry", "Function", "Module", "Resource"]
+__all__ = ["BARRIERS", "CUSTOM", "Entry", "Function", "Module", "Resource"]
+
+BARRIERS = ("workgroupBarrier", "storageBarrier")
+"""Functions that wait for the other invocations of a workgroup."""
 
 CUSTOM = "// custom kernel"
 """Ends the WGSL that users have written: nothing is known of its indices."""
