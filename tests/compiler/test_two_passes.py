@@ -97,4 +97,5 @@ def test_fold__of_many_elements__overwrites_nothing_that_is_still_read(name: str
         program = Program(import_model(read_model(data)).graph, NullDevice(TARGETS[target]))
         stage = asyncio.run(program.prepare({"x": TensorType(DType.FLOAT, shape)}, outputs))
         assert stage is not None
-        assert stage.executable.plan.commands
+        # Invocations of WebAssembly do not wait for each other: what has kernels with barriers alone is on the host.
+        assert stage.executable.plan.commands or TARGETS[target].is_serial
