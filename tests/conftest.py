@@ -17,6 +17,18 @@ os.environ["PYRUNTIME_STRICT"] = "1"  # no fallback that no class declares
 os.environ.setdefault("PYRUNTIME_WEBGPU", "off")  # models run on NumPy, but for tests with `desktop_gpu`
 
 
+@pytest.fixture(autouse=True)
+def variables_stay() -> Iterator[None]:
+    """A test leaves the package's environment variables as they were: later sessions choose their GPU by them."""
+    before = _variables()
+    yield
+    assert _variables() == before
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("PYRUNTIME_")}
+
+
 @pytest.fixture
 def desktop_gpu() -> Iterator[None]:
     """Sessions run on this machine's software adapter; skipped where there is none."""

@@ -30,8 +30,6 @@ def test_folder_of_digits__two_workers__classes_are_those_of_onnxruntime(
     scores = session.run(None, {"image": images.astype(np.float32) / 255})[0]
     expected = [f"{number:03}.png {int(best)}" for number, best in enumerate(scores.argmax(1))]
     with on_desktop():
-        monkeypatch.setenv("PYRUNTIME_ADAPTER", "software")
-        monkeypatch.setenv("PYRUNTIME_WEBGPU", "wgpu")
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
         command = [sys.executable, str(ROOT / "examples" / "dask_images.py"), str(MODEL), str(tmp_path)]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
