@@ -181,3 +181,39 @@ def test_runs__of_several_plans_in_the_same_memory__equal_the_serial_ones(python
     wrong, held, largest, plans = python_in_browser(SEVERAL, model=chain(["rows", 64]))
     assert wrong == 0
     assert held == largest and plans == 6
+
+
+MANY = """
+    import asyncio
+    import numpy as np
+    import pyruntime as ort
+    from pyruntime.session.environment import device
+
+    gpu = await device()
+    recorded = gpu._recorded
+
+    async def late(accepted):
+        await asyncio.sleep(0.2)
+        return await accepted
+
+    gpu._recorded = lambda made, unchecked: recorded(made, [asyncio.ensure_future(late(each)) for each in unchecked])
+    session = await ort.InferenceSession.create(model)
+    feeds = [np.full((3, 4), i, np.float32) for i in range(20)]
+    outputs = [await ort.OrtValue.create(np.zeros((3, 4), np.float32), "webgpu") for _ in feeds]
+
+    async def one(feed, y):
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", feed)
+        binding.bind_ortvalue_output("y", y)
+        await session.run_with_iobinding_async(binding)
+        return await y.numpy_async()
+
+    done = await asyncio.gather(*(one(*each) for each in zip(feeds, outputs)))
+    del gpu._recorded
+    [bool(np.array_equal(y, 2 * x)) for x, y in zip(feeds, done)]
+"""
+
+
+def test_runs__with_more_sets_of_buffers_than_are_kept__are_all_right(python_in_browser: BrowserPython) -> None:
+    """Each run binds another output: the recording of the first is dropped while the GPU has not yet accepted it."""
+    assert python_in_browser(MANY, model=double()) == [True] * 20

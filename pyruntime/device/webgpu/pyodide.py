@@ -310,6 +310,7 @@ class WebGpuDevice:
         """See `Device.submit`."""
         self._check()
         proxies: list[JsObject] = []
+        commands = self._recordings[recording]  # while this run waits, other sets of buffers may take its place
         uploads = [self._write(w, proxies) for w in writes]
         sources = [
             {"buffer": self._buffers[r.source.buffer], "offset": r.source.offset, "nbytes": r.source.nbytes}
@@ -319,11 +320,10 @@ class WebGpuDevice:
             for scope in self._unchecked.pop(recording, ()):
                 if refused := await scope:
                     raise EngineError(f"the model's buffers could not be bound: {refused}")
-            if recording not in self._recordings:
-                raise EngineError("the recording was dropped during the run, as those of a lost device are")
+            self._check()
             given = js_object(uploads), js_object(sources), to_js(list(numbers))
             with Watch(current().progress) as watch:
-                answers = await self._web.play(self.gpu_device, self._recordings[recording], *given, watch)
+                answers = await self._web.play(self.gpu_device, commands, *given, watch)
         except (JsException, EngineError) as error:
             raise await self._failed("the GPU could not run the model", error) from None
         finally:
