@@ -139,7 +139,7 @@ def _units(target: Target) -> tuple[int, int]:
 
 
 def _pair(layer: Layer, batch_first: bool) -> tuple[int, int]:
-    """Elements from a direction and from a batch entry to the next, in [D, B, H] or [B, D, H]."""
+    """Strides of directions and of batch entries, in elements, in [D, B, H] or [B, D, H]."""
     D, B, H = layer.directions, layer.batch, layer.hidden
     return (H, D * H) if batch_first else (B * H, H)
 

@@ -195,7 +195,7 @@ export function isLarge({ data, nbytes }) {
   return nbytes >= LARGE || !isInMemory(data);
 }
 
-/** Whether bytes are in memory, or come there. @param {Write['data']} data @returns {data is ArrayBuffer | Uint8Array | ArrivingBuffer} */
+/** Whether bytes are in memory or are being downloaded to it. @param {Write['data']} data @returns {data is ArrayBuffer | Uint8Array | ArrivingBuffer} */
 function isInMemory(data) {
   return data instanceof ArrayBuffer || data instanceof Uint8Array || comesIntoMemory(data);
 }

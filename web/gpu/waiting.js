@@ -113,7 +113,8 @@ export async function attend(device, awaited, { work = () => false, progress = (
 }
 
 /**
- * `run`, or an error as Python's where it takes longer than it may.
+ * Await a run.
+ * @throws {Error} as Python throws: the run took more than `seconds`
  * @template T
  * @param {Promise<T>} run
  * @param {number | undefined} seconds

@@ -13,7 +13,7 @@ import { filled, readerInto, reading } from './reading.js';
 
 /** @typedef {import('./reading.js').Buffers} Buffers */
 
-/** Milliseconds before each attempt to resume, as long as none brings `ENOUGH` bytes. */
+/** Milliseconds before each attempt to resume; begins anew after an attempt that brought `ENOUGH` bytes. */
 const PAUSES = [0, 250, 500, 1000, 2000];
 const ENOUGH = 1 << 16;
 

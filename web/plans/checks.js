@@ -14,7 +14,7 @@ export function refuse(text) {
   throw new Refused(text);
 }
 
-/** Checks of one file: what does not hold ends them. */
+/** Checks of one file; the first that fails throws. */
 export const check = {
   /** @param {unknown} value @param {number} most @param {string} what @param {number} [least] */
   integer(value, most, what, least = 0) {

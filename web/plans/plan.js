@@ -113,7 +113,7 @@ function checkTransfer(header, plan, transfer) {
 /** Workgroups that may be in excess: those of a grid's last row. */
 const SURPLUS = 65535;
 
-/** Workgroups of a command at most: each has a byte at least of what it binds. @param {Region[]} regions */
+/** Return the most workgroups that a command may have: one for each byte that it binds. @param {Region[]} regions */
 export function mostWorkgroups(regions) {
   return regions.reduce((sum, [, , , nbytes]) => sum + nbytes, SURPLUS);
 }

@@ -272,7 +272,11 @@ def tile_kernel(tiling: AnyTiling, k: int, *columns: int) -> str:
 def tile_candidates(
     *switches: str, tilings: tuple[AnyTiling, ...] = TILINGS, unpack: float = 1.0
 ) -> tuple[Candidate[ProductProblem, Way], ...]:
-    """All tilings; `unpack`: part of their rate that is left where b is unpacked on its way."""
+    """Return a candidate for each tiling.
+
+    Args:
+        unpack: the fraction of its rate that remains where b is unpacked while it is loaded.
+    """
 
     def work(tiling: AnyTiling) -> Callable[[ProductProblem, Target], tuple[Work, ...]]:
         return lambda p, target: tile_work(tiling, p, unpack)

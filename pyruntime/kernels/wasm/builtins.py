@@ -1,4 +1,4 @@
-"""Built-in functions of WGSL: numbers one by one, or four floats at once."""
+"""WGSL's built-in functions in WebAssembly, for scalars and for vectors of four floats."""
 
 from __future__ import annotations
 

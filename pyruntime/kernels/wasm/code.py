@@ -162,7 +162,7 @@ class Body:
         self.depth -= 1
 
     def finished(self) -> bytes:
-        """The function as a module has it: local variables, instructions."""
+        """Return the body of the function in the binary format: local variables, then instructions."""
         runs = [(len(list(same)), kind) for kind, same in groupby(self._locals)]
         head = _unsigned(len(runs)) + b"".join(_unsigned(n) + bytes((kind,)) for n, kind in runs)
         made = head + bytes(self.code) + op("end")

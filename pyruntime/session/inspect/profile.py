@@ -27,8 +27,8 @@ class ProfileRow:
         ms: milliseconds a run, the mean. calls: dispatches (or evaluations) a run.
         shape: of the node's first output, such as '1x128x768'; empty on the host.
         flops: floating-point operations a run, where the kernel counts them.
-        nbytes: bytes a run of all tensors the kernel binds, each once; what it picks from is counted whole.
-        of_peak: the least time for `flops` and `nbytes` on this device, of the time taken; None where unknown.
+        nbytes: bytes of all bound tensors a run, each counted once; those that are gathered from are counted whole.
+        of_peak: the time for `flops` and `nbytes` at the device's peak rates, divided by `ms`; None where unknown.
     """
 
     name: str

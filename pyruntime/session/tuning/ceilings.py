@@ -1,4 +1,4 @@
-"""What a device reaches at best, measured once: the yardstick of profiles."""
+"""The peak rates of a device, measured once; profiles are compared with them."""
 
 from __future__ import annotations
 
