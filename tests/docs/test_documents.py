@@ -16,8 +16,8 @@ from tools.docs.pages import SOURCES, linked, site_path, source_page
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
 MOST = {"README.md": 120, "ARCHITECTURE.md": 200, "bench/README.md": 150}
-TABLES = {"OPERATORS.md", "docs/MODELS.md"}
-"""Generated tables, with a row for each operator and model."""
+TABLES = {"OPERATORS.md"}
+"""Generated, with a row for each operator."""
 
 
 def name(page: Path) -> str:
