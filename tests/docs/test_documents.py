@@ -17,7 +17,7 @@ from tools.docs.pages import SOURCES, linked, site_path, source_page
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"])
 MOST = {"README.md": 120, "ARCHITECTURE.md": 200, "bench/README.md": 150}
 TABLES = {"OPERATORS.md"}
-"""Generated, with a row for each operator."""
+"""Generated, with a row for each operator that has a kernel."""
 
 
 def name(page: Path) -> str:
