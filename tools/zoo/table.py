@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
 
 HEADER = """# Tested architectures
 
-Written by `python3 dev.py zoo`; do not edit.
+<!-- written by `python3 dev.py zoo` -->
 
 Architectures of four libraries, with random weights in small sizes, exported by torch.onnx.export and run on NumPy and
 in Chromium on SwiftShader. The reference is onnxruntime's CPU provider. If the export has dynamic axes, a second input

@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "trained-models.md"
 
 HEADER = """# Tested files
 
-Written by `python3 dev.py zoo --trained`; do not edit.
+<!-- written by `python3 dev.py zoo --trained` -->
 
 Files that packages on PyPI and npm ship, as their users have them, with inputs of the real kind: photographs and pages,
 a signal like speech whose states are fed back over several steps, token ids, tables, graphs. They run on NumPy and in
