@@ -73,7 +73,7 @@ def parse_args(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     fuzz.add_argument("--minutes", type=float, help="random operators and graphs, NumPy and GPU, against onnxruntime")
     fuzz.add_argument("--seed", type=int, default=0, help="of --minutes: the same number gives the same samples")
 
-    zoo_ = subparsers.add_parser("zoo", help="export real architectures and compare; writes docs/MODELS.md")
+    zoo_ = subparsers.add_parser("zoo", help="export real architectures and compare; writes docs/architectures.md")
     zoo_.add_argument("names", nargs="*", default=(), help="only these models")
     zoo_.add_argument("--source", default="", choices=zoo.SOURCES, help="only models of this library")
     zoo_.add_argument("--again", action="store_true", help="export also what is in the cache")

@@ -22,6 +22,14 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 DOCS = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- results: written by `python bench/report.py --docs` -->", "<!-- end of results -->"
+SETS = {
+    "": "of different kinds",
+    "chains": "chains of matrix products",
+    "others": "of other families",
+    "q8": "in eight bits",
+    "tiny": "of all kinds, a few MB each",
+}
+"""What the models of a result are, by the word of its file's name."""
 BEGIN_VISITS = BEGIN.replace("results:", "first visits:")
 
 FIRST_VISITORS = {
@@ -194,13 +202,17 @@ def save(measured: Json, folder: Path, name: str = "") -> Path:
 
 
 def overview(measured: Json, stem: str) -> list[str]:
-    """One line about a result: the browser, how many models, and the geometric means of their ratios."""
+    """One line about a result: models, GPU and date, browser, and the geometric means of the ratios."""
     results = measured["results"]
     medians = [value for result in results if (value := ratio(result, "median_ms")) is not None]
     means = [digits(geometric_mean(ratio(result, key) for result in results)) for key in ("ready_ms", "gpu_bytes_peak")]
     least = digits(min(medians, default=None))
-    link = f"[{stem}](../bench/results/{stem}.json)"
-    return [link, browser_of(measured), str(len(results)), digits(geometric_mean(medians)), least, *means]
+    date, words = stem[:10], stem[11:].split("-")
+    kind = next((word for word in words if word in SETS), "")
+    device = " ".join(word for word in words if word != kind and not word.isdecimal())
+    link = f"[{device}, {date}](../bench/results/{stem}.json)"
+    browser = re.sub(r"[/ ](\d+)\..*", r" \1", browser_of(measured))
+    return [f"{len(results)} {SETS[kind]}", link, browser, digits(geometric_mean(medians)), least, *means]
 
 
 def first_visits(rows: Sequence[Json]) -> str:
@@ -221,7 +233,7 @@ def first_visits(rows: Sequence[Json]) -> str:
 
 def write_docs() -> None:
     """In docs/performance.md: a line about every result, the newest first, and the newest table of first visits."""
-    rows = [["result", "browser", "models", "median run", "least", "create and first run", "GPU peak"]]
+    rows = [["models", "GPU, date", "browser", "median run", "least", "create and first run", "GPU peak"]]
     rows += [overview(json.loads(path.read_text()), path.stem) for path in sorted(RESULTS.glob("*.json"), reverse=True)]
     visits = max((RESULTS / "first_visits").glob("*.json"))
     text = DOCS.read_text()

@@ -128,3 +128,12 @@ def test_sample__of_the_page__is_opened(ready_page: Page) -> None:
     ready_page.get_by_role("button", name="enlarge3.onnx").click()
     report = ready_page.get_by_role("article", name="Report on enlarge3.onnx")
     expect(report.locator(".report-times")).to_contain_text("First run")
+
+
+def test_kernels__before_shapes_are_known__are_not_said_to_be_missing(ready_page: Page) -> None:
+    script = """async (placement) => {
+        const { kernelsView } = await import('./src/web/ui/app/model/kernels.js');
+        return kernelsView([], [{ placement, kernels: [] }]).textContent;
+    }"""
+    assert "in the first run" in ready_page.evaluate(script, "gpu")
+    assert "Nothing of this model runs on the GPU" in ready_page.evaluate(script, "host")

@@ -24,22 +24,6 @@ LAYOUT = """export default function Layout({ children }: { children: React.React
   return <html lang="en"><body>{children}</body></html>;
 }
 """
-PAGE = """'use client';
-import { useEffect, useRef } from 'react';
-IMPORTS
-
-export default function Page() {
-  const begun = useRef(false);
-  useEffect(() => {
-    if (begun.current) return;
-    begun.current = true;
-    (async () => {
-BODY
-    })();
-  }, []);
-  return <><pyruntime-model src="/digits.onnx" input="draw" loading="eager"></pyruntime-model><output></output></>;
-}
-"""
 
 
 def snippet(language: str) -> str:
@@ -102,11 +86,9 @@ def test_webpack__build__runs_session_widget_and_text(browser: Browser, tarball:
 @pytest.fixture(scope="module")
 def nextjs(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = install("next", tmp_path_factory.mktemp("next"), tarball)
-    imports, body = snippet("ts").split("\n\n", 1)
-    body = body.split("\n\n", 1)[1]  # without the element, which is JSX here
     (folder / "app").mkdir()
     (folder / "app" / "layout.tsx").write_text(LAYOUT)
-    (folder / "app" / "page.tsx").write_text(PAGE.replace("IMPORTS", imports).replace("BODY", body))
+    (folder / "app" / "page.tsx").write_text(snippet("tsx"))
     put_models(folder / "public")
     return folder
 

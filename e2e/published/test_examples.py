@@ -18,6 +18,7 @@ from playwright.sync_api import Page, expect
 
 from e2e.conftest import mounts
 from e2e.demo.test_page_access import AXE
+from e2e.harness.browser import Guard
 from e2e.harness.page import has_sideways_scroll
 from e2e.harness.writing import Loop
 from e2e.transformers.repositories import write_repositories
@@ -246,6 +247,26 @@ def test_whisper__sound_of_two_chunks__has_the_phrases_of_onnxruntime(page: Page
     assert page.locator("#text p").evaluate_all("all => all.map(({ textContent }) => textContent)") == wanted
     kept = page.evaluate("async () => (await import('/src/web/api/client.js')).client().call('keptTensors', {})")
     assert kept == 0, "tensors left on the GPU"
+
+
+@pytest.mark.parametrize("name", ["detection", "embeddings", "whisper"])
+def test_page__without_a_model__says_so_and_fits_a_phone(page: Page, guard: Guard, url: str, name: str) -> None:
+    guard.allow("No model yet")
+    page.goto(f"{url}examples/{name}.html")
+    expect(page.get_by_role("status")).to_have_text("No model yet")
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert not has_sideways_scroll(page)
+
+
+@pytest.mark.parametrize("name", ["detection", "embeddings"])
+def test_page__folder_that_is_not_there__names_the_file_and_fits_a_phone(
+    page: Page, guard: Guard, url: str, name: str
+) -> None:
+    guard.allow("404")
+    page.goto(f"{url}examples/{name}.html?model=/{'nowhere/' * 8}")
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"(nowhere/){8}\w+\.json answers 404$"))
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert not has_sideways_scroll(page)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -50,9 +50,12 @@ def test_geometric_mean__two_and_a_half__is_one() -> None:
 
 
 def test_overview__win_and_loss__links_the_result_and_gives_the_means() -> None:
-    row = report.overview(measured(), "2026-01-02-some")
-    link = "[2026-01-02-some](../bench/results/2026-01-02-some.json)"
-    assert row == [link, "Chromium 1", "2", "1.00", "0.50", "1.00", "1.00"]
+    row = report.overview(measured() | {"browser": "Chromium 156.0.8078.108"}, "2026-01-02-some-gpu-q8-3")
+    link = "[some gpu, 2026-01-02](../bench/results/2026-01-02-some-gpu-q8-3.json)"
+    assert row == ["2 in eight bits", link, "Chromium 156", "1.00", "0.50", "1.00", "1.00"]
+    models, link, browser, *_ = report.overview(measured(), "2026-01-02-some")
+    assert (models, browser) == ("2 of different kinds", "Chromium 1")
+    assert link == "[some, 2026-01-02](../bench/results/2026-01-02-some.json)"
 
 
 def test_table__win_and_loss__shows_both_and_the_mean() -> None:

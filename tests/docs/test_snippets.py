@@ -48,6 +48,6 @@ def test_commands__of_a_page__run_or_are_run_by_other_tests(page: Path, tmp_path
 def test_snippets__of_all_pages__have_a_language_and_a_reason_where_they_do_not_run() -> None:
     for page in PAGES:
         for one in snippets(page):
-            assert one.language in ("python", "js", "html", "sh", "text", "ts"), (name(page), one.code)
+            assert one.language in ("python", "js", "html", "sh", "text", "ts", "tsx"), (name(page), one.code)
         asked = len(re.findall("<!-- shown only:", page.read_text()))
         assert asked == sum(not one.is_run for one in snippets(page)), f"{name(page)}: a mark that is not before code"

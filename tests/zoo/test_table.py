@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,10 +57,32 @@ def test_verdict__other_than_listed__is_told() -> None:
     assert "not run" in verdict([Row(MODEL, {}, {})], {})
 
 
-def test_render__rows__have_a_line_each() -> None:
-    text = render([row(), Row(MODEL, {"error": "no"}, {})], {"timm/some": ("export", "for a reason")})
-    assert "| some | new | 18 | agrees |  |  |" in text
-    assert "not exported: for a reason" in text
+def named(name: str, exported: Mapping[str, object] = EXPORTED, **found: object) -> Row:
+    return Row(replace(MODEL, name=name, make=name), exported, {**AGREES, "runs": 2, "open": True, **found})
+
+
+def test_render__models_that_agree__are_listed_by_their_sizes() -> None:
+    text = render([named("b"), named("A"), named("c", open=False), named("d", EXPORTED | {"dynamic": False})], {})
+    assert "| timm | 4 | 4 | 4 | 4 | 0 |" in text
+    assert "\n\n4 were exported by the new exporter (torch.export) and 0 by the old one (TorchScript), " in text
+    assert "### Dynamic axes, one plan for all sizes\n\nA, b.\n" in text
+    assert "### Dynamic axes, a plan for each size\n\nc.\n" in text
+    assert text.endswith("### Fixed sizes\n\nd.\n")
+
+
+def test_render__models_with_a_remark__are_rows_of_a_table() -> None:
+    table = [
+        named("host", host={"Loop": 2, "Bernoulli": 1}, stages=2, open=False),
+        named("wrong", browser="differs"),
+        Row(replace(MODEL, name="none", make="maker"), {"error": "no"}, {}),
+        Row(replace(MODEL, name="later", make="later"), {}, {}),
+    ]
+    text = render(table, {"timm/none": ("export", "for a reason"), "timm/wrong": ("here", "a tie")})
+    assert "| timm | 4 | 2 | 2 | 1 | 1 |" in text
+    host = "agrees; on the host: Bernoulli, 2 × Loop; shapes depend on values in 1 place; a plan for each size"
+    remarks = [f"| host | {host} |", "| wrong | differs: a tie |", "| none (maker) | not exported: for a reason |"]
+    assert text.endswith("\n".join(["", "| model | remark |", "|---|---|", *remarks, "| later | not run yet |", ""]))
+    assert "###" not in text.replace("### With a remark", "")
 
 
 def test_definitions__all__are_unambiguous() -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from tools.devkit.shell import SetupError, sha256
 from tools.zoo.check import session_of
-from tools.zoo.document import with_section
 from tools.zoo.trained import fetch
 from tools.zoo.trained.compare import complaint_of, difference, spread_of
 from tools.zoo.trained.cut import STEPS, cut, rounds
@@ -226,9 +225,3 @@ def test_table__rows__say_what_agrees_and_what_is_listed() -> None:
 
 def test_failures__as_committed__name_cases() -> None:
     assert set(failures()) <= {case.key for case in cases()}
-
-
-def test_section__written_again__replaces_itself_alone() -> None:
-    once = with_section("# T\n\n## A\n\none\n\n### B\n\n## C\n\nthree\n", "## A\n\ntwo\n")
-    assert once == "# T\n\n## A\n\ntwo\n\n## C\n\nthree\n"
-    assert with_section(once, "## D\n\nfour\n").endswith("three\n\n## D\n\nfour\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Sequence
@@ -24,6 +25,14 @@ def ensure_snapshot(
     That needs a browser. Without one, after a failure, and with PYRUNTIME_SNAPSHOT=0 there is no snapshot, and the site
     starts Python without one. PYRUNTIME_SNAPSHOT=quick compresses in a hundredth of the time, by a third less.
     """
+    (CACHE / "startup").mkdir(parents=True, exist_ok=True)
+    with (CACHE / "startup" / f"{kind}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the page's site and the notebooks' may be built at the same time
+        return ensured(python, runtime, wheels, kind)
+
+
+def ensured(python: Path, runtime: Path, wheels: Sequence[Path], kind: str) -> Path:
+    """Do what `ensure_snapshot` says, while no other process does."""
     folder = CACHE / "startup" / kind
     switch = os.environ.get(SWITCH)
     wanted, options = switch != "0", ["--fast"] if switch == "quick" else []
@@ -37,7 +46,7 @@ def ensure_snapshot(
         if wanted:
             browser = ensure_chromium(python)
             say(f"taking a snapshot of Python's memory, for the {kind}")
-            command = [python, "-m", "tools.snapshot", *options, kind, runtime, folder, *wheels]
+            command: list[str | Path] = [python, "-m", "tools.snapshot", *options, kind, runtime, folder, *wheels]
             check(command, env={VARIABLE: str(browser)}, quiet=True)
             put_stamp(stamp, value)
             return folder

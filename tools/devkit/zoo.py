@@ -17,7 +17,7 @@ VENV = CACHE / "venv-zoo"
 
 
 def zoo(*, source: str, names: Sequence[str], again: bool) -> int:
-    """Export what is not cached, check all models natively and in the browser, and write docs/MODELS.md."""
+    """Export what is not cached, check all models natively and in the browser, and write docs/architectures.md."""
     ensure_venv()
     chosen: list[str | Path] = [*(["--source", source] if source else []), *names]
     more: Sequence[str] = ["--again"] if again else []
@@ -39,7 +39,7 @@ def treated(*, source: str, names: Sequence[str], treatments: Sequence[str], sha
 
 
 def trained(*, names: Sequence[str], again: bool) -> int:
-    """Download packages with trained models, check those natively and in the browser, and write docs/MODELS.md."""
+    """Download packages with trained models, check those in both, and write docs/trained-models.md."""
     ensure_venv()
     more: list[str | Path] = [*names, *(["--again"] if again else [])]
     status = run([python(), "-m", "tools.zoo.trained.check", *more])

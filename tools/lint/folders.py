@@ -1,4 +1,4 @@
-"""Limit of 30 files in a folder: `python -m tools.lint.folders`."""
+"""Limit of 30 files in a folder, and paths that differ in case alone: `python -m tools.lint.folders`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ RECORDS = "docs/decisions"
 
 
 def complaints(files: list[str]) -> list[str]:
-    """Return a line for each folder with too many of `files`."""
+    """Return a line for each folder with too many of `files`, and for paths that are one where case is ignored."""
     counts = Counter(str(PurePath(file).parent) for file in files if not file.startswith(RECORDS))
-    return [f"{folder}: {count} files; the limit is {MOST}" for folder, count in sorted(counts.items()) if count > MOST]
+    large = {folder: count for folder, count in sorted(counts.items()) if count > MOST}
+    spelled = Counter(file.lower() for file in files)
+    return [
+        *(f"{folder}: {count} files; the limit is {MOST}" for folder, count in large.items()),
+        *(f"{file}: {count} paths, which are one on macOS and Windows" for file, count in spelled.items() if count > 1),
+    ]
 
 
 def main() -> int:
-    """Print the folders that are too large; return their number."""
+    """Print the complaints; return their number."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     found = complaints(listed.stdout.splitlines())
     print(*found, sep="\n")

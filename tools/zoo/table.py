@@ -1,4 +1,4 @@
-"""Write the zoo's section of docs/MODELS.md, and compare the zoo with its known failures: python -m tools.zoo.table.
+"""Write docs/architectures.md, and compare the zoo with its known failures: python -m tools.zoo.table.
 
 failures.toml lists, with reasons, models that cannot be exported, that onnxruntime cannot run, or that differ here. The
 command fails for a failure that is not listed, and for a listed model that works.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,22 +17,33 @@ from pathlib import Path
 from typing import Any
 
 from tools.zoo.definitions import SOURCES, Definition, arguments, definitions
-from tools.zoo.document import write_section
 
 __all__ = ["Row", "render", "rows", "verdict"]
 
 HERE = Path(__file__).parent
 
-HEADER = """## Exported architectures
+PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
 
-Architectures with random weights in small sizes, exported by torch.onnx.export, with the new exporter (torch.export) or
-the old one (TorchScript), and run on NumPy and in Chromium on SwiftShader. The reference is onnxruntime's CPU provider.
-If the export has dynamic axes, a second input size is tested too. Every run is repeated and must give identical bits.
-Plans for a desktop GPU are also generated and checked for memory errors, but not run.
+HEADER = """# Tested architectures
 
-- **Open**: "one plan" means that dynamic shapes work without planning again.
-- **Host**: nodes that run on the host, after how many stages planning waits for values; none where it is empty.
+<!-- written by `python3 dev.py zoo` -->
+
+Architectures of four libraries, with random weights in small sizes, exported by torch.onnx.export and run on NumPy and
+in Chromium on SwiftShader. The reference is onnxruntime's CPU provider. If the export has dynamic axes, a second input
+size is tested too. Every run is repeated and must give identical bits. Plans for a desktop GPU are also generated and
+checked for memory errors, but not run.
+
+{exports}
+
+Those without a remark agree, and all of their nodes run on the GPU.
 """
+
+FORMS = {
+    "one plan": "Dynamic axes, one plan for all sizes",
+    "a plan for each size": "Dynamic axes, a plan for each size",
+    "": "Fixed sizes",
+}
+"""Headings of the lists of names, by what `_open` says."""
 
 
 @dataclass(frozen=True)
@@ -121,47 +133,72 @@ def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
 def counted(table: Sequence[Row]) -> str:
     """Return the counts of a source."""
     stages = Counter(row.stage for row in table)
-    runs = stages[""] + stages["here"]
-    share = f"{100 * stages[''] / runs:.1f} %" if runs else "-"
+    exported, runs = len(table) - stages["export"] - stages["unknown"], stages[""] + stages["here"]
     hosts = sum(1 for row in table if row.stage == "" and row.result.get("host"))
-    return (
-        f"| {len(table)} | {stages['unknown']} | {len(table) - stages['export'] - stages['unknown']} | {runs} "
-        f"| {stages['']} | {share} | {hosts} |"
-    )
+    return f"| {len(table)} | {exported} | {runs} | {stages['']} | {hosts} |"
 
 
 def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
-    """Return the section's text."""
-    parts = [HEADER]
-    parts.append("| source | defined | not run yet | exported | onnxruntime runs | agree | | with host steps |")
-    parts.append("|---|---|---|---|---|---|---|---|")
+    """Return the page's text."""
+    parts = [HEADER.format(exports=_exports(table))]
+    parts.append("| source | defined | exported | onnxruntime runs | agree | with nodes on the host |")
+    parts.append("|---|--:|--:|--:|--:|--:|")
     groups = [(s, [r for r in table if r.definition.source == s]) for s in SOURCES]
     parts += [f"| {source} {counted(group)}" for source, group in groups if group]
     parts.append(f"| all {counted(table)}")
     for source, group in groups:
-        if not group:
-            continue
-        parts.append(f"\n### {source}\n\n| model | exporter | opset | result | open | host |")
-        parts.append("|---|---|---|---|---|---|")
-        parts += [_line(row, listed) for row in group if row.stage != "unknown"]
-        if waiting := ", ".join(row.definition.name for row in group if row.stage == "unknown"):
-            parts.append(f"\nNot run yet: {waiting}.")
+        if group:
+            parts.append(f"\n## {source}")
+            parts += _lists(group, listed)
     return "\n".join(parts) + "\n"
 
 
-def _line(row: Row, listed: Mapping[str, tuple[str, str]]) -> str:
-    name = row.definition.name
-    if row.definition.make not in (name, ""):
-        name += f" ({row.definition.make.removeprefix(name + ':')})"
+def _exports(table: Sequence[Row]) -> str:
+    """Return how many were exported by which exporter, and to which opsets."""
+    exports = [row.export for row in table if row.export.get("exporter")]
+    counts = Counter(export["exporter"] for export in exports)
+    opsets = [export["opset"] for export in exports]
+    return (
+        f"{counts['new']} were exported by the new exporter (torch.export) and {counts['old']} by the old one "
+        f"(TorchScript), to opsets from {min(opsets, default=0)} to {max(opsets, default=0)}."
+    )
+
+
+def _lists(group: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Return the names that agree by how they treat sizes, and a table of those with a remark."""
+    remarks = {_title(row): remark for row in group if (remark := _remark(row, listed))}
+    parts = []
+    for form, heading in FORMS.items():
+        names = [_title(row) for row in group if _open(row) == form and row.stage == ""]
+        if names := [name for name in names if name not in remarks]:
+            parts.append(f"\n### {heading}\n")
+            listing = ", ".join(sorted(names, key=str.lower)) + "."
+            parts += textwrap.wrap(listing, 120, break_long_words=False, break_on_hyphens=False)
+    if remarks:
+        parts.append("\n### With a remark\n\n| model | remark |\n|---|---|")
+        parts += [f"| {name} | {remark} |" for name, remark in remarks.items()]
+    return parts
+
+
+def _title(row: Row) -> str:
+    """Return the model's name, and what it is made of if that is not its name."""
+    name, make = row.definition.name, row.definition.make
+    return name if make in (name, "") else f"{name} ({make.removeprefix(name + ':')})"
+
+
+def _remark(row: Row, listed: Mapping[str, tuple[str, str]]) -> str:
+    """Return what is to say of a model apart from that it agrees and runs on the GPU; '' if nothing."""
     reason = listed.get(row.name, ("", ""))[1]
-    if row.stage == "export":
-        return f"| {name} | | | not exported: {reason} | | |"
-    told, found = row.export, row.result
-    head = f"| {name} | {told.get('exporter', '')} | {told.get('opset', '')} "
-    if row.stage == "onnxruntime":
-        return f"{head}| onnxruntime does not run it: {reason} | | |"
-    result = f"differs: {reason}" if row.stage else "agrees"
-    return f"{head}| {result} | {_open(row)} | {_host(found)} |"
+    said = {
+        "unknown": "not run yet",
+        "export": f"not exported: {reason}",
+        "onnxruntime": f"onnxruntime does not run it: {reason}",
+        "here": f"differs: {reason}",
+        "": "",
+    }[row.stage]
+    if row.stage or not (host := _host(row.result)):
+        return said
+    return "; ".join(filter(None, ("agrees", host, _open(row))))
 
 
 def _open(row: Row) -> str:
@@ -171,12 +208,14 @@ def _open(row: Row) -> str:
 
 
 def _host(found: Mapping[str, Any]) -> str:
+    """Return which nodes run on the host, and how often planning waits for values; '' if it is all on the GPU."""
     host = Counter(found.get("host", {}))
-    text = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in sorted(host.items()))
+    nodes = ", ".join(f"{n} × {op}" if n > 1 else op for op, n in sorted(host.items()))
     waits = found.get("stages", 1) - 1
+    parts = [f"on the host: {nodes}"] if nodes else []
     if waits:
-        text += f"{'; ' if text else ''}{waits} {'wait' if waits == 1 else 'waits'}"
-    return text
+        parts.append(f"shapes depend on values in {waits} {'place' if waits == 1 else 'places'}")
+    return "; ".join(parts)
 
 
 def main() -> int:
@@ -184,7 +223,7 @@ def main() -> int:
     args = parser.parse_args()
     table, listed = list(rows(args.source, args.names)), failures()
     if not args.source and not args.names:
-        write_section(render(table, listed))
+        PAGE.write_text(render(table, listed))
     wrong = verdict(table, listed)
     unknown = sorted(set(listed) - {f"{d.source}/{d.name}" for d in definitions()})
     if unknown:

@@ -1,4 +1,4 @@
-"""Write the section of docs/MODELS.md on trained models, and compare them with the known failures.
+"""Write docs/trained-models.md, and compare trained models with the known failures.
 
 python -m tools.zoo.trained.table. failures.toml lists, with reasons, what onnxruntime cannot run, what differs here,
 and what is not run in Chromium. The command fails for a failure that is not listed, and for a listed model that works.
@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.zoo.document import write_section
 from tools.zoo.trained.check import arguments, selected, wrong_of
 from tools.zoo.trained.packages import KINDS, Case, Model, cases
 
 __all__ = ["Row", "failures", "render", "rows", "verdict"]
 
 LISTED = Path(__file__).parent / "failures.toml"
+PAGE = Path(__file__).parents[3] / "docs" / "trained-models.md"
 
-HEADER = """## Trained models
+HEADER = """# Tested files
+
+<!-- written by `python3 dev.py zoo --trained` -->
 
 Files that packages on PyPI and npm ship, as their users have them, with inputs of the real kind: photographs and pages,
 a signal like speech whose states are fed back over several steps, token ids, tables, graphs. They run on NumPy and in
@@ -111,7 +113,7 @@ def verdict(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
 
 
 def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
-    """Return the section's text."""
+    """Return the page's text."""
     shipped = [row for row in table if not row.case.treatment]
     agree = sum(not row.stage for row in shipped)
     treated = [row for row in table if row.case.treatment]
@@ -127,12 +129,12 @@ def render(table: Sequence[Row], listed: Mapping[str, tuple[str, str]]) -> str:
         if not group:
             continue
         parts.append(
-            f"### {TITLES[kind]}\n\n| model | package | MB | compared | result | difference | also as | "
+            f"## {TITLES[kind]}\n\n| model | package | MB | compared | result | difference | also as | "
             "open | host |\n|---|---|---|---|---|---|---|---|---|"
         )
         parts += [_line(row, treated, listed) for row in group]
         parts.append("")
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _states(table: Sequence[Row], program: str) -> str:
@@ -206,7 +208,7 @@ def main() -> int:
     args = arguments(__doc__).parse_args()
     table, listed = rows(args.names), failures()
     if not args.names:
-        write_section(render(table, listed))
+        PAGE.write_text(render(table, listed))
     wrong = verdict(table, listed)
     print(wrong or f"{len(table)} files: all as listed")
     return 1 if wrong else 0

@@ -14,7 +14,10 @@ const CLASSES = ['comment', 'attribute', 'keyword', 'type', 'number'];
 
 /** Return the WGSL of all kernels, rendered when it is opened. @param {Kernels} kernels @param {Nodes} operators */
 export function kernelsView(kernels, operators) {
-  if (!kernels.length) return h('p', { class: 'note' }, 'Nothing of this model runs on the GPU here.');
+  if (!kernels.length) {
+    const later = operators.some(({ placement }) => placement === 'gpu');
+    return h('p', { class: 'note' }, later ? 'Chosen when the shapes are known, in the first run.' : 'Nothing of this model runs on the GPU here.');
+  }
   return h('div', { class: 'kernels' }, ...kernels.map(({ name, count, nodes, wgsl }) => {
     const types = new Set(operators.filter((node) => node.kernels.includes(name)).map(({ op_type: type }) => type));
     const details = h('details', {}, h('summary', {}, [...types].join(', '), ' ', h('code', { class: 'soft' }, name), h('span', { class: 'soft' },
