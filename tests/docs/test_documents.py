@@ -64,12 +64,12 @@ def test_pages__are_short(page: Path) -> None:
 
 def test_counts_of_models__are_those_of_the_generated_pages() -> None:
     every = re.search(r"^\| all \|.* (\d+) \| \d+ \|$", (ROOT / "docs" / "architectures.md").read_text(), re.MULTILINE)
-    files = re.search(r"^(\d+) of (\d+) files of", (ROOT / "docs" / "trained-models.md").read_text(), re.MULTILINE)
+    files = re.search(r"^(\d+) of (\d+) files of", (ROOT / "docs" / "MODELS.md").read_text(), re.MULTILINE)
     assert every and files
-    text = " ".join((ROOT / "docs" / "models.md").read_text().split())
+    text = " ".join((ROOT / "docs" / "which-models.md").read_text().split())
     assert f"[{every[1]} architectures](architectures.md)" in text
-    assert f"[{files[2]} trained files](trained-models.md)" in text and f"{files[1]} of them in Chromium" in text
-    assert f"[{every[1]} architectures](docs/models.md)" in (ROOT / "README.md").read_text()
+    assert f"[{files[2]} trained files](MODELS.md)" in text and f"{files[1]} of them in Chromium" in text
+    assert f"[{every[1]} architectures](docs/which-models.md)" in (ROOT / "README.md").read_text()
 
 
 def test_navigation__of_the_site__has_every_page() -> None:

@@ -39,7 +39,7 @@ def treated(*, source: str, names: Sequence[str], treatments: Sequence[str], sha
 
 
 def trained(*, names: Sequence[str], again: bool) -> int:
-    """Download packages with trained models, check those in both, and write docs/trained-models.md."""
+    """Download packages with trained models, check those in both, and write docs/MODELS.md."""
     ensure_venv()
     more: list[str | Path] = [*names, *(["--again"] if again else [])]
     status = run([python(), "-m", "tools.zoo.trained.check", *more])

@@ -1,4 +1,4 @@
-"""Write docs/trained-models.md, and compare trained models with the known failures.
+"""Write docs/MODELS.md, and compare trained models with the known failures.
 
 python -m tools.zoo.trained.table. failures.toml lists, with reasons, what onnxruntime cannot run, what differs here,
 and what is not run in Chromium. The command fails for a failure that is not listed, and for a listed model that works.
@@ -21,7 +21,7 @@ from tools.zoo.trained.packages import KINDS, Case, Model, cases
 __all__ = ["Row", "failures", "render", "rows", "verdict"]
 
 LISTED = Path(__file__).parent / "failures.toml"
-PAGE = Path(__file__).parents[3] / "docs" / "trained-models.md"
+PAGE = Path(__file__).parents[3] / "docs" / "MODELS.md"
 
 HEADER = """# Tested files
 
