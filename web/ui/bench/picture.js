@@ -8,7 +8,7 @@ const ROW = 108;
 /** Places of memory, products, dispatch and readback, and the end of the last. */
 const FACTS = [0, 225, 505, 730, WIDTH - 2 * MARGIN];
 /** Width of models' titles, and of the longest bar. */
-const [TITLES, BAR] = [280, 400];
+const [TITLES, BAR] = [300, 380];
 
 /** Return the current colors of the page. @param {HTMLElement} element */
 function colours(element) {
@@ -84,8 +84,8 @@ export function draw(canvas, result) {
     context.fillRect(MARGIN, below, 28, 28);
     write('pyruntime', MARGIN + 44, below + 25, 28);
     context.fillStyle = colour('bar');
-    context.fillRect(MARGIN + 280, below, 28, 28);
-    write(`onnxruntime-web ${result.engines.onnxruntime_web.version}`, MARGIN + 324, below + 25, 28);
+    context.fillRect(MARGIN + TITLES, below, 28, 28);
+    write(`onnxruntime-web ${result.engines.onnxruntime_web.version}`, MARGIN + TITLES + 44, below + 25, 28);
   }
   write(`pyruntime ${result.engines.pyruntime?.version ?? ''}, ${result.date.slice(0, 10)}`, MARGIN, canvas.height - 50, 28, { ink: 'ink-soft' });
 }
