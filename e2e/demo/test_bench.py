@@ -23,13 +23,22 @@ PHONE = {"width": 390, "height": 844}
 SHORT = "bench/?models=digits,austen&runs=3&seconds=1"
 MEASURED_MS = 300_000
 
+NOTED = """
+globalThis.noted = [];
+addEventListener('DOMContentLoaded', () => {
+    const [doing, progress] = ['doing', 'progress'].map((id) => document.getElementById(id));
+    new MutationObserver(() => noted.push([doing.textContent, progress.value])).observe(doing, { childList: true });
+});
+"""
+"""`noted`: each text within a step, with the share of the measurement that is done."""
+
 
 @pytest.fixture(scope="module")
 def measured(context: Any, site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, Any]]:
     """The page after a measurement of two models with onnxruntime-web, and its JSON."""
     fetch.npm_package(pins.ONNXRUNTIME_WEB)
     with Server(mounts(site)) as server, fresh_page(context, server.url) as (page, guard):
-        page.add_init_script(BREACHES)
+        page.add_init_script(BREACHES + NOTED)
         page.goto(server.url + SHORT)
         expect(page.get_by_label("Compare with onnxruntime-web")).to_be_checked()
         page.get_by_role("button", name="Measure").click()
@@ -98,6 +107,19 @@ def test_page__phone_and_desktop__nothing_serious_and_no_sideways_scroll(
         assert not has_sideways_scroll(page)
         found = page.evaluate(AXE)
         assert not found, "\n".join(found)
+
+
+def test_page__within_a_step__tells_engine_and_share(measured: tuple[Page, Any]) -> None:
+    page, result = measured
+    noted = page.evaluate("noted")
+    texts = [text for text, _ in noted]
+    for engine in ("pyruntime", "onnxruntime-web"):
+        side = result["products"][engine.replace("-", "_")]["side"]
+        assert f"{engine}: {side} by {side}" in texts
+        assert [texts.count(f"{engine}{doing}") for doing in (" loads the model", ": first run")] == [2, 2]
+    shares = [share for text, share in noted if text]
+    assert shares == sorted(shares) and len(set(shares)) > len(result["models"]) + 2
+    expect(page.locator("#doing")).to_be_hidden()
 
 
 def test_stop__during_a_measurement__ends_it_and_another_may_begin(page: Page, site_url: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page
 
+from e2e.harness.script import NOTHING_IS_IDLE
+
 MEGABYTE = 1 << 20
 
 ASK = """async ({ sizes }) => {
@@ -46,12 +48,14 @@ ASK = """async ({ sizes }) => {
 def test_result_memory__after_a_run_of_the_size__is_in_place_and_not_shared(
     page: Page, site_url: str, sizes: list[int], ready: list[bool], orders: int
 ) -> None:
+    page.add_init_script(NOTHING_IS_IDLE)
     page.goto(site_url + "e2e/blank.html")
     found = page.evaluate(ASK, {"sizes": sizes})
     assert found == {"ready": ready, "orders": orders, "own": len(sizes)}
 
 
 def test_result_memory__no_thread__is_made_at_each_run(page: Page, site_url: str) -> None:
+    page.add_init_script(NOTHING_IS_IDLE)
     page.goto(site_url + "e2e/blank.html")
     found = page.evaluate(
         """async () => {

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Page
 
 from e2e.harness.python import BrowserPython
+from e2e.harness.script import NOTHING_IS_IDLE
 
 MEGABYTE = 1 << 20
 
@@ -186,6 +187,7 @@ READING = """async ({ lengths }) => {
 def test_readback__of_a_large_result__takes_few_staging_buffers_and_what_the_next_run_writes_does_not_reach_it(
     page: Page, site_url: str
 ) -> None:
+    page.add_init_script(NOTHING_IS_IDLE)
     page.goto(site_url + "e2e/blank.html")
     lengths = [66 * MEGABYTE - 4, 4096, 4096, 4096, 66 * MEGABYTE - 4, 12 * MEGABYTE]
     found = page.evaluate(READING, {"lengths": lengths})

@@ -51,6 +51,7 @@ async function startDigits() {
     else read('peak-memory', 'none');
     phases.finish();
     byId('loading-title').textContent = 'Loaded';
+    byId('answer-sure').textContent = '';
     digits.start(session);
     await digits.answered;
     await painted();

@@ -1,5 +1,6 @@
 // @ts-check
 /** Compare a model on several engines: create sessions first, then alternate a few runs at a time, so that all engines are disturbed equally. */
+import { nameOf } from './engines.js';
 import { rounded, spreadOf } from './statistics.js';
 
 const ROUND = 3;
@@ -8,7 +9,7 @@ const WARM_UP_MS = 1000;
 
 /** @typedef {{runs: number, seconds: number}} Effort runs of each engine, and seconds after which no further round starts */
 /** @typedef {import('./statistics.js').Spread & {create_ms: number, first_ms: number}} Timed */
-/** @typedef {{name: string, about: string, engines: Record<string, Timed | {error: string}>, max_difference: number | null, ratio: number | null}} Measured */
+/** @typedef {{name: string, title: string, about: string, engines: Record<string, Timed | {error: string}>, max_difference: number | null, ratio: number | null}} Measured */
 /** @typedef {import('./engines.js').Outputs} Outputs */
 
 /** Return the largest difference of two results; null if their shapes differ. @param {Outputs} a @param {Outputs} b */
@@ -43,14 +44,18 @@ class Entrant {
     await work().catch((error) => { this.error = `${error?.name ?? 'Error'}: ${error?.message ?? error}`; });
   }
 
-  /** @param {import('./models.js').Model} model */
-  load({ url, inputs, fetches }) {
+  /** @param {import('./models.js').Model} model @param {(doing: string) => void} tell */
+  load({ url, inputs, fetches }, tell) {
+    const name = nameOf(this.engine);
     return this.attempt(async () => {
+      tell(`${name} loads the model`);
       const begin = performance.now();
       this.loaded = await this.engine.load(url, inputs(), fetches);
       this.create_ms = rounded(performance.now() - begin);
+      tell(`${name}: first run`);
       this.outputs = await this.#run();
       this.first_ms = rounded(/** @type {number} */ (this.times.pop()));
+      tell(`${name}: warm-up`);
       const until = performance.now() + WARM_UP_MS;
       do await this.#run(); while (performance.now() < until);
       this.times = [];
@@ -83,15 +88,18 @@ class Entrant {
  * @param {import('./engines.js').Engine[]} engines in the order of their first run
  * @param {Effort} effort
  * @param {AbortSignal} signal
+ * @param {import('./measurement.js').Tell} tell
  * @returns {Promise<Measured>} `ratio`: onnxruntime-web's median divided by pyruntime's
  */
-export async function compare(model, engines, effort, signal) {
+export async function compare(model, engines, effort, signal, tell) {
   await (await fetch(model.url)).arrayBuffer(); // so that all engines read it from the browser's cache
   const entrants = engines.map((engine) => new Entrant(engine, signal));
   try {
-    for (const entrant of entrants) await entrant.load(model);
+    for (const [i, entrant] of entrants.entries()) await entrant.load(model, (doing) => tell(i / entrants.length / 2, doing));
     const until = performance.now() + effort.seconds * 1000;
     for (let done = 0; done < effort.runs && (!done || performance.now() < until); done += ROUND) {
+      const share = Math.max(done / effort.runs, 1 - (until - performance.now()) / effort.seconds / 1000);
+      tell(0.5 + share / 2, `${done} of at most ${effort.runs} runs`);
       for (const entrant of entrants) await entrant.round(Math.min(ROUND, effort.runs - done), until);
     }
   } finally {
@@ -101,6 +109,6 @@ export async function compare(model, engines, effort, signal) {
   const results = Object.fromEntries(entrants.map((entrant) => [entrant.engine.name, entrant.result()]));
   const [own, peer] = ['pyruntime', 'onnxruntime_web'].map((name) => /** @type {any} */ (results[name])?.median_ms);
   const [first, second] = entrants.map(({ error, outputs }) => (error ? null : outputs));
-  return { name: model.name, about: model.about, engines: results, max_difference: first && second ? difference(first, second) : null,
+  return { name: model.name, title: model.title, about: model.about, engines: results, max_difference: first && second ? difference(first, second) : null,
            ratio: own && peer ? rounded(peer / own) : null };
 }

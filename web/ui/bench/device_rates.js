@@ -72,11 +72,12 @@ async function slope(device, encode, signal) {
   };
   await timed(1);
   const one = await least(1);
-  for (let count = 2; ; count *= 2) {
-    const difference = await timed(count) - one;
-    if (difference < LEAST_MS && count < MOST_DISPATCHES) continue;
-    return Math.max(await least(count) - one, 0) / (count - 1);
+  for (let count = 2; count <= MOST_DISPATCHES; count *= 2) {
+    if (await timed(count) - one < LEAST_MS && count < MOST_DISPATCHES) continue;
+    const difference = await least(count) - one; // another program may have delayed the first of them
+    if (difference >= LEAST_MS / 2 || (count === MOST_DISPATCHES && difference > 0)) return difference / (count - 1);
   }
+  throw new Error(`${MOST_DISPATCHES} dispatches took no longer than one by this page's clock.`);
 }
 
 /**

@@ -22,6 +22,11 @@ import { InferenceSession, Tensor, env, preload } from '../../pyruntime.js';
  * @property {Record<'module' | 'wasm', {name: string, bytes: number, integrity: string}>} files
  */
 
+/** Return the name of an engine for people. @param {{name: string}} engine */
+export function nameOf({ name }) {
+  return name.replace('_', '-');
+}
+
 /** @returns {Promise<Peer>} */
 export async function findPeer() {
   return (await fetch('peer.json')).json();

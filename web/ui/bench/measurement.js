@@ -10,6 +10,7 @@ import { rounded } from './statistics.js';
 
 const FORMAT = 'pyruntime-bench/1';
 
+/** @typedef {(share: number, doing: string) => void} Tell the share of a step that is done, and what it is doing */
 /**
  * @typedef {object} Result
  * @property {string} format
@@ -43,7 +44,8 @@ function begun(adapter) {
  * @param {import('./models.js').Model[]} wanted.models
  * @param {import('./comparison.js').Effort} wanted.effort
  * @param {AbortSignal} signal
- * @param {(done: number, of: number, step: string, result: Result) => void} report called before each step
+ * @param {(done: number, of: number, step: string, result: Result, doing: string) => void} report called before each step with an empty
+ *   `doing`, and within long ones; `done` has a part of such a step
  * @returns {Promise<Result>}
  */
 export async function measure({ adapter, peer, models, effort }, signal, report) {
@@ -55,29 +57,30 @@ export async function measure({ adapter, peer, models, effort }, signal, report)
     engines.push(engine);
     result.engines[engine.name] = { version: engine.version, start_ms: rounded(engine.start_ms) };
   };
-  /** @type {[string, () => Promise<void>][]} */
+  /** @type {[string, (tell: Tell) => Promise<void>][]} */
   const steps = [
     ['GPU: memory, dispatches, readback', async () => { result.device = await deviceRates(adapter, result.is_software, signal); }],
     ['Starting pyruntime', () => start(startOwn())],
     ...peer ? /** @type {typeof steps} */ ([['Starting onnxruntime-web', () => start(startPeer(peer))]]) : [],
-    ['Matrix products', async () => {
-      for (const engine of engines) {
-        result.products[engine.name] = await productRate(engine, signal).catch((error) => {
+    ['Matrix products', async (tell) => {
+      for (const [i, engine] of engines.entries()) {
+        const told = (/** @type {string} */ doing) => tell(i / engines.length, doing);
+        result.products[engine.name] = await productRate(engine, signal, told).catch((error) => {
           signal.throwIfAborted();
           return { error: String(error?.message ?? error) };
         });
       }
     }],
-    ...models.map((model, index) => /** @type {typeof steps[number]} */ ([`Model ${model.name}: ${model.about}`, async () => {
+    ...models.map((model, index) => /** @type {typeof steps[number]} */ ([`${model.title}: ${model.about}`, async (tell) => {
       const order = index % 2 ? [...engines].reverse() : engines;
-      result.models.push(await compare(model, order, effort, signal));
+      result.models.push(await compare(model, order, effort, signal, tell));
     }])),
   ];
   for (const [done, [step, work]] of steps.entries()) {
     signal.throwIfAborted();
-    report(done, steps.length, step, result);
-    await work();
+    report(done, steps.length, step, result, '');
+    await work((share, doing) => report(done + share, steps.length, step, result, doing));
   }
-  report(steps.length, steps.length, '', result);
+  report(steps.length, steps.length, '', result, '');
   return result;
 }

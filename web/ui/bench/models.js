@@ -4,7 +4,8 @@ import { SITE } from '../../addresses.js';
 
 /**
  * @typedef {object} Model
- * @property {string} name
+ * @property {string} name in results and in the page's address
+ * @property {string} title
  * @property {string} about
  * @property {string} url
  * @property {string[]} fetches
@@ -41,14 +42,14 @@ const url = (/** @type {string} */ path) => new URL(path, SITE).href;
 
 /** @type {Model[]} */
 export const MODELS = [
-  { name: 'digits', about: 'a small convolutional network, one picture of 16 by 16', url: url('models/digits.onnx'),
+  { name: 'digits', title: 'Digits', about: 'a small convolutional network, one picture of 16 by 16', url: url('models/digits.onnx'),
     fetches: ['probabilities'], inputs: () => ({ image: floats(1, 1, 16, 16) }) },
-  { name: 'enlarge3', about: 'super-resolution, 192 by 192 to 576 by 576', url: url('models/enlarge3.onnx'),
+  { name: 'enlarge3', title: 'Super-resolution', about: 'a picture of 192 by 192 to 576 by 576', url: url('models/enlarge3.onnx'),
     fetches: ['enlarged'], inputs: () => ({ picture: floats(1, 3, 192, 192) }) },
-  { name: 'shufflenet', about: 'ShuffleNet, one picture of 224 by 224', url: url('models/light/light_shufflenet.onnx'),
+  { name: 'shufflenet', title: 'ShuffleNet', about: 'one picture of 224 by 224', url: url('models/light/light_shufflenet.onnx'),
     fetches: ['gpu_0/softmax_1'], inputs: () => ({ 'gpu_0/data_0': floats(1, 3, 224, 224) }) },
-  { name: 'resnet50', about: 'ResNet-50, one picture of 224 by 224', url: url('models/light/light_resnet50.onnx'),
+  { name: 'resnet50', title: 'ResNet-50', about: 'one picture of 224 by 224', url: url('models/light/light_resnet50.onnx'),
     fetches: ['gpu_0/softmax_1'], inputs: () => ({ 'gpu_0/data_0': floats(1, 3, 224, 224) }) },
-  { name: 'austen', about: `a language model in 4 bits, a prompt of ${TOKENS} tokens`, url: url('models/austen/onnx/model_q4.onnx'),
+  { name: 'austen', title: 'Language model', about: `4 bits, a prompt of ${TOKENS} tokens`, url: url('models/austen/onnx/model_q4.onnx'),
     fetches: ['logits'], inputs: prompt },
 ];

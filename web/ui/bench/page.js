@@ -54,14 +54,21 @@ function finish(result) {
 function setRunning(isRunning) {
   byId('go').hidden = isRunning;
   byId('stop').hidden = !isRunning;
+  byId('stop').removeAttribute('disabled');
   byId('progress').hidden = !isRunning;
+  byId('doing').replaceChildren();
+  byId('doing').hidden = !isRunning;
   byId('peer').toggleAttribute('disabled', isRunning);
 }
 
 /** @param {GPUAdapter} adapter @param {import('./engines.js').Peer | null} peer */
 async function run(adapter, peer) {
   const controller = new AbortController();
-  byId('stop').onclick = () => controller.abort();
+  byId('stop').onclick = () => {
+    controller.abort();
+    byId('stop').toggleAttribute('disabled', true);
+    byId('doing').textContent = 'Stops when this run has ended';
+  };
   byId('error').replaceChildren();
   byId('result-part').hidden = true;
   setRunning(true);
@@ -70,8 +77,10 @@ async function run(adapter, peer) {
   const isCompared = /** @type {HTMLInputElement} */ (byId('peer')).checked;
   try {
     const wanted = { adapter, peer: isCompared ? peer : null, models, effort: { runs: RUNS, seconds: SECONDS } };
-    finish(await measure(wanted, controller.signal, (done, of, step, result) => {
+    finish(await measure(wanted, controller.signal, (done, of, step, result, doing) => {
       Object.assign(byId('progress'), { value: done, max: of });
+      if (!controller.signal.aborted) byId('doing').textContent = doing;
+      if (doing) return;
       byId('step').textContent = step ? `${done + 1} of ${of}: ${step}` : 'Measured.';
       show(result);
     }));

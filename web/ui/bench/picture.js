@@ -5,6 +5,10 @@ import { bandwidthText, browserOf, gpuOf, productText, timeText } from './texts.
 const WIDTH = 1080;
 const MARGIN = 60;
 const ROW = 108;
+/** Places of memory, products, dispatch and readback, and the end of the last. */
+const FACTS = [0, 225, 505, 730, WIDTH - 2 * MARGIN];
+/** Width of models' titles, and of the longest bar. */
+const [TITLES, BAR] = [300, 380];
 
 /** Return the current colors of the page. @param {HTMLElement} element */
 function colours(element) {
@@ -50,27 +54,27 @@ export function draw(canvas, result) {
     ['Dispatch', device ? timeText(device.dispatch_us / 1000) : '–'], ['Readback', device ? timeText(device.readback_ms) : '–'],
   ];
   facts.forEach(([name, value], i) => {
-    const x = MARGIN + i * (WIDTH - 2 * MARGIN) / facts.length;
+    const x = MARGIN + FACTS[i];
     write(name, x, 236, 28, { ink: 'ink-soft' });
-    write(value, x, 282, 29, { weight: 600, width: 225 });
+    write(value, x, 282, 29, { weight: 600, width: FACTS[i + 1] - FACTS[i] - 20 });
   });
   write('One run, median', MARGIN, 370, 34, { weight: 600 });
   if (hasPeer) write('ratio', WIDTH - MARGIN, 370, 28, { ink: 'ink-soft', end: true });
   const medians = (/** @type {typeof models[number]} */ { engines }) => (
     Object.values(engines).map((found) => ('error' in found ? 0 : found.median_ms)));
   models.forEach((model, i) => {
-    const { name, engines, ratio } = model;
+    const { title, engines, ratio } = model;
     const longest = Math.max(...hasPeer ? medians(model) : models.flatMap(medians), 1e-9);
     const y = 400 + i * ROW;
-    write(name, MARGIN, y + 44, 32, { width: 190 });
+    write(title, MARGIN, y + 44, 32, { width: TITLES - 20 });
     Object.entries({ pyruntime: 'accent', onnxruntime_web: 'bar' }).forEach(([engine, ink], place) => {
       const found = engines[engine];
       if (!found) return;
       const top = y + 6 + place * 44;
-      const length = 'error' in found ? 0 : Math.max(4, 460 * found.median_ms / longest);
+      const length = 'error' in found ? 0 : Math.max(4, BAR * found.median_ms / longest);
       context.fillStyle = colour(ink);
-      context.fillRect(MARGIN + 200, top, length, 34);
-      write('error' in found ? 'does not run' : timeText(found.median_ms), MARGIN + 212 + length, top + 27, 28, { ink: 'ink-soft', width: 170 });
+      context.fillRect(MARGIN + TITLES, top, length, 34);
+      write('error' in found ? 'does not run' : timeText(found.median_ms), MARGIN + TITLES + 12 + length, top + 27, 28, { ink: 'ink-soft', width: 170 });
     });
     if (ratio) write(`${ratio.toPrecision(2)}×`, WIDTH - MARGIN, y + 50, 38, { weight: 650, end: true });
   });
@@ -80,8 +84,8 @@ export function draw(canvas, result) {
     context.fillRect(MARGIN, below, 28, 28);
     write('pyruntime', MARGIN + 44, below + 25, 28);
     context.fillStyle = colour('bar');
-    context.fillRect(MARGIN + 280, below, 28, 28);
-    write(`onnxruntime-web ${result.engines.onnxruntime_web.version}`, MARGIN + 324, below + 25, 28);
+    context.fillRect(MARGIN + TITLES, below, 28, 28);
+    write(`onnxruntime-web ${result.engines.onnxruntime_web.version}`, MARGIN + TITLES + 44, below + 25, 28);
   }
   write(`pyruntime ${result.engines.pyruntime?.version ?? ''}, ${result.date.slice(0, 10)}`, MARGIN, canvas.height - 50, 28, { ink: 'ink-soft' });
 }

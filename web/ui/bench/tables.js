@@ -3,6 +3,7 @@
 import { h } from '../dom.js';
 import { formatBytes, formatTime } from '../app/format.js';
 import { table } from '../app/model/table.js';
+import { nameOf } from './engines.js';
 import { bandwidthText, productText, timeText } from './texts.js';
 
 /** @typedef {import('./measurement.js').Result} Result */
@@ -44,7 +45,7 @@ export function ratesTable({ device, products, engines }) {
   for (const name of Object.keys(engines)) {
     const product = products[name];
     if (!product) continue;
-    rows.push(row(`Products by ${name.replace('_', '-')}`, productText(product),
+    rows.push(row(`Products by ${nameOf({ name })}`, productText(product),
       'error' in product ? product.error : `${product.side} by ${product.side}, float32`));
   }
   return table('Microbenchmarks', ['What', 'Figure'], rows);
@@ -54,17 +55,24 @@ export function ratesTable({ device, products, engines }) {
 function spread(found) {
   if (!found) return '–';
   if ('error' in found) return h('span', { title: found.error }, 'does not run');
-  return h('span', {}, formatTime(found.median_ms), h('small', {}, `${formatTime(found.p10_ms)} to ${formatTime(found.p90_ms)}`));
+  const [median, low, high] = [found.median_ms, found.p10_ms, found.p90_ms].map((ms) => formatTime(ms).replace(' ', '\u00a0'));
+  return h('span', {}, median, h('small', {}, found.runs_ms.length > 1 ? `${low} to ${high}` : 'one run'));
+}
+
+/** @param {number | null} most */
+function differenceText(most) {
+  if (most === null) return '–';
+  return most && most < 1e-3 ? most.toExponential(1) : String(Number(most.toPrecision(2)));
 }
 
 /** @param {Result} result */
 export function modelsTable({ models, engines }) {
   const hasPeer = 'onnxruntime_web' in engines;
-  const rows = models.map(({ name, about, engines: times, ratio, max_difference: most }) => h('tr', {},
-    h('th', { scope: 'row' }, h('b', {}, name), h('small', {}, about)),
+  const rows = models.map(({ title, about, engines: times, ratio, max_difference: most }) => h('tr', {},
+    h('th', { scope: 'row' }, h('b', {}, title), h('small', {}, about)),
     h('td', { class: 'number' }, spread(times.pyruntime)),
     ...hasPeer ? [h('td', { class: 'number' }, spread(times.onnxruntime_web)),
       h('td', { class: 'number' }, ratio === null ? '–' : h('b', {}, ratio.toPrecision(3))),
-      h('td', { class: 'number' }, most === null ? '–' : most.toPrecision(2))] : []));
+      h('td', { class: 'number' }, differenceText(most))] : []));
   return table('Models', ['Model', 'pyruntime', ...hasPeer ? ['onnxruntime-web', 'Ratio', 'Difference'] : []], rows);
 }
