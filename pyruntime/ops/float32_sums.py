@@ -1,9 +1,9 @@
-"""Select the sums of a float16 graph that stay in float32 until they are scaled.
+"""Select the sums of a float16 graph, and the arithmetic that reads them, which compute in float32.
 
-The sum of a mean written as ReduceSum and a product may exceed 65504, float16's largest number, and a variance written
-as E[x^2] - E[x]^2 loses its digits in float16. So sums, squares that only these sums read, and arithmetic on sums alone
-are computed in float32, and rounded where other nodes read them. onnxruntime's CPU provider inserts casts to float32
-around most nodes and omits those between two of them, which includes these chains.
+The sum of a mean written as ReduceSum and a product may exceed 65504, float16's largest number, and so may a norm or a
+product before it is scaled; a variance written as E[x^2] - E[x]^2 loses its digits in float16. So sums, squares that
+only sums read, and arithmetic with sums are computed in float32, and rounded where other nodes read them. onnxruntime's
+CPU provider inserts casts to float32 around most nodes and omits those between two of them, which includes these.
 """
 
 from __future__ import annotations
@@ -15,26 +15,34 @@ from pyruntime.ir import Node
 __all__ = ["float32_sums"]
 
 _SUMS = frozenset(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"))
+_PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 _ARITHMETIC = frozenset(("Add", "Div", "Max", "Min", "Mul", "Pow", "Reciprocal", "Sqrt", "Sub"))
 _MOVES = frozenset(("Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"))
 
 
-def float32_sums(nodes: Sequence[Node], is_constant: Callable[[str], bool]) -> set[Node]:
+def float32_sums(nodes: Sequence[Node], is_constant: Callable[[str], bool], *, products: bool = False) -> set[Node]:
     """Return the nodes that compute in float32 where their floats are float16.
 
     Args:
         nodes: nodes in topological order, of any types.
         is_constant: whether the value with this name is known without a run.
+        products: products are sums, too.
     """
+    sums = _SUMS | _PRODUCTS if products else _SUMS
     found: list[Node] = []
     wide: set[str] = set()
     constants = {name for node in nodes for name in node.inputs if is_constant(name)}
     for node in nodes:
+        op = "" if node.op.domain else node.op.op_type
         if constants.issuperset(node.inputs):
             constants.update(node.outputs)
-        elif _is_wide(node, wide, constants):
+        elif op in sums or (op in _MOVES and node.inputs[0] in wide):
             found.append(node)
             wide.update(node.outputs)
+        elif op in _ARITHMETIC and not wide.isdisjoint(node.inputs):
+            found.append(node)
+            if all(name in wide or name in constants for name in node.inputs):
+                wide.update(node.outputs)
     kept: set[Node] = set()
     read: set[str] = set()
     for node in reversed(found):
@@ -44,21 +52,11 @@ def float32_sums(nodes: Sequence[Node], is_constant: Callable[[str], bool]) -> s
     return kept | _squares(nodes, kept)
 
 
-def _is_wide(node: Node, wide: set[str], constants: set[str]) -> bool:
-    """Return whether a node is a sum, or computes with or moves nothing but sums and constants."""
-    if node.op.domain or node.op.op_type in _SUMS:
-        return not node.op.domain
-    if node.op.op_type in _MOVES:
-        return node.inputs[0] in wide
-    if node.op.op_type not in _ARITHMETIC or wide.isdisjoint(node.inputs):
-        return False
-    return all(name in wide or name in constants for name in node.inputs)
-
-
-def _squares(nodes: Sequence[Node], sums: set[Node]) -> set[Node]:
-    """Return the products and powers that only `sums` read."""
+def _squares(nodes: Sequence[Node], selected: set[Node]) -> set[Node]:
+    """Return the products and powers that only the sums among the selected nodes read."""
+    sums = {node for node in selected if node.op.op_type in _SUMS}
     elsewhere = {name for node in nodes if node not in sums for name in node.inputs}
-    summed = {node.inputs[0] for node in sums if node.op.op_type in _SUMS} - elsewhere
+    summed = {node.inputs[0] for node in sums} - elsewhere
     return {
         node
         for node in nodes

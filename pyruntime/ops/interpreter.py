@@ -245,7 +245,7 @@ class Program:
                 kept.append(node)
                 needed.update(filter(None, node.inputs))
         self._steps = _released(kept[::-1], set(self.outputs))
-        self._sums = float32_sums(kept[::-1], graph.constants.__contains__)
+        self._sums = float32_sums(kept[::-1], graph.constants.__contains__, products=True)
         self._constants = {
             name: replace(c.type, source=c.numpy, name=name) for name, c in graph.constants.items() if name in needed
         }
