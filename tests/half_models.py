@@ -67,6 +67,7 @@ N = 512
 CONSTANTS: dict[str, Any] = {
     "n": np.float16(1 / N),
     "axes": np.array([-1]),
+    "last": np.array(1),
     "zero": np.float16(0),
     "eps": np.float16(1e-3),
     "w": np.full((N, 2), 15, np.float16),
@@ -103,6 +104,13 @@ def norm_feed() -> Array:
     return (15 + 1.5 * np.random.default_rng(0).standard_normal((3, N))).astype(np.float16)
 
 
+BY_SIZE = [
+    node("Shape", ["x"], ["shape"]),
+    node("Gather", ["shape", "last"], ["size"]),
+    node("Cast", ["size"], ["count"], to=10),
+    node("ReduceSum", ["x", "axes"], ["s"]),
+    node("Div", ["s", "count"], ["y"]),
+]
 SCALED: dict[str, tuple[list[Node], float, float]] = {
     "norm": ([node("ReduceL2", ["x", "axes"], ["s"]), node("Div", ["x", "s"], ["y"])], 3000, 3000 / (3000 * N**0.5)),
     "softmax": (
@@ -115,6 +123,7 @@ SCALED: dict[str, tuple[list[Node], float, float]] = {
         300,
         1 / 3,
     ),
+    "mean by its size": (BY_SIZE, 200, 200),
     "scores": ([node("MatMul", ["x", "w"], ["p"]), node("Mul", ["p", "n"], ["y"])], 15, 225),
 }
 """Nodes, x everywhere, y everywhere: sums beyond 65504, which come back."""
@@ -122,7 +131,8 @@ SCALED: dict[str, tuple[list[Node], float, float]] = {
 
 def sums_model(nodes: list[Node], shape: tuple[int, ...]) -> onnx.ModelProto:
     """y of x [3, N] by `nodes`, all of float16."""
-    made = [helper.make_node(n.op.op_type, n.inputs, n.outputs) for n in nodes]
+    kinds: dict[str, Any] = {"Cast": {"to": onnx.TensorProto.FLOAT16}}
+    made = [helper.make_node(n.op.op_type, n.inputs, n.outputs, **kinds.get(n.op.op_type, {})) for n in nodes]
     tensors = [numpy_helper.from_array(np.asarray(a), n) for n, a in CONSTANTS.items()]
     values = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT16, s) for n, s in (("x", shape), ("y", None))]
     graph = helper.make_graph(made, "g", values[:1], values[1:], tensors)

@@ -25,7 +25,7 @@ def float32_sums(nodes: Sequence[Node], is_constant: Callable[[str], bool], *, p
 
     Args:
         nodes: nodes in topological order, of any types.
-        is_constant: whether the value with this name is known without a run.
+        is_constant: whether the value with this name is known without a run; sizes are taken for constants, too.
         products: products are sums, too.
     """
     sums = _SUMS | _PRODUCTS if products else _SUMS
@@ -34,7 +34,7 @@ def float32_sums(nodes: Sequence[Node], is_constant: Callable[[str], bool], *, p
     constants = {name for node in nodes for name in node.inputs if is_constant(name)}
     for node in nodes:
         op = "" if node.op.domain else node.op.op_type
-        if constants.issuperset(node.inputs):
+        if op in ("Shape", "Size") or constants.issuperset(node.inputs):
             constants.update(node.outputs)
         elif op in sums or (op in _MOVES and node.inputs[0] in wide):
             found.append(node)

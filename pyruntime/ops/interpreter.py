@@ -276,8 +276,8 @@ class Program:
                         values[name] = value
                 for name in step.release:
                     values.pop(name, None)
-        found = {name: self._lookup(values, name, "an output") for name in self.outputs}
-        return {name: _cast(y, DType.FLOAT16) if name in widened else y for name, y in found.items()}
+            found = {name: self._lookup(values, name, "an output") for name in self.outputs}
+            return {name: _cast(y, DType.FLOAT16) if name in widened else y for name, y in found.items()}
 
     def _apply(self, node: Node, values: Values, widened: set[str]) -> tuple[ValueType | None, ...]:
         inputs = [self._lookup(values, name, f"an input of {node.label}") if name else None for name in node.inputs]

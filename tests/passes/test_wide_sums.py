@@ -62,7 +62,7 @@ ALONE = {
 @pytest.mark.parametrize("name", ALONE)
 def test_wide_sums__no_arithmetic_on_sums_of_float16__changes_nothing(name: str) -> None:
     nodes, dtype = ALONE[name]
-    constants = {n: np.asarray(a, dtype.numpy if n != "axes" else np.int64) for n, a in CONSTANTS.items()}
+    constants = {n: a if n in ("axes", "last") else a.astype(dtype.numpy) for n, a in CONSTANTS.items()}
     assert not wide_sums.run(graph_of(nodes, {"x": (3, N)}, ["y"], constants, dtype), Target())
 
 
