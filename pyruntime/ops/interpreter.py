@@ -209,6 +209,10 @@ def _no_elements(type: ValueType | None) -> ValueType:
     return known(type, np.zeros(type.shape, type.dtype.numpy))
 
 
+def _is_half(type: ValueType | None) -> bool:
+    return isinstance(type, TensorType) and type.dtype is DType.FLOAT16
+
+
 def _cast(type: ValueType | None, dtype: DType) -> Any:
     """Convert a tensor of float16 or float32 to the other of these; other values stay as they are."""
     if not isinstance(type, TensorType) or type.dtype not in (DType.FLOAT, DType.FLOAT16):
@@ -281,10 +285,8 @@ class Program:
 
     def _apply(self, node: Node, values: Values, widened: set[str]) -> tuple[ValueType | None, ...]:
         inputs = [self._lookup(values, name, f"an input of {node.label}") if name else None for name in node.inputs]
-        if node in self._sums and any(isinstance(x, TensorType) and x.dtype is DType.FLOAT16 for x in inputs):
+        if node in self._sums and (node.inputs[0] in widened or _is_half(inputs[0])):
             inputs = [_cast(x, DType.FLOAT) for x in inputs]
-            widened.update(node.outputs)
-        elif node in self._sums and not widened.isdisjoint(node.inputs):
             widened.update(node.outputs)
         elif widened:
             inputs = [_cast(x, DType.FLOAT16) if n in widened else x for n, x in zip(node.inputs, inputs, strict=True)]

@@ -7,8 +7,9 @@ import onnxruntime
 import pytest
 
 from pyruntime import InferenceSession
-from pyruntime.ir import Array, DType, Node
+from pyruntime.ir import Array, DType, Graph, Node, TensorType, ValueInfo, known
 from pyruntime.kernels import Target
+from pyruntime.ops.interpreter import interpret
 from pyruntime.passes.quantization import wide_sums
 from tests.half_models import CONSTANTS, SCALED, N, norm, norm_feed, norm_in_float64, sums_model
 from tests.passes.support import evaluate, graph_of, node, op_types
@@ -74,3 +75,14 @@ def test_wide_sums__sum_that_is_also_an_output__is_rounded_there() -> None:
     total, mean = evaluate(graph, {"x": np.full((1, N), 200, np.float16)})
     assert total.dtype == mean.dtype == np.float16
     assert np.isinf(total).all() and (mean == 200).all()
+
+
+def test_sums__of_float32_raised_to_a_power_of_float16__stay_float32() -> None:
+    nodes = [node("ReduceSum", ["x", "axes"], ["s"]), node("Pow", ["s", "two"], ["y"])]
+    constants = {"axes": np.array([-1]), "two": np.float16(2)}
+    graph = graph_of(nodes, {"x": (1, N)}, ["y"], constants)
+    assert not wide_sums.run(graph, Target())
+    stored = {name: graph.constants[name] for name in constants}
+    plain = Graph("g", [ValueInfo("x")], [ValueInfo("y")], nodes, stored)
+    y = interpret(plain, {"x": known(graph.tensor("x"), np.ones((1, N), np.float32))})["y"]
+    assert y == TensorType(DType.FLOAT, (1, 1)) and y.value() == N * N

@@ -23,8 +23,9 @@ __all__ = ["run"]
 @graph_pass(requires=(Fact.NORMS_FUSED, Fact.ATTENTION_FUSED), always=True)
 def run(graph: TypedGraph, target: Target) -> bool:
     """Let the selected nodes of float16 compute in float32."""
-    selected = {n for n in float32_sums(graph.nodes, graph.static.__contains__) if n.outputs[0] not in graph.static}
-    sums = [n for n in graph.nodes if n in selected and _is_half(graph, n.outputs[0])]
+    selected = float32_sums(graph.nodes, graph.static.__contains__)
+    selected = {n for n in selected if _is_half(graph, n.outputs[0]) and n.outputs[0] not in graph.static}
+    sums = [n for n in graph.nodes if n in selected]
     read = {name for n in graph.nodes if n not in selected for name in n.inputs}.union(graph.outputs)
     edits: dict[Node, Sequence[Node]] = {}
     wide: dict[str, str] = {}
