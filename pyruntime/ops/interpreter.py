@@ -17,8 +17,9 @@ from typing import Any, cast
 import numpy as np
 
 from pyruntime import errors
-from pyruntime.ir import Graph, Node, TensorType, ValueNeeded, ValueType, conform, known
+from pyruntime.ir import DType, Graph, Node, TensorType, ValueNeeded, ValueType, conform, known
 from pyruntime.ops.base import UNFIT, Op
+from pyruntime.ops.float32_sums import float32_sums
 from pyruntime.ops.randomness import Randomness
 
 __all__ = [
@@ -208,6 +209,17 @@ def _no_elements(type: ValueType | None) -> ValueType:
     return known(type, np.zeros(type.shape, type.dtype.numpy))
 
 
+def _is_half(type: ValueType | None) -> bool:
+    return isinstance(type, TensorType) and type.dtype is DType.FLOAT16
+
+
+def _cast(type: ValueType | None, dtype: DType) -> Any:
+    """Convert a tensor of float16 or float32 to the other of these; other values stay as they are."""
+    if not isinstance(type, TensorType) or type.dtype not in (DType.FLOAT, DType.FLOAT16):
+        return type
+    return known(replace(type, dtype=dtype), type.value().astype(dtype.numpy))
+
+
 def _absent(type: ValueType, value: Any) -> bool:
     return value is None and isinstance(type, TensorType)
 
@@ -237,6 +249,7 @@ class Program:
                 kept.append(node)
                 needed.update(filter(None, node.inputs))
         self._steps = _released(kept[::-1], set(self.outputs))
+        self._sums = float32_sums(kept[::-1], graph.constants.__contains__, products=True)
         self._constants = {
             name: replace(c.type, source=c.numpy, name=name) for name, c in graph.constants.items() if name in needed
         }
@@ -253,12 +266,13 @@ class Program:
         """
         context = current()
         values: dict[str, ValueType] = {**self._constants, **feeds}
+        widened: set[str] = set()  # values of float16 that are at hand in float32
         with np.errstate(all="ignore"):
             for step in self._steps:
                 if context.check is not None:
                     context.check()
                 began = time.perf_counter()
-                made = self._apply(step.node, values)
+                made = self._apply(step.node, values, widened)
                 if context.on_node is not None:
                     context.on_node(step.node, made, time.perf_counter() - began)
                 for name, value in zip(step.node.outputs, made, strict=False):
@@ -266,10 +280,16 @@ class Program:
                         values[name] = value
                 for name in step.release:
                     values.pop(name, None)
-        return {name: self._lookup(values, name, "an output") for name in self.outputs}
+            found = {name: self._lookup(values, name, "an output") for name in self.outputs}
+            return {name: _cast(y, DType.FLOAT16) if name in widened else y for name, y in found.items()}
 
-    def _apply(self, node: Node, values: Values) -> tuple[ValueType | None, ...]:
+    def _apply(self, node: Node, values: Values, widened: set[str]) -> tuple[ValueType | None, ...]:
         inputs = [self._lookup(values, name, f"an input of {node.label}") if name else None for name in node.inputs]
+        if node in self._sums and (node.inputs[0] in widened or _is_half(inputs[0])):
+            inputs = [_cast(x, DType.FLOAT) for x in inputs]
+            widened.update(node.outputs)
+        elif widened:
+            inputs = [_cast(x, DType.FLOAT16) if n in widened else x for n, x in zip(node.inputs, inputs, strict=True)]
         with located(node, inputs):
             return execute(cast(Op, node.op), *inputs)
 

@@ -60,6 +60,7 @@ from pyruntime.passes.quantization import (
     quantization_steps,
     quantized_products,
     weights_channels_last,
+    wide_sums,
 )
 from pyruntime.passes.quantization.float32_nodes import values_after
 
@@ -103,6 +104,7 @@ PASSES: tuple[Pass, ...] = (
     merge_transposes.run,
     weights_channels_last.run,
     weight_panels.run,
+    wide_sums.run,
     small_powers.run,
     half_precision.run,
     fuse_elementwise.run,

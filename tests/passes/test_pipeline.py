@@ -53,7 +53,8 @@ def test_passes__what_each_requires__was_ensured_before_and_not_broken_since() -
 def test_passes__names__are_those_of_one_module_each() -> None:
     names = Counter(one.name for one in dict.fromkeys(PASSES))
     assert not [name for name, count in names.items() if count > 1]
-    assert [one.name for one in PASSES if one.always] == ["split_large_weights", "half_precision", "grow_in_place"]
+    always = ["split_large_weights", "wide_sums", "half_precision", "grow_in_place"]
+    assert [one.name for one in PASSES if one.always] == always
 
 
 @pytest.mark.parametrize("family", [layouts, graphs, reuse], ids=lambda f: f.__name__)

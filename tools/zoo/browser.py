@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-from e2e.harness.browser import guarded_page, launch
+from e2e.harness.browser import Guard, launch
 from e2e.harness.python import BrowserPython
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Handler, Server
@@ -70,16 +70,20 @@ SECONDS = 180
 
 @contextmanager
 def browser_python(handler: type[Handler] = Handler) -> Iterator[BrowserPython]:
-    """Yield Python in headless Chromium, with the current build of the site; `handler` answers its requests."""
+    """Yield Python in headless Chromium, with the current build of the site; `handler` answers its requests.
+
+    Its page intercepts no requests: if it did, their bodies would pass through the debugging protocol, as text of at
+    most 512 MB.
+    """
     pages = {"/e2e/": ROOT / "e2e" / "pages", "/harness/": ROOT / "e2e" / "harness"}
     with (
         Server(mounts(build_site(python())) | pages | {"/zoo/": CACHE}, handler=handler) as server,
         sync_playwright() as playwright,
         launch(playwright, ensure_chromium(python())) as browser,
-        guarded_page(browser, server.url) as (page, guard),
     ):
+        page = browser.new_page(service_workers="block")
         page.set_default_timeout(180_000)
-        yield BrowserPython(page, guard, server.url)
+        yield BrowserPython(page, Guard(server.url), server.url)
 
 
 def compared(
