@@ -36,6 +36,7 @@ SECOND: dict[str, tuple[int, ...]] = dict.fromkeys(
     ("MatMulInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QAttention"), (1,)
 )
 SECOND |= dict.fromkeys(("QLinearMatMul", "QLinearConv", "QGemm"), (3,))
+SECOND["DynamicQuantizeLSTM"] = (1, 2)
 SECOND["ConvInteger"] = (0, 2)  # its products have the weights first, and pads are zero points
 """Which inputs make the second factor of onnxruntime's int8 products."""
 

@@ -216,6 +216,16 @@ class Op(Value):
             self.fail("inputs of one type", " and ".join(d.type_string for d in dtypes))
         return dtypes[0]
 
+    def floating(self, *inputs: TensorType | None) -> DType:
+        """Return the floating-point type of all present inputs. Raises InvalidGraph: they differ, or have another.
+
+        For operators that ONNX defines for floating-point numbers alone: their formulas round integers to nonsense.
+        """
+        dtype = self.same_dtype(*inputs)
+        if not dtype.is_float:
+            self.fail("floating-point numbers", dtype.type_string)
+        return dtype
+
     def axis_of(self, axis: int, rank: int) -> int:
         """Return `axis` as a non-negative index; scalars count as rank 1. Raises InvalidGraph outside [-rank, rank)."""
         if not -max(rank, 1) <= axis < max(rank, 1):

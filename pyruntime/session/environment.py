@@ -82,7 +82,8 @@ def _missing_adapter(*asked: str | None) -> str | None:
         return "no WebGPU implementation is installed"
     why = _why_not(NO_OPTIONS)
     if why is not None:
-        logger.warning("models run on %s: %s", CPU, why)
+        chosen = (asked[0] or "").lower() == "off"  # the user's choice, which is nothing to warn of
+        logger.log(logging.INFO if chosen else logging.WARNING, "models run on %s: %s", CPU, why)
     return why
 
 

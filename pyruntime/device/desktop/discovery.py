@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pyruntime.device.desktop.adapters import Adapter, Choice, adapters_of, choose
 from pyruntime.device.desktop.device import DesktopDevice
-from pyruntime.device.desktop.implementations import GpuObject, Implementation, installed
+from pyruntime.device.desktop.implementations import VARIABLE, GpuObject, Implementation, installed, is_off
 from pyruntime.device.desktop.measurements import load
 from pyruntime.errors import EPFail
 
@@ -41,6 +41,8 @@ def _looked_at() -> Iterator[tuple[Implementation, list[Adapter]]]:
             _found[implementation] = adapters_of(implementation)
             _known[implementation] = [adapter for adapter, _ in _found[implementation]]
         yield implementation, _known[implementation]
+    if none and is_off():
+        raise EPFail(f"{VARIABLE} is 'off': no WebGPU implementation is used")
     if none:
         raise EPFail(
             "no WebGPU implementation is installed: pip install wgpu (or wgpudawn), or install this package with its "

@@ -29,7 +29,7 @@ import numpy as np
 from pyruntime.errors import EPFail
 from pyruntime.target import SUBGROUP_MATRIX
 
-__all__ = ["Dawn", "GpuObject", "Implementation", "installed"]
+__all__ = ["VARIABLE", "Dawn", "GpuObject", "Implementation", "installed", "is_off"]
 
 GpuObject: TypeAlias = Any
 """An object of the wgpu-py API."""
@@ -224,15 +224,20 @@ _KINDS: dict[str, type[Implementation]] = {"dawn": Dawn, "wgpu": Implementation}
 _loaded: dict[str, Implementation] = {}
 
 
+def is_off() -> bool:
+    """Whether `PYRUNTIME_WEBGPU` says that no implementation is to be used."""
+    return os.environ.get(VARIABLE, "").lower() == "off"
+
+
 def installed() -> list[Implementation]:
     """Return the implementations to use, in order of preference; none where `PYRUNTIME_WEBGPU` is `off`.
 
     Raises:
         EPFail: `PYRUNTIME_WEBGPU` has another value, or names an implementation that is not installed.
     """
-    wanted = os.environ.get(VARIABLE, "").lower()
-    if wanted == "off":
+    if is_off():
         return []
+    wanted = os.environ.get(VARIABLE, "").lower()
     if wanted and wanted not in _KINDS:
         raise EPFail(f"{VARIABLE} is {wanted!r}; expected 'wgpu', 'dawn' or 'off'")
     kinds = {n: k for n, k in _KINDS.items() if wanted in ("", n) and find_spec(k.package) is not None}

@@ -88,7 +88,7 @@ class LinearAttentionBase(Op):
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         query, key, value, past, decay, beta = self.operands(*inputs)
-        dtype = self.same_dtype(query, key, value, decay, beta)
+        dtype = self.floating(query, key, value, decay, beta)
         s = self.sizes(query, key, value)
         b, t, h, size_k = s.batch, s.times, s.heads, s.size_k
         gated, delta = RULES[self.update_rule]

@@ -37,7 +37,7 @@ class RotaryEmbedding(Op):
     def infer(
         self, x: TensorType, cos: TensorType, sin: TensorType, positions: TensorType | None = None
     ) -> tuple[TensorType, ...]:
-        dtype = self.same_dtype(x, cos, sin)
+        dtype = self.floating(x, cos, sin)
         how, tokens = self.rotation(x.shape), (x.shape[0], x.shape[1 if x.rank == 3 else 2])
         lead = cos.shape[:1] if positions is not None else tokens
         if not cos.shape == sin.shape == (*lead, how.half):

@@ -34,6 +34,10 @@ class AveragePool(PoolOp):
     dilations: tuple[int, ...] | None = None
     kernel_shape: tuple[int, ...]
 
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        self.floating(x)
+        return super().infer(x)
+
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         window = self.over(x.shape[2:])
         seen = padded(x.astype(accumulator(x.dtype), copy=False), window.trimmed)

@@ -149,7 +149,7 @@ class Conv(SlidingOp):
     kernel_shape: tuple[int, ...] | None = None
 
     def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType, ...]:
-        self.same_dtype(x, w, b)
+        self.floating(x, w, b)
         window = convolved_shape(self, x, w, self.group)
         if b is not None and b.shape != w.shape[:1]:
             self.fail(f"a bias [{w.shape[0]}]", b)

@@ -50,7 +50,7 @@ class ConvTranspose(SlidingOp):
             self.fail("an output of at least 1", error)
 
     def infer(self, x: TensorType, w: TensorType, b: TensorType | None = None) -> tuple[TensorType, ...]:
-        self.same_dtype(x, w, b)
+        self.floating(x, w, b)
         rank = len(self.spatial(x))
         if w.rank != x.rank or tuple(self.kernel_shape or w.shape[2:]) != w.shape[2:]:
             self.fail(f"weights [C, M / group, {', '.join(['k'] * rank)}] of the kernel's shape", f"{w} for {x}")

@@ -22,6 +22,7 @@ class _GlobalPool(Decomposed):
 
     def reduced(self, body: Expansion, x: TensorType, fold: str) -> TensorType:
         """The fold over all spatial axes."""
+        self.floating(x)
         if x.rank < 2:
             self.fail("an input [N, C, D1, ...]", x)
         return body(f"Reduce{fold}", x, body.ints(*range(2, x.rank)), keepdims=1, noop_with_empty_axes=1)
@@ -48,6 +49,7 @@ class GlobalLpPool(_GlobalPool):
     p: int = 2
 
     def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
+        self.floating(x)
         if self.p in (1, 2):
             return (self.reduced(body, x, f"L{self.p}"),)
         wide = DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT

@@ -26,6 +26,7 @@ class LpPool(PoolOp):
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if self.p < 1:
             self.fail("p of at least 1", self.p)
+        self.floating(x)
         return super().infer(x)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:

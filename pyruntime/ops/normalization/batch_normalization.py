@@ -63,7 +63,7 @@ class _BatchNormalization(Op):
                 self.fail(f"{name} {list(expected)}", given)
         if not self.training and len(self.present) > 1 and any(self.present[1:]):
             self.fail("one output where statistics are given", len(self.present))
-        y = TensorType(x.dtype, x.shape)
+        y = TensorType(self.floating(x), x.shape)
         running = TensorType(mean.dtype, mean.shape)
         return (y, *(running,) * (2 + self.saved)) if self.training else (y,)
 

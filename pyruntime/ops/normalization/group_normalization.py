@@ -33,7 +33,7 @@ class _GroupNormalization(Op):
         return self.num_groups
 
     def infer(self, x: TensorType, scale: TensorType, bias: TensorType) -> tuple[TensorType, ...]:
-        self.same_dtype(x, scale, bias)
+        self.floating(x, scale, bias)
         if x.rank < 3:
             self.fail("an input [N, C, D1, ...]", x)
         expected = (self.parameters(x.shape[1]),)

@@ -17,6 +17,7 @@ class _Hardmax(Decomposed):
 
     def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
         axis = self.axis_of(self.axis, x.rank)
+        self.floating(x)
         if not x.size:
             return (body("Identity", x),)
         values = body.constant(np.array([0, 1], x.dtype.numpy), x.dtype)

@@ -18,6 +18,7 @@ class LpNormalization(Decomposed):
 
     def expand(self, body: Expansion, x: TensorType) -> tuple[TensorType | None, ...]:
         axis = self.axis_of(self.axis, x.rank)
+        self.floating(x)
         wide = body.cast(x, DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT)
         zero = body.number(0.0, wide.dtype)
         norm = body(f"ReduceL{self.p}", wide, body.ints(*([axis] if x.rank else [])), keepdims=1)

@@ -28,7 +28,7 @@ class LRN(Op):
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         if x.rank < 2 or self.size < 1:
             self.fail("an input [N, C, ...] and a size of at least 1", f"{x}, size {self.size}")
-        return (TensorType(x.dtype, x.shape),)
+        return (TensorType(self.floating(x), x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         before, after = (self.size - 1) // 2, self.size // 2

@@ -34,7 +34,7 @@ class MeanVarianceNormalization(Op):
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         self.over(x.rank)
-        return (TensorType(x.dtype, x.shape),)
+        return (TensorType(self.floating(x), x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         if not x.size:

@@ -44,7 +44,7 @@ class _Softmax(Op):
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         self.rows(x.shape)
-        return (TensorType(x.dtype, x.shape),)
+        return (TensorType(self.floating(x), x.shape),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         rows = self.rows(x.shape)

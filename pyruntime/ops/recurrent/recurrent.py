@@ -72,7 +72,7 @@ class _Recurrent(RecurrentAttributes, Op):
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         x, w, r, b, lens, *initial = self.operands(*inputs)
-        dtype = self.same_dtype(x, w, r, b, *initial)
+        dtype = self.floating(x, w, r, b, *initial)
         if x.rank != 3 or w.rank != 3 or r.rank != 3:
             self.fail("x, w and r of rank 3", f"{x}, {w}, {r}")
         time, batch = x.shape[1::-1] if self.batch_first else x.shape[:2]

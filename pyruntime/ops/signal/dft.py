@@ -93,6 +93,7 @@ class _DFT(Op):
     def infer(
         self, x: TensorType, dft_length: TensorType | None = None, axis: TensorType | None = None
     ) -> tuple[TensorType, ...]:
+        self.floating(x)
         return self._outputs(x, *self._typed_plan(x, dft_length, axis))
 
     def _outputs(self, x: TensorType, along: int, n: int) -> tuple[TensorType, ...]:

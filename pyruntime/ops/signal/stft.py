@@ -45,6 +45,7 @@ class STFT(Op):
 
     def infer(self, *inputs: Any) -> tuple[TensorType, ...]:
         signal: TensorType = inputs[0]
+        self.floating(signal)
         n, _, frames = self._frames(inputs)
         return (signal.with_shape(signal.shape[0], frames, n // 2 + 1 if self.onesided else n, 2),)
 

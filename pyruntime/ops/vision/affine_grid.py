@@ -37,6 +37,7 @@ class AffineGrid(Decomposed):
 
     def expand(self, body: Expansion, theta: TensorType, size: TensorType) -> tuple[TensorType | None, ...]:
         spatial = self.spatial(theta.shape, size.ints())
+        self.floating(theta)
         wide = theta.dtype if theta.dtype is DType.DOUBLE else DType.FLOAT
         axes = [start + step * np.arange(n) for n, (start, step) in zip(spatial, map(self.line, spatial), strict=True)]
         places = np.stack([*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(spatial)], axis=-1)

@@ -53,6 +53,7 @@ class _GridSample(Op):
         return name
 
     def infer(self, x: TensorType, grid: TensorType) -> tuple[TensorType, ...]:
+        self.floating(grid)
         rank = x.rank - 2
         if rank < 1 or grid.rank != x.rank or grid.shape[-1] != rank or grid.shape[0] != x.shape[0]:
             self.fail(f"x [N, C, D1, ..] and a grid [N, O1, .., {max(rank, 1)}] of its rank", f"{x}, {grid}")

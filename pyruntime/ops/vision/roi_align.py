@@ -42,6 +42,7 @@ class _RoiAlign(Op):
     def infer(self, x: TensorType, rois: TensorType, batch_indices: TensorType) -> tuple[TensorType, ...]:
         if x.rank != 4 or rois.rank != 2 or rois.shape[1] != 4 or batch_indices.shape != rois.shape[:1]:
             self.fail("x [N, C, H, W], rois [R, 4], batch_indices [R]", f"{x}, {rois}, {batch_indices}")
+        self.floating(x, rois)
         if self.mode.lower() not in ("avg", "max") or min(self.output_height, self.output_width) < 1:
             self.fail("mode 'avg' or 'max' and an output of at least 1 x 1", self)
         return (x.with_shape(rois.shape[0], x.shape[1], self.output_height, self.output_width),)

@@ -8,6 +8,7 @@ from typing import Any
 from pyruntime.device.tensor import DeviceTensor
 from pyruntime.errors import BindingError
 from pyruntime.ir import DeclaredTensor, DType
+from pyruntime.session.api.feeds import check_mapping
 from pyruntime.session.api.iobinding import IOBinding
 from pyruntime.session.api.ortvalue import OrtValue, dtype_of
 from pyruntime.session.base import Session
@@ -84,6 +85,7 @@ class BoundRuns(Session):
     ) -> list[OrtValue]:
         """Awaitable `run_with_ort_values`."""
         names = self._output_names(output_names)
+        check_mapping(input_dict_ort_values, self.get_inputs())
         feeds = {n: v.current() if isinstance(v, OrtValue) else v for n, v in input_dict_ort_values.items()}
         stay = any(isinstance(v, DeviceTensor) for v in feeds.values())
         dense = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import InvalidArgument, MissingInput
+from pyruntime.errors import BindingError, InvalidArgument, MissingInput, WrongType
 from pyruntime.ir import (
     Array,
     DeclaredDim,
@@ -28,16 +28,19 @@ from pyruntime.ir import (
 from pyruntime.ir.encoding import decode, encode
 from pyruntime.ops.host import HostValue
 from pyruntime.session.environment import from_page
+from pyruntime.session.metadata import NodeArg
 
-__all__ = ["array_of", "check_names", "check_tensor", "from_user", "to_user"]
+__all__ = ["array_of", "check_mapping", "check_names", "check_tensor", "from_user", "to_user"]
 
 
 def check_names(feeds: Mapping[str, object], inputs: Sequence[ValueInfo], overridable: Sequence[ValueInfo]) -> None:
     """Check that every required input is fed, and nothing else but initializers that may be overridden.
 
     Raises:
-        MissingInput: inputs are missing. InvalidArgument: a name the model does not have.
+        WrongType: the feed is no mapping. MissingInput: inputs are missing. InvalidArgument: a name the model does not
+            have.
     """
+    check_mapping(feeds, inputs)
     missing = [v.name for v in inputs if v.name not in feeds and not _optional(v)]
     if missing:
         required = [v.name for v in inputs if not _optional(v)]
@@ -51,6 +54,15 @@ def check_names(feeds: Mapping[str, object], inputs: Sequence[ValueInfo], overri
         raise InvalidArgument(f"Invalid input name: '{extra[0]}'; the model's inputs are {sorted(allowed)}")
 
 
+def check_mapping(feeds: object, inputs: Iterable[ValueInfo | NodeArg]) -> None:
+    """Raise WrongType where what is fed is no mapping from names."""
+    if not isinstance(feeds, Mapping):
+        raise WrongType(
+            f"expected the input feed as a dict from names to values, got {type(feeds).__name__}; the model's inputs "
+            f"are {[v.name for v in inputs]}"
+        )
+
+
 def _optional(value: ValueInfo) -> bool:
     return isinstance(value.type, HostKind) and value.type.kind == "optional"
 
@@ -60,6 +72,7 @@ def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> 
 
     Raises:
         InvalidArgument: another type, rank or shape than declared; says what was expected and what came.
+        BindingError, WrongType: not a tensor; see `array_of`.
     """
     if isinstance(value, HostTensor):
         check_tensor(value.type, declared, overrides)
@@ -76,13 +89,14 @@ def from_user(value: Any, declared: ValueInfo, overrides: Mapping[str, int]) -> 
 
 
 def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]:
-    """Convert a value to an array in the carrier of its type: lists to the declared type, arrays must have it."""
+    """Convert a value to an array in the carrier of its type: lists to the declared type, arrays must have it.
+
+    Raises:
+        InvalidArgument: a type that ONNX lacks. BindingError (a RuntimeError), WrongType (a TypeError): not an array.
+    """
     value = from_page(value, wanted, name)
     if not isinstance(value, np.ndarray | np.generic):
-        if wanted is DType.STRING or (wanted is not None and not isinstance(value, list | tuple | int | float | bool)):
-            value = np.asarray(value)
-        else:
-            value = np.asarray(value, wanted.numpy if wanted else None)
+        value = _array_like(value, wanted, name)
     array = np.asarray(value)
     try:
         dtype = DType.from_numpy(array.dtype)
@@ -103,6 +117,28 @@ def array_of(value: Any, wanted: DType | None, name: str) -> tuple[Array, DType]
     if wanted is not None and wanted.bits < 8 and array.dtype.name == wanted.carrier:
         return array, wanted
     return array, dtype
+
+
+def _array_like(value: Any, wanted: DType | None, name: str) -> Array:
+    """Lists and numbers as an array of the declared type, texts and other objects as NumPy reads them.
+
+    Raises:
+        BindingError: NumPy cannot read it, such as a ragged list or a number that the type does not hold.
+        WrongType: it is no array, list or number.
+    """
+    numeric = wanted is not None and wanted is not DType.STRING
+    as_wanted = numeric and isinstance(value, list | tuple | int | float | bool)
+    try:
+        array = np.asarray(value, wanted.numpy if as_wanted and wanted else None)
+    except (ValueError, TypeError, OverflowError) as error:
+        kind = f" of type {wanted.type_string}" if wanted else ""
+        raise BindingError(f"input '{name}': expected a tensor{kind}, got a {type(value).__name__}: {error}") from None
+    if value is None or (numeric and array.dtype.kind in "OSU"):
+        kind = wanted.type_string if wanted else "tensor"
+        raise WrongType(
+            f"input '{name}': expected a {kind} as numpy.ndarray, list or number, got {type(value).__name__}"
+        )
+    return array
 
 
 def _texts(array: Array, name: str) -> Array:
@@ -126,7 +162,9 @@ def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, 
             f"Unexpected input data type for '{declared.name}'. Actual: ({kind.dtype.type_string}), "
             f"expected: ({expected.dtype.type_string}); convert it with .astype()"
         )
-    if expected.shape is None:
+    if (
+        not expected.shape
+    ):  # a scalar, too, is fed in any shape: onnxruntime checks none, and exporters' scripts feed [1]
         return
     if len(expected.shape) != len(kind.shape):
         got, dims = list(kind.shape), _overridden(expected.shape, overrides)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyruntime.device.tensor import DeviceTensor
-from pyruntime.errors import BindingError, DeviceLost, InvalidArgument
+from pyruntime.errors import BindingError, DeviceLost, InvalidArgument, WrongType
 from pyruntime.ir import HostTensor, ValueInfo
 from pyruntime.kernels import Target
 from pyruntime.ops.host import HostValue, host_value
@@ -74,6 +74,7 @@ class InferenceSession(Creation, BoundRuns, Insight):
 
         Raises:
             MissingInput (a ValueError), InvalidArgument: the feed does not fit the model.
+            WrongType (a TypeError): an argument, or what is fed, is of no such kind.
             RuntimeException: an operator failed, or this place cannot wait: use `await session.run_async(...)`.
         """
         return wait_for(self._run_user(output_names, input_feed, run_options), "await session.run_async(...)")
@@ -124,6 +125,8 @@ class InferenceSession(Creation, BoundRuns, Insight):
 
     def _output_names(self, wanted: Sequence[str] | None) -> list[str]:
         every = [v.name for v in self._model.graph.outputs]
+        if isinstance(wanted, str):
+            raise WrongType(f"expected the output names as a list, got the text '{wanted}'; write ['{wanted}']")
         names = list(wanted) if wanted else every
         unknown = [n for n in names if n not in every]
         if unknown:
@@ -146,6 +149,8 @@ class InferenceSession(Creation, BoundRuns, Insight):
         if self._trace is not None and recorder is None:
             recorder = Recorder()
         began = time.perf_counter()
+        if options is not None and not isinstance(options, RunOptions):
+            raise WrongType(f"expected the run options as a RunOptions, got {type(options).__name__}")
         chosen = options or RunOptions()
         check = deadline(self._limits.run_seconds, lambda: chosen.terminate, lambda: self._released)
         check()

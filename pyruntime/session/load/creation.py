@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 from pyruntime.device.base import Device
-from pyruntime.errors import EPFail, InvalidArgument
+from pyruntime.errors import EPFail, InvalidArgument, WrongType
 from pyruntime.ir import Constant, DeclaredTensor, DType, Graph, TensorType, ValueInfo
 from pyruntime.onnx.formats.protobuf import Limits
 from pyruntime.onnx.formats.source import ArrivingSource, ByteSource
@@ -62,6 +62,8 @@ class Creation(Session):
         provider_options: Sequence[Mapping[str, Any]] | None,
         fallback: bool = True,
     ) -> None:
+        if options is not None and not isinstance(options, SessionOptions):
+            raise WrongType(f"expected the session options as a SessionOptions, got {type(options).__name__}")
         self._options = options or SessionOptions()
         self._trace = Trace(self._options.profile_file_prefix) if self._options.enable_profiling else None
         named = self._options.providers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import multiprocessing
 import pickle
 import warnings
@@ -254,6 +255,19 @@ def test_providers__cpu_alone__looks_for_no_adapter(monkeypatch: pytest.MonkeyPa
     session = ort.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
     assert session.get_providers() == ["CPUExecutionProvider"]
     close(session.run(None, {"x": made(2)})[0], made(2))
+
+
+def test_providers__switched_off__no_warning_and_its_name_in_the_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PYRUNTIME_WEBGPU", "off")
+    environment._missing_adapter.cache_clear()
+    with caplog.at_level(logging.DEBUG):
+        assert ort.get_available_providers() == ["CPUExecutionProvider"]
+    records = [r for r in caplog.records if "models run on" in r.message]
+    assert records and {r.levelno for r in records} == {logging.INFO}
+    with pytest.raises(ort.EPFail, match="PYRUNTIME_WEBGPU is 'off'"):
+        ort.adapters()
 
 
 def test_pickle__bytes_and_path__load_the_model_again(session: ort.InferenceSession, tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def quantized(**changed: Array | None) -> list[Array | None]:
         ("RMSNormalization", 23, [np.ones((3, 4), np.uint64), floats(4)], "expected floats"),
         ("RMSNormalization", 23, [floats(3, 4), np.ones(4, np.int64)], "expected floats"),
         ("LayerNormalization", 17, [np.ones((3, 4), np.int32), np.ones(4, np.int32)], "expected floats"),
+        ("Softmax", 13, [np.ones((2, 4), np.int64)], "expected floating-point numbers"),
         ("ReduceL1", 18, [np.ones((3, 2), np.bool_)], "expected numbers"),
         ("ReduceSum", 13, [np.ones((3, 2), np.bool_)], "expected numbers"),
     ],
@@ -104,7 +105,7 @@ def test_matmul__scales_of_rows__are_taken(shape: tuple[int, ...]) -> None:
     [
         ("MaxPool", 12, [floats(1, 1, 4, 4)], {"kernel_shape": [2, 2], "strides": [1 << 40, 1]}),
         ("AveragePool", 19, [floats(1, 1, 4, 4)], {"kernel_shape": [2, 2], "strides": [1, 1 << 33]}),
-        ("Softmax", 13, [np.ones((2, 4), np.int64)], {}),
+        ("Softmax", 13, [np.ones((2, 4), np.float64)], {}),
         ("IsInf", 10, [floats(6)], {"detect_positive": 1 << 40}),
     ],
 )
