@@ -193,7 +193,7 @@ MANY = """
     recorded = gpu._recorded
 
     async def late(accepted):
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # so that all runs have begun before the first is accepted
         return await accepted
 
     gpu._recorded = lambda made, unchecked: recorded(made, [asyncio.ensure_future(late(each)) for each in unchecked])

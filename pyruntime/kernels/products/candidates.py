@@ -274,8 +274,7 @@ def tile_candidates(
 ) -> tuple[Candidate[ProductProblem, Way], ...]:
     """Return a candidate for each tiling.
 
-    Args:
-        unpack: the fraction of its rate that remains where b is unpacked while it is loaded.
+    `unpack`: the fraction of its rate that remains where b is unpacked while it is loaded.
     """
 
     def work(tiling: AnyTiling) -> Callable[[ProductProblem, Target], tuple[Work, ...]]:
