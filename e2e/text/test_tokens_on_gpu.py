@@ -73,10 +73,11 @@ def test_counts__of_forty_tokens_more__one_submit_a_token_and_one_readback_a_bat
     # Which memory a text's first tokens find hangs on when batches arrive; bind groups are made for each memory once,
     # while new ones for each token would be more than ten times as many.
     assert spent.pop("groups") < tokens
+    # Batches have one token until an answer says that the caches grow in place; a text may begin with one more of them.
+    assert abs(spent.pop("readbacks") - batches) <= 1
     assert spent == {
         "all": SUBMITS * tokens,
         "withoutPython": SUBMITS * tokens,
-        "readbacks": batches,
         "buffers": 0,
         "pipelines": 0,
     }
