@@ -10,7 +10,7 @@ import pytest
 
 from tests import record_times as times
 from tests import selection
-from tests.selection import choose, recorded
+from tests.selection import NOT_CORE, choose, recorded
 from tools.devkit.shell import ROOT
 
 TESTS = [
@@ -67,3 +67,7 @@ def test_times__recorded__are_of_files_that_exist(monkeypatch: pytest.MonkeyPatc
     monkeypatch.undo()
     assert recorded()
     assert [file for file in recorded() if not (ROOT / file).is_file()] == []
+
+
+def test_not_core__files__exist() -> None:
+    assert [file for file in NOT_CORE if not (ROOT / file).is_file()] == []
