@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pyruntime.ir import Node
+from pyruntime.ir import DType, Node, TensorType, ValueType
 
-__all__ = ["float32_sums"]
+__all__ = ["float32_sums", "is_half"]
 
 _SUMS = frozenset(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare"))
 _PRODUCTS = frozenset(("Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"))
 _ARITHMETIC = frozenset(("Add", "Div", "Max", "Min", "Mul", "Pow", "Reciprocal", "Sqrt", "Sub"))
 _MOVES = frozenset(("Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"))
+
+
+def is_half(kind: ValueType | None) -> bool:
+    """Whether it is a tensor of float16."""
+    return isinstance(kind, TensorType) and kind.dtype is DType.FLOAT16
 
 
 def float32_sums(nodes: Sequence[Node], is_constant: Callable[[str], bool], *, products: bool = False) -> set[Node]:

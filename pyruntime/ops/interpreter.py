@@ -19,7 +19,7 @@ import numpy as np
 from pyruntime import errors
 from pyruntime.ir import DType, Graph, Node, TensorType, ValueNeeded, ValueType, conform, known
 from pyruntime.ops.base import UNFIT, Op
-from pyruntime.ops.float32_sums import float32_sums
+from pyruntime.ops.float32_sums import float32_sums, is_half
 from pyruntime.ops.randomness import Randomness
 
 __all__ = [
@@ -209,10 +209,6 @@ def _no_elements(type: ValueType | None) -> ValueType:
     return known(type, np.zeros(type.shape, type.dtype.numpy))
 
 
-def _is_half(type: ValueType | None) -> bool:
-    return isinstance(type, TensorType) and type.dtype is DType.FLOAT16
-
-
 def _cast(type: ValueType | None, dtype: DType) -> Any:
     """Convert a tensor of float16 or float32 to the other of these; other values stay as they are."""
     if not isinstance(type, TensorType) or type.dtype not in (DType.FLOAT, DType.FLOAT16):
@@ -285,7 +281,7 @@ class Program:
 
     def _apply(self, node: Node, values: Values, widened: set[str]) -> tuple[ValueType | None, ...]:
         inputs = [self._lookup(values, name, f"an input of {node.label}") if name else None for name in node.inputs]
-        if node in self._sums and (node.inputs[0] in widened or _is_half(inputs[0])):
+        if node in self._sums and (node.inputs[0] in widened or is_half(inputs[0])):
             inputs = [_cast(x, DType.FLOAT) for x in inputs]
             widened.update(node.outputs)
         elif widened:

@@ -82,8 +82,10 @@ def _missing_adapter(*asked: str | None) -> str | None:
         return "no WebGPU implementation is installed"
     why = _why_not(NO_OPTIONS)
     if why is not None:
-        chosen = (asked[0] or "").lower() == "off"  # the user's choice, which is nothing to warn of
-        logger.log(logging.INFO if chosen else logging.WARNING, "models run on %s: %s", CPU, why)
+        from pyruntime.device.desktop.implementations import is_off
+
+        # The user's choice is nothing to warn of.
+        logger.log(logging.INFO if is_off() else logging.WARNING, "models run on %s: %s", CPU, why)
     return why
 
 

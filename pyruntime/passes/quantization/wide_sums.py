@@ -13,7 +13,7 @@ import numpy as np
 
 from pyruntime.ir import DType, Node, TensorType, TypedGraph
 from pyruntime.kernels import Target
-from pyruntime.ops.float32_sums import float32_sums
+from pyruntime.ops.float32_sums import float32_sums, is_half
 from pyruntime.ops.registry import newest
 from pyruntime.passes.graph_pass import Fact, graph_pass
 
@@ -24,13 +24,13 @@ __all__ = ["run"]
 def run(graph: TypedGraph, target: Target) -> bool:
     """Let the selected nodes of float16 compute in float32."""
     selected = float32_sums(graph.nodes, graph.static.__contains__)
-    selected = {n for n in selected if _is_half(graph, n.outputs[0]) and n.outputs[0] not in graph.static}
+    selected = {n for n in selected if is_half(graph.types.get(n.outputs[0])) and n.outputs[0] not in graph.static}
     sums = [n for n in graph.nodes if n in selected]
     read = {name for n in graph.nodes if n not in selected for name in n.inputs}.union(graph.outputs)
     edits: dict[Node, Sequence[Node]] = {}
     wide: dict[str, str] = {}
     for node in sums:
-        halves = [n for n in dict.fromkeys(node.inputs) if n not in wide and _is_half(graph, n)]
+        halves = [n for n in dict.fromkeys(node.inputs) if n not in wide and is_half(graph.types.get(n))]
         before = [_widened(graph, wide, name) for name in halves]
         result = node.outputs[0]
         wide[result] = graph.add_value(f"{result}.float32", replace(graph.tensor(result), dtype=DType.FLOAT))
@@ -38,11 +38,6 @@ def run(graph: TypedGraph, target: Target) -> bool:
         after = [_cast(wide[result], result, DType.FLOAT16)] if result in read else []
         edits[node] = (*before, node, *after)
     return graph.substitute(edits)
-
-
-def _is_half(graph: TypedGraph, name: str) -> bool:
-    kind = graph.types.get(name)
-    return isinstance(kind, TensorType) and kind.dtype is DType.FLOAT16
 
 
 def _widened(graph: TypedGraph, wide: dict[str, str], name: str) -> Node:

@@ -162,9 +162,8 @@ def check_tensor(kind: TensorType, declared: ValueInfo, overrides: Mapping[str, 
             f"Unexpected input data type for '{declared.name}'. Actual: ({kind.dtype.type_string}), "
             f"expected: ({expected.dtype.type_string}); convert it with .astype()"
         )
-    if (
-        not expected.shape
-    ):  # a scalar, too, is fed in any shape: onnxruntime checks none, and exporters' scripts feed [1]
+    # A scalar, too, is fed in any shape: onnxruntime checks none, and exporters' scripts feed [1].
+    if not expected.shape:
         return
     if len(expected.shape) != len(kind.shape):
         got, dims = list(kind.shape), _overridden(expected.shape, overrides)
