@@ -27,6 +27,7 @@ def ensure_venv() -> Path:
         "pip",
         "install",
         "--quiet",
+        "--no-compile",  # Python does it for what is imported
         "--require-hashes",
         "--requirement",
         REQUIREMENTS,
