@@ -29,3 +29,17 @@ def test_ensure_snapshot__while_it_is_taken__no_other_build_writes_it(
     for _ in range(2):
         assert snapshot.ensure_snapshot(Path(sys.executable), tmp_path, []) == tmp_path / "startup" / "page"
     assert len(taken) == 1
+
+
+def test_ensure_snapshot__quick_where_a_small_one_is__takes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[bool] = []
+    monkeypatch.setattr(snapshot, "CACHE", tmp_path)
+    monkeypatch.setattr(snapshot, "ensure_chromium", lambda _: Path("browser"))
+    monkeypatch.setattr(snapshot, "check", lambda command, **_: taken.append("--fast" in command))
+    (tmp_path / ".stamp").write_text("runtime")
+    for switch in ("quick", "quick", "", "quick"):
+        monkeypatch.setenv(snapshot.SWITCH, switch)
+        snapshot.ensure_snapshot(Path(sys.executable), tmp_path, [])
+    assert taken == [True, False]
