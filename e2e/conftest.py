@@ -17,7 +17,7 @@ from e2e.harness.delivery import Delivery, Served
 from e2e.harness.page import DESKTOP, open_page
 from e2e.harness.python import BrowserPython
 from e2e.harness.script import Script, watched
-from tests.selection import leave_out, longest_first, pytest_terminal_summary, pytest_testnodedown
+from tests.selection import is_left_out, leave_out, longest_first, pytest_terminal_summary, pytest_testnodedown
 from tools.devkit import site as building
 from tools.devkit.chromium import ensure_chromium
 from tools.devkit.server import Server
@@ -28,6 +28,10 @@ __all__ = [
 ]  # fmt: skip  # hooks
 
 HERE = Path(__file__).parent
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return is_left_out(collection_path) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,9 +1,10 @@
-"""Which tests a run has: with PYRUNTIME_TESTS=core or ci those that fit into its seconds, the same each time.
+"""Which tests a run has: with PYRUNTIME_TESTS=core or ci a part of them, the same each time.
 
-`core` is for developers; `ci` has every native test, and more browser tests. `times.json` has the processor
-seconds that a case of each test function took (`tests/record_times.py`). Tests are taken in this order until the
-seconds are used up: of each file the fastest function's first case, then the first case of every other function, then
-all other cases; the faster ones first. What has no recorded time counts as the mean of its suite.
+`core` is for developers; `ci` has every native test, and more browser tests. Of e2e/, `core` has the flows of
+`core.toml`. All else is chosen by time: `times.json` has the processor seconds that a case of each test function took
+(`tests/record_times.py`). Tests are taken in this order until the seconds are used up: of each file the fastest
+function's first case, then the first case of every other function, then all other cases; the faster ones first. What
+has no recorded time counts as the mean of its suite.
 """
 
 from __future__ import annotations
@@ -12,26 +13,26 @@ import functools
 import json
 import math
 import os
+import tomllib
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 __all__ = [
-    "NOT_CORE", "SECONDS", "choose", "chosen_seconds", "leave_out", "longest_first", "pytest_terminal_summary",
-    "pytest_testnodedown", "seconds",
+    "SECONDS", "choose", "chosen_seconds", "core", "flows", "is_left_out", "leave_out", "longest_first", "of_flows",
+    "pytest_terminal_summary", "pytest_testnodedown", "seconds",
 ]  # fmt: skip
 
+ROOT = Path(__file__).parents[1]
 TIMES = Path(__file__).with_name("times.json")
-SECONDS = {"core": {"tests": 170.0, "e2e": 205.0}, "ci": {"tests": math.inf, "e2e": 380.0}}
-"""Processor seconds of each suite. On two cores `core` takes 10 minutes; `ci` takes 30 to 40, since all of tests/ is
-1,300 processor seconds. Browsers wait, too: two of them take three times as long as two cores would for their seconds.
-What a file's tests share is counted for its first test."""
-
-NOT_CORE = frozenset({"e2e/conformance/test_models.py", "e2e/conformance/test_node_cases.py"})
-"""Files of which every test needs all of ONNX's cases to have run, 190 processor seconds in Chromium. `core` has the
-cases on NumPy, and a part of them on the desktop's GPU, in tests/conformance."""
+CORE = Path(__file__).with_name("core.toml")
+SECONDS = {"core": {"tests": 120.0}, "ci": {"tests": math.inf, "e2e": 380.0}}
+"""Processor seconds of each suite that is chosen by time. On two cores `core` takes 10 minutes with its flows; `ci`
+takes 30 to 40, since all of tests/ is 1,300 processor seconds. Browsers wait, too: two of them take three times as long
+as two cores would for their seconds. What a file's tests share is counted for its first test."""
 
 TOLD = pytest.StashKey[str]()
 
@@ -41,6 +42,34 @@ def recorded() -> dict[str, dict[str, float]]:
     """Seconds of one case by file and function."""
     times: dict[str, dict[str, float]] = json.loads(TIMES.read_text())
     return times
+
+
+@functools.cache
+def core() -> dict[str, Any]:
+    return tomllib.loads(CORE.read_text())
+
+
+@functools.cache
+def flows() -> list[str]:
+    """Patterns of the core's test functions in e2e/, 'e2e/demo/test_page.py::test_pad*'."""
+    named = [name for names in core()["flows"].values() for name in names]
+    return [f"e2e/{name if '::' in name else f'{name}::*'}" for name in named]
+
+
+def is_left_out(path: Path) -> bool:
+    """Whether this file of e2e/ has no test of the run, so that it need not be imported."""
+    if os.environ.get("PYRUNTIME_TESTS") != "core" or not path.match("test_*.py"):
+        return False
+    return path.relative_to(ROOT).as_posix() not in {name.partition("::")[0] for name in flows()}
+
+
+def of_flows(tests: Sequence[str]) -> set[str]:
+    """The cases that a flow names, and the first case of each function that it names."""
+    first: dict[str, str] = {}
+    for test in tests:
+        first.setdefault(test.partition("[")[0], test)
+    named = {test for function, test in first.items() if any(fnmatchcase(function, name) for name in flows())}
+    return named | (set(flows()) & set(tests))
 
 
 @functools.cache
@@ -88,17 +117,18 @@ def choose(tests: Sequence[str], budget: float) -> set[str]:
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item], suite: str) -> None:
-    """Deselect what does not fit into the seconds of the run that PYRUNTIME_TESTS names; without it nothing."""
+    """Deselect what is not in the run that PYRUNTIME_TESTS names; without it nothing."""
     run = os.environ.get("PYRUNTIME_TESTS")
     if not run:
         return
     names = [item.nodeid for item in items]
-    left = NOT_CORE if run == "core" else frozenset[str]()
-    chosen = choose([name for name in names if name.partition("::")[0] not in left], SECONDS[run][suite])
+    chosen = choose(names, SECONDS[run][suite]) if suite in SECONDS[run] else of_flows(names)
     others = [name for name in names if name not in chosen]
+    files = [path for path in (ROOT / suite).rglob("test_*.py") if is_left_out(path)]
     told = (
-        f"{run}: {len(chosen):,} of {len(names):,} tests of {suite}/ (about {chosen_seconds(sorted(chosen)):,.0f} s of "
-        f"one processor). --all adds {len(others):,} (about {chosen_seconds(others):,.0f} s)."
+        f"{run}: {len(chosen):,} tests of {suite}/ (about {chosen_seconds(sorted(chosen)):,.0f} s of one processor). "
+        f"--all adds {len(others):,} of the same files (about {chosen_seconds(others):,.0f} s)"
+        + (f", and {len(files)} other files." if files else ".")
     )
     config.stash[TOLD] = told
     if hasattr(config, "workeroutput"):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests import record_times as times
 from tests import selection
-from tests.selection import NOT_CORE, choose, recorded
+from tests.selection import choose, flows, is_left_out, of_flows, recorded
 from tools.devkit.shell import ROOT
 
 TESTS = [
@@ -69,5 +72,42 @@ def test_times__recorded__are_of_files_that_exist(monkeypatch: pytest.MonkeyPatc
     assert [file for file in recorded() if not (ROOT / file).is_file()] == []
 
 
-def test_not_core__files__exist() -> None:
-    assert [file for file in NOT_CORE if not (ROOT / file).is_file()] == []
+FLOWS = ["e2e/demo/test_page.py::*", "e2e/text/test_text.py::test_greedy*", "e2e/text/test_text.py::test_seed[2]"]
+
+
+def test_of_flows__files_functions_and_cases__have_one_case_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "flows", lambda: FLOWS)
+    tests = [
+        *(f"e2e/demo/test_page.py::test_pad[{case}]" for case in range(2)),
+        "e2e/demo/test_page.py::test_raster",
+        "e2e/demo/test_page_model.py::test_model",
+        *(f"e2e/text/test_text.py::test_greedy__prompts[{case}]" for case in range(2)),
+        *(f"e2e/text/test_text.py::test_seed[{case}]" for case in range(3)),
+    ]
+    assert of_flows(tests) == {tests[0], tests[2], tests[4], tests[8]}
+
+
+@pytest.mark.parametrize(("run", "left_out"), [("core", True), ("ci", False)])
+def test_is_left_out__file_of_no_flow__of_the_core_alone(
+    run: str, left_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "flows", lambda: FLOWS)
+    monkeypatch.setenv("PYRUNTIME_TESTS", run)
+    assert is_left_out(ROOT / "e2e" / "text" / "test_window.py") is left_out
+    assert not is_left_out(ROOT / "e2e" / "text" / "test_text.py")
+    assert not is_left_out(ROOT / "e2e" / "text")
+
+
+def test_flows__every_name__is_of_tests_that_exist() -> None:
+    for pattern in flows():
+        file, _, function = pattern.partition("::")
+        names = re.findall(r"^def (test_\w+)", (ROOT / file).read_text(), re.MULTILINE)
+        assert fnmatch.filter(names, function.partition("[")[0]), pattern
+
+
+def test_flows__every_folder_of_browser_tests__is_in_one_or_left_out_with_a_reason() -> None:
+    left_out = selection.core()["left_out"]
+    assert [name for name in left_out if not (ROOT / "e2e" / name).exists()] == []
+    there = {path.relative_to(ROOT / "e2e").parts[0] for path in (ROOT / "e2e").rglob("test_*.py")}
+    covered = {Path(name.partition("::")[0]).parts[1] for name in flows()}
+    assert there - covered == {name for name in left_out if "/" not in name}

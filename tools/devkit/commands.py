@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.devkit import chromium, endurance, fetch, firefox, pins, vulkan
+from tools.devkit import chromium, endurance, fetch, firefox, pins, snapshot, vulkan
 from tools.devkit.docs_site import publish_docs
 from tools.devkit.packages import build_packages
+from tools.devkit.pyodide import ensure_pyodide
 from tools.devkit.server import Server
 from tools.devkit.shell import DIST, ROOT, SetupError, python, run, say
 from tools.devkit.site import build_site, mounts
@@ -63,23 +64,28 @@ def demo(*, once: bool, port: int) -> int:
 def test(*, native: bool, browser: bool, chosen: str, pytest_args: Sequence[str]) -> int:
     """Run both suites, the second even if the first fails.
 
-    What only the second suite needs is prepared while the first runs, since most of that is downloads.
+    What only the second suite needs is prepared while packages are installed and the first runs, since most of that is
+    downloads.
 
     Args:
-        chosen: `core` or `ci`: the tests that fit into that run's time, always the same (`tests/selection.py`); `all`.
+        chosen: `core` or `ci`: a part of the tests, always the same (`tests/selection.py`); `all`.
         pytest_args: further arguments of pytest. If they name files or folders, only those run, each in its suite.
     """
-    ensure_venv()
     os.environ.pop("PYRUNTIME_TESTS", None)
     if chosen != "all":
         os.environ["PYRUNTIME_TESTS"] = chosen
+    if chosen == "core":
+        os.environ.setdefault(snapshot.SWITCH, "quick")
     suites, options = chosen_tests(pytest_args)
     native, browser = native and bool(suites["tests"]), browser and bool(suites["e2e"])
     if not native and not browser:
         raise SetupError("The given files are not of the suite asked for: tests/ is native, e2e/ needs a browser.")
     statuses = []
     with ThreadPoolExecutor(1) as thread:
-        environment = thread.submit(browsers) if browser else None
+        if browser:
+            thread.submit(ensure_pyodide)
+        ensure_venv()
+        environment = thread.submit(browsers, chosen) if browser else None
         if native:
             statuses.append(native_tests(suites["tests"], options))
         if environment is not None:
@@ -113,11 +119,12 @@ def chosen_tests(pytest_args: Sequence[str]) -> tuple[dict[str, list[str]], list
     return (suites if any(suites.values()) else {name: [name] for name in suites}), options
 
 
-def browsers() -> dict[str, str]:
+def browsers(chosen: str) -> dict[str, str]:
     """Return environment variables that name the browsers for the tests; also builds the site."""
     executable = chromium.ensure_chromium(python())
     build_site(python())
-    return {chromium.VARIABLE: str(executable), firefox.VARIABLE: str(firefox.ensure_firefox() or "")}
+    other = None if chosen == "core" else firefox.ensure_firefox()
+    return {chromium.VARIABLE: str(executable), firefox.VARIABLE: str(other or "")}
 
 
 def native_tests(chosen: Sequence[str], options: Sequence[str]) -> int:
