@@ -95,6 +95,7 @@ def test_is_left_out__file_of_no_flow__of_the_core_alone(
     monkeypatch.setenv("PYRUNTIME_TESTS", run)
     assert is_left_out(ROOT / "e2e" / "text" / "test_window.py") is left_out
     assert not is_left_out(ROOT / "e2e" / "text" / "test_text.py")
+    assert not is_left_out(ROOT / "tests" / "test_cli.py")
     assert not is_left_out(ROOT / "e2e" / "text")
 
 
