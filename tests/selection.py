@@ -30,9 +30,9 @@ ROOT = Path(__file__).parents[1]
 TIMES = Path(__file__).with_name("times.json")
 CORE = Path(__file__).with_name("core.toml")
 SECONDS = {"core": {"tests": 120.0}, "ci": {"tests": math.inf, "e2e": 380.0}}
-"""Processor seconds of each suite that is chosen by time. On two cores `core` takes 10 minutes with its flows; `ci`
-takes 30 to 40, since all of tests/ is 1,300 processor seconds. Browsers wait, too: two of them take three times as long
-as two cores would for their seconds. What a file's tests share is counted for its first test."""
+"""Processor seconds of each suite that is chosen by time. All of tests/ is 1,300, so that `ci` takes 30 to 40 minutes
+on two cores. Browsers wait, too: two of them take three times as long as two cores would for their seconds. What a
+file's tests share is counted for its first test."""
 
 TOLD = pytest.StashKey[str]()
 
