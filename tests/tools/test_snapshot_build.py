@@ -31,7 +31,7 @@ def test_ensure_snapshot__while_it_is_taken__no_other_build_writes_it(
     assert len(taken) == 1
 
 
-def test_ensure_snapshot__quick_where_a_small_one_is__takes_none(
+def test_ensure_snapshot__fast_where_a_small_one_is__takes_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[bool] = []
