@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem
-from pyruntime.kernels.attention.few_queries import FewQueries, few_queries
+from pyruntime.kernels.attention.few_queries import FewQueries, few_queries, merge_lanes
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.measurements import (
@@ -182,9 +182,9 @@ def _shares(made: FewQueries, p: AttentionProblem, target: Target, fill: int) ->
 
 def _merge_work(p: AttentionProblem, splits: int) -> Work:
     """Return the work of the dispatch that reduces the partial results of splits."""
-    size = p.rows * p.v_size
-    jobs, flops = p.rows * -(-p.v_size // 4), 8.0 * WORKGROUP * splits
-    return Work(-(-jobs // WORKGROUP), WORKGROUP, flops, 4.0 * size * (splits + 1), ATTENTION_MERGE, stops=0)
+    size, lanes = p.rows * p.v_size, merge_lanes(splits)
+    jobs, flops = p.rows * -(-p.v_size // 4) * lanes, 8.0 * WORKGROUP * -(-splits // lanes)
+    return Work(-(-jobs // WORKGROUP), WORKGROUP, flops, 4.0 * size * (splits + 1), ATTENTION_MERGE, stops=1)
 
 
 def _moved(p: AttentionProblem) -> float:
