@@ -169,7 +169,12 @@ def _left_to_few(p: AttentionProblem, target: Target) -> str:
 def few_of(p: AttentionProblem, target: Target, way: AttentionWay) -> FewQueries | None:
     """The configuration of `few`; None where not even one row fits workgroup memory."""
     made = few_queries(p.group * p.queries, p.size, p.v_size, target.limits)
-    return None if made is None else replace(made, splits=_shares(made, p, target, way.fill))
+    if made is None:
+        return None
+    made = replace(made, splits=_shares(made, p, target, way.fill))
+    # Many workgroups hide each other's waits, and more of them are on a unit at once if they are smaller.
+    are_many = made.share > 2 and made.groups(p) * made.splits > target.speed.units
+    return replace(made, share=2) if are_many else made
 
 
 def _shares(made: FewQueries, p: AttentionProblem, target: Target, fill: int) -> int:
