@@ -24,7 +24,10 @@ DOCS = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- results: written by `python bench/report.py --docs` -->", "<!-- end of results -->"
 SETS = {
     "": "of different kinds",
+    "batch32": "in batches of 32",
+    "batch8": "in batches of 8",
     "chains": "chains of matrix products",
+    "half": "in float16, with shader-f16",
     "others": "of other families",
     "q8": "in eight bits",
     "tiny": "of all kinds, a few MB each",

@@ -23,7 +23,8 @@ def test_kernel_of__conditions_that_are_not_met__are_left_out() -> None:
 
 
 def test_launch__tensors_in_any_order__are_bound_as_the_shader_has_them() -> None:
-    values = {"y_strides": [0, 0, 0, 1], "base": 0, "queries": 1, "heads": 1, "rows": 1, "splits": 1, "jobs": 1}
+    counts = ("base", "queries", "heads", "rows", "splits", "jobs", "groups")
+    values = {"y_strides": [0, 0, 0, 1], **dict.fromkeys(counts, 1)}
     made = launch("attention_merge", TENSORS, (1, 1, 1), {"DIM_V": 4}, values, 7)
     assert [o.index for o in made.operands] == [0, 1, 0] and made.flops == 7
     assert [b.name for b in made.kernel.bindings] == ["parts", "stats", "y"]

@@ -126,7 +126,7 @@ export class QueuedTokens {
   /** Whether caches can be truncated in place. */
   #grows = false;
   #asked = 0;
-  /** Time when the last batch arrived. */
+  /** When the last batch arrived, in milliseconds of `performance.now()`. */
   #arrived = 0;
   /** @type {Promise<void> | null} */
   #end = null;

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from pyruntime.kernels.attention.description import AttentionForm, AttentionProblem
-from pyruntime.kernels.attention.few_queries import FewQueries, few_queries
+from pyruntime.kernels.attention.few_queries import FewQueries, few_queries, merge_lanes
 from pyruntime.kernels.ir.costs import Work
 from pyruntime.kernels.selection.candidates import Candidate, Family
 from pyruntime.kernels.selection.measurements import (
@@ -169,7 +169,12 @@ def _left_to_few(p: AttentionProblem, target: Target) -> str:
 def few_of(p: AttentionProblem, target: Target, way: AttentionWay) -> FewQueries | None:
     """The configuration of `few`; None where not even one row fits workgroup memory."""
     made = few_queries(p.group * p.queries, p.size, p.v_size, target.limits)
-    return None if made is None else replace(made, splits=_shares(made, p, target, way.fill))
+    if made is None:
+        return None
+    made = replace(made, splits=_shares(made, p, target, way.fill))
+    # Many workgroups hide each other's waits, and more of them are on a unit at once if they are smaller.
+    are_many = made.share > 2 and made.groups(p) * made.splits > target.speed.units
+    return replace(made, share=2) if are_many else made
 
 
 def _shares(made: FewQueries, p: AttentionProblem, target: Target, fill: int) -> int:
@@ -182,9 +187,9 @@ def _shares(made: FewQueries, p: AttentionProblem, target: Target, fill: int) ->
 
 def _merge_work(p: AttentionProblem, splits: int) -> Work:
     """Return the work of the dispatch that reduces the partial results of splits."""
-    size = p.rows * p.v_size
-    jobs, flops = p.rows * -(-p.v_size // 4), 8.0 * WORKGROUP * splits
-    return Work(-(-jobs // WORKGROUP), WORKGROUP, flops, 4.0 * size * (splits + 1), ATTENTION_MERGE, stops=0)
+    size, lanes = p.rows * p.v_size, merge_lanes(splits)
+    jobs, flops = p.rows * -(-p.v_size // 4) * lanes, 8.0 * WORKGROUP * -(-splits // lanes)
+    return Work(-(-jobs // WORKGROUP), WORKGROUP, flops, 4.0 * size * (splits + 1), ATTENTION_MERGE, stops=1)
 
 
 def _moved(p: AttentionProblem) -> float:

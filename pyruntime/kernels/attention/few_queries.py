@@ -30,7 +30,7 @@ from pyruntime.kernels.ir.launch import launch
 from pyruntime.kernels.selection.lanes import shuffled
 from pyruntime.target import WORKGROUP, Limits, Target
 
-__all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "merge"]
+__all__ = ["FewQueries", "attend_few", "attend_rows", "few_queries", "merge", "merge_lanes"]
 
 MOST_ROWS = 8
 """Rows of a workgroup at most: each holds its results in registers."""
@@ -90,7 +90,7 @@ class FewQueries:
 
 @lru_cache(maxsize=1024)
 def few_queries(wanted: int, size: int, v_size: int, limits: Limits) -> FewQueries | None:
-    """The configuration for `wanted` rows that share keys; None where not even one row fits workgroup memory."""
+    """Return the configuration for `wanted` rows that share keys; None if not even one row fits workgroup memory."""
     # A vec4 of results a row and 512 components: more would not stay in registers.
     most = max(1, min(MOST_ROWS, MOST_ROWS * 512 // max(512, v_size)))
     rows = min(most, 1 << max(0, wanted - 1).bit_length())
@@ -154,19 +154,27 @@ def attend_few(
     return first, merge(target, form, given.y, stats, tensors, splits)
 
 
+def merge_lanes(splits: int) -> int:
+    """Invocations that share a result of `merge`: each waits for four splits, or for more where there are above 64."""
+    return min(16, 1 << max(0, -(-splits // 4) - 1).bit_length())
+
+
 def merge(
     target: Target, form: AttentionForm, part: Operand, stats: Operand, tensors: AttentionTensors, splits: int
 ) -> Dispatch:
     """y from the shares `part`, [splits, batch, heads, queries, components], and their maxima and divisors."""
     _, heads, M, _, _, E = form.sizes
     bound = {"parts": part, "stats": stats, "sink": tensors.sink, "y": tensors.y}
-    defines = {"DIM_V": E, "VEC": form.is_quads, "EMPTY_ZERO": form.empty_zero, "SINK": tensors.sink}
+    lanes = merge_lanes(splits)
+    given = {"DIM_V": E, "LANES": lanes}
+    defines = {**given, "VEC": form.is_quads, "EMPTY_ZERO": form.empty_zero, "SINK": tensors.sink}
     jobs = form.rows * -(-E // 4)
-    counts = {"queries": M, "heads": heads, "rows": form.rows, "splits": splits, "jobs": jobs}
+    groups = -(-jobs * lanes // WORKGROUP)
+    counts = {"queries": M, "heads": heads, "rows": form.rows, "splits": splits, "jobs": jobs, "groups": groups}
     values = {"y_strides": form.y.strides, "base": form.y.base, **counts}
     rows = form.y == HeadView.flat(M, heads, E)
     partials = Partials(part, stats, form.empty_zero) if rows and form.is_quads and tensors.sink is None else None
-    return replace(launch("attention_merge", bound, target.grid(jobs), defines, values), partials=partials)
+    return replace(launch("attention_merge", bound, target.fold(groups), defines, values), partials=partials)
 
 
 def attend_rows(target: Target, form: AttentionForm, tensors: AttentionTensors) -> Dispatch:

@@ -55,7 +55,7 @@ class Tile:
 
     @property
     def kernel(self) -> str:
-        """What kernels are called: '64x128_split'. One serves any number of splits."""
+        """Name of the kernel, such as '64x128_split'. One kernel serves any number of splits."""
         return f"{self.high}x{self.wide}{'_split' if self.splits > 1 else ''}"
 
     @property

@@ -67,7 +67,11 @@ class Calls(Expressions):
         raise NotImplementedError
 
     def call(self, e: ast.Call) -> Value:
-        """The result of a call."""
+        """Emit a call of a function of the shader or of WGSL, and return its value; barriers have none.
+
+        Raises:
+            Unsupported: a function without a counterpart, or a barrier between several invocations.
+        """
         name = e.callee.name
         if name in BARRIERS:
             if self.invocations > 1:

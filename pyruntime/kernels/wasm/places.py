@@ -283,7 +283,7 @@ class Places:
         return Memory(place.type, address, place.offset, place.fixed)
 
     def store(self, place: Place, value: Value) -> None:
-        """Assign to a variable."""
+        """Emit the assignment of `value` to the variable or memory at `place`."""
         kind = place.type
         value = self.as_type(value, kind)
         if isinstance(place, Local):

@@ -1,4 +1,4 @@
-"""The stages that are planned for a graph, on a device and within limits; the least recently used are evicted first."""
+"""Keep the planned stages of a graph on a device, within limits. The least recently used are evicted first."""
 
 from __future__ import annotations
 
