@@ -96,14 +96,14 @@ def test_plan__what_constants_were_computed_from__has_left_the_gpu(
 def test_pool__some_buffers_in_use__the_others_go_after_five_seconds(script: Script) -> None:
     found = script(
         """
-        const { Pool, stagingBytes } = await import('/src/web/gpu/pool.js');
+        const { Pool, totalHeldBytes } = await import('/src/web/gpu/pool.js');
         const { setTimeout: later } = globalThis;
         const { now } = performance;
         const [destroyed, timers] = [[], []];
         let time = 0;
         const device = { createBuffer: (of) => ({ ...of, destroy() { destroyed.push(of.size); } }) };
         const seen = [];
-        const look = () => seen.push([[...destroyed], stagingBytes(device)]);
+        const look = () => seen.push([[...destroyed], totalHeldBytes(device)]);
         try {
           performance.now = () => time;
           globalThis.setTimeout = (work, ms) => timers.push({ work, at: time + ms });

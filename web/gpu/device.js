@@ -8,7 +8,7 @@ export { activity, play } from './player.js';
 export { destroy } from './long_runs.js';
 export { compileWithFallback, compileSoon, ready, whenOptimized } from './fallback.js';
 export { bind, described, record } from './recording.js';
-export { stagingBytes } from './pool.js';
+export { totalHeldBytes } from './pool.js';
 export { upload, uploadNow } from './staging.js';
 export { memoryBytes } from '../net/memory.js';
 export { fetchAll } from '../net/stream.js';

@@ -12,7 +12,7 @@ const LEAST_BYTES = 3 << 19;
 const IDLE_MS = 5_000;
 
 /** Total bytes of what JavaScript has on a device that Python uses: staging buffers, logits that it selects tokens from. @param {GPUDevice} device */
-export const stagingBytes = (device) => Object.values(heldBytes(device)).reduce((sum, nbytes) => sum + nbytes, 0);
+export const totalHeldBytes = (device) => Object.values(heldBytes(device)).reduce((sum, nbytes) => sum + nbytes, 0);
 
 /** The staging buffers of one device and direction. */
 export class Pool {

@@ -94,7 +94,7 @@ class WebGpuDevice:
         units = matrix_unit(info, language) if SUBGROUP_MATRIX in features else []
         known = frozenset([*features, *spoken, *subgroup_size(info), *units, *kind_of(self.info)])
         self.target = Target(Limits(**limits), known, vendor.lower())
-        self.ledger = Ledger(staging=lambda: int(web.stagingBytes(device)), memory=float(web.memoryBytes()))
+        self.ledger = Ledger(staging=lambda: int(web.totalHeldBytes(device)), memory=float(web.memoryBytes()))
         self.gpu_device, self.turn = device, None
         self.lost: str | None = None
         self._web = web

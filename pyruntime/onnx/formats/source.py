@@ -27,6 +27,7 @@ __all__ = [
     "Buffer",
     "ByteSource",
     "FileSource",
+    "MappedSource",
     "MemorySource",
     "Span",
     "open_file",
@@ -182,6 +183,10 @@ class MemorySource(ByteSource):
         return self._data, 0
 
 
+class MappedSource(MemorySource):
+    """A source over a memory-mapped file."""
+
+
 class FileSource(ByteSource):
     """A source over an open file, read in windows. Owns the descriptor."""
 
@@ -242,7 +247,7 @@ def map_descriptor(descriptor: int) -> ByteSource:
     try:
         if os.fstat(descriptor).st_size == 0:
             return MemorySource(b"")
-        return MemorySource(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        return MappedSource(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise Fail(f"cannot map the file: {error}") from error
     finally:

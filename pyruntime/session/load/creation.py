@@ -25,6 +25,7 @@ from pyruntime.ops.randomness import Randomness
 from pyruntime.session.base import Session
 from pyruntime.session.environment import CPU, WEBGPU, apart, device, from_page, in_browser, preopen_device
 from pyruntime.session.load.loading import Phase, Progress, arrived, external_files, model_source, when_there
+from pyruntime.session.load.prefault import prefault
 from pyruntime.session.metadata import dimension_sizes
 from pyruntime.session.options import GraphOptimizationLevel, SessionOptions
 from pyruntime.session.precision import FLOAT32_NODES, PRECISION, half_precision
@@ -150,6 +151,7 @@ class Creation(Session):
                 self._model.graph, self._options.config(PRECISION), self._options.config(FLOAT32_NODES)
             )
             if WEBGPU in self._providers:
+                prefault(constant.source for constant in self._model.graph.constants.values())
                 with Phase("adapter", progress, self._timings):
                     await self._open_device()
             if self._half is not None:
@@ -173,16 +175,6 @@ class Creation(Session):
 
     async def _open_device(self) -> None:
         config = self._options.config
-        open_device = partial(device, self._provider_options[WEBGPU])
-        try:
-            gpu = await open_device()
-        except EPFail as error:
-            if CPU not in self._providers:
-                raise
-            self._warnings.append(f"{error}; the model runs on {CPU}")
-            self._providers = [p for p in self._providers if p != WEBGPU]
-            self._provider_options.pop(WEBGPU, None)
-            return
         disabled = disabled_names(config("pyruntime.disable"))
         if self._options.use_deterministic_compute:
             disabled |= {"fallback_kernels"}
@@ -193,6 +185,16 @@ class Creation(Session):
         changes = {name: value for name, value in changes.items() if value is not None}
 
         stored = self._stored_plans(disabled, optimize, config("pyruntime.kv_cache_bits")) if not sanitize else None
+        open_device = partial(device, self._provider_options[WEBGPU])
+        try:  # the device opens in a thread: all that does not need it comes first
+            gpu = await open_device()
+        except EPFail as error:
+            if CPU not in self._providers:
+                raise
+            self._warnings.append(f"{error}; the model runs on {CPU}")
+            self._providers = [p for p in self._providers if p != WEBGPU]
+            self._provider_options.pop(WEBGPU, None)
+            return
         planned = partial(
             Program,
             self._model.graph,

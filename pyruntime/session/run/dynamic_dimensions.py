@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 from pyruntime.ir import DeclaredTensor, Graph, Sizes, TensorType, ValueType, is_dim
 
-__all__ = ["WASTE", "DynamicDimensions", "match_sizes", "scale", "sizes_data"]
+__all__ = ["LEAST_SCALE", "WASTE", "DynamicDimensions", "match_sizes", "scale", "sizes_data"]
 
 Key: TypeAlias = str
 """What a dimension is called: the model's name of it, or the input's and the axis."""
@@ -38,6 +38,9 @@ CHANCES = 4
 
 LARGEST = 1 << 31
 """A number that is fed is no size from here on."""
+
+LEAST_SCALE = 1.0
+"""What `scale` is at least."""
 
 SMALL = 64
 """Sizes below this are alike: the kernels for larger ones are no worse there than one dispatch more."""
@@ -259,7 +262,7 @@ def match_sizes(pattern: Mapping[str, ValueType], types: Mapping[str, ValueType]
 
 def scale(sizes: Sizes, values: tuple[int, ...]) -> float:
     """Return how many times larger than these sizes the kernels of a plan may take them to be."""
-    times = 1.0
+    times = LEAST_SCALE
     for (_, high), grows, value in zip(sizes.ranges, sizes.grows, values, strict=True):
         if not grows:
             times *= max(1.0, high / max(value, SMALL))

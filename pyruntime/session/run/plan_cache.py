@@ -10,7 +10,7 @@ from pyruntime.device.base import Device
 from pyruntime.device.execution.arenas import Arenas
 from pyruntime.device.execution.weights import Weights
 from pyruntime.session.limits import ResourceLimits
-from pyruntime.session.run.dynamic_dimensions import scale
+from pyruntime.session.run.dynamic_dimensions import LEAST_SCALE, scale
 from pyruntime.session.run.stages import Stage
 
 __all__ = ["PlanCache", "find_stage"]
@@ -78,15 +78,21 @@ def find_stage(
     sources: Mapping[str, Callable[[], object]],
     row_capacities: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Stage, tuple[int, ...]] | None:
-    """Find the stage that fits best, and its dynamic sizes; one for exactly these sizes first."""
+    """Find the stage that fits best, and its dynamic sizes: one for exactly these sizes before others.
+
+    Of several that fit alike it is the one used last.
+    """
     best: tuple[float, int, tuple[int, ...]] | None = None
-    for index, stage in enumerate(stages):
+    for index in sorted(range(len(stages)), key=lambda i: (stages[i].sizes is not None, -i)):
+        stage = stages[index]
         values = stage.fits(signature, row_capacities, sources)
         if values is None or not stage.compiled.guards.hold(sources):
             continue
         waste = scale(stage.sizes, values) if stage.sizes else 0.0
         if best is None or waste < best[0]:
             best = waste, index, values
+        if waste <= LEAST_SCALE:  # no other one fits better
+            break
     if best is None:
         return None
     stages.append(stages.pop(best[1]))

@@ -16,6 +16,7 @@ from pyruntime.device.desktop.adapters import Choice
 from pyruntime.device.desktop.device import DesktopDevice
 from pyruntime.errors import EPFail
 from pyruntime.session import environment
+from pyruntime.session.aot.plan_store import PlanStore
 from pyruntime.session.load import creation
 from tests.desktop import desktop_device
 
@@ -56,6 +57,27 @@ def test_create__no_device_yet__it_opens_while_the_model_is_read(begun: threadin
     session = ort.InferenceSession(str(DIGITS))
     assert session.get_providers()[0] == "WebGpuExecutionProvider"
     assert len(session.run(None, FEED)) == len(session.get_outputs())
+
+
+def test_create__stored_plans__are_ready_to_be_found_while_the_device_opens(
+    closed: DesktopDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ready, of = threading.Event(), PlanStore.of
+
+    def noted(*args: Any) -> Any:
+        made = of(*args)
+        ready.set()
+        return made
+
+    def open_device(choice: Choice) -> Any:
+        assert ready.wait(20), "what does not need the device comes first"
+        return closed
+
+    monkeypatch.setattr(PlanStore, "of", staticmethod(noted))
+    monkeypatch.setattr(discovery, "open_device", open_device)
+    monkeypatch.setenv("PYRUNTIME_CACHE", str(tmp_path))
+    ort.InferenceSession(str(DIGITS)).run(None, FEED)
+    assert [path.suffix for path in (tmp_path / "plans").iterdir()] == [".plan"]
 
 
 def test_create__on_the_cpu__no_device_opens(closed: DesktopDevice) -> None:
