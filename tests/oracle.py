@@ -14,7 +14,7 @@ from onnx import helper
 from pyruntime.ir import Array, DType
 from tests.harness import carrier, make_op, run_op
 
-__all__ = ["OPTIONS", "check_against_ort", "exact", "exact_inputs", "node_of", "ort_run", "saturates"]
+__all__ = ["OPTIONS", "SECOND", "check_against_ort", "exact", "exact_inputs", "node_of", "ort_run", "saturates"]
 
 TOLERANCE = {DType.FLOAT: (1e-4, 1e-5), DType.FLOAT16: (2e-3, 1e-3), DType.BFLOAT16: (2e-2, 1e-2)}
 """(rtol, atol) by output type; other types exactly, float64 to 1e-9."""

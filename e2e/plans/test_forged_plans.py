@@ -88,6 +88,10 @@ h => h.programs[0].plan.shaders = [1e6]
 h => h.programs[0].plan.commands = 'x'
 h => h.programs[0].plan = null
 h => h.programs[0].computed = { x: 0 }
+h => h.programs[0].scalars = null
+h => h.programs[0].scalars = ['other']
+h => h.programs[0].scalars = ['image']
+h => h.programs[0].scalars = [0]
 h => h.programs = {}
 h => h.programs = []
 h => h.programs[0].plan.bounds = null

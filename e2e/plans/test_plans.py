@@ -16,9 +16,10 @@ from e2e.harness.browser import Guard
 from e2e.harness.script import Script
 from pyruntime.kernels import Target
 from pyruntime.session.aot.compile_ahead import compile_model
+from pyruntime.target.named import read_target
 from tests import half_models
 from tests.compiler.test_saved import DIGITS, ENLARGE, saved_model, split_digits
-from tests.session.aot.test_compile_ahead import BRANCHES, TABLE, saved
+from tests.session.aot.test_compile_ahead import BOTH, BRANCHES, SCALED, TABLE, saved
 from tools.devkit.server import Server
 from tools.digits_data import from_counts, load_split
 
@@ -84,6 +85,34 @@ def test_plan__models__onnxruntimes_answer_without_python(
     assert not started_python(script.page)
     for output, value in found["result"].items():
         np.testing.assert_allclose(np.reshape(value["values"], value["dims"]), expected[output], RTOL, ATOL)
+
+
+@pytest.mark.parametrize("target", ["default", "wasm"])
+@pytest.mark.parametrize(("model", "rate"), [(SCALED, 0.5), (BOTH, 0.5), (BRANCHES, 16000)])
+def test_plan__scalar_in_shape_1__onnxruntimes_answer_without_python(
+    script: Script, tmp_path: Path, target: str, model: str, rate: float
+) -> None:
+    path = saved(tmp_path, model)
+    reference = onnxruntime.InferenceSession(path)
+    scalar = next(v for v in reference.get_inputs() if not v.shape)
+    dtype = np.int64 if "int64" in scalar.type else np.float32
+    values = {scalar.name: [int(rate)]} if dtype is np.int64 else {}
+    x = feeds_of(path, 4)["x"]
+    plan = compile_model(path, {"x": [x.shape]}, read_target(target), values=values)
+    for shape in ((), (1,)):
+        feeds = {"x": x, scalar.name: np.full(shape, rate, dtype)}
+        found = script(
+            RUN + "await session.release(); return { result, equal, said };",
+            model=path.read_bytes(),
+            plan=plan,
+            feeds=fed(feeds),
+        )
+        assert found["said"] == [] and found["equal"]
+        for output, expected in zip(reference.get_outputs(), reference.run(None, feeds), strict=True):
+            value = found["result"][output.name]
+            assert value["dims"] == list(expected.shape)
+            np.testing.assert_allclose(np.reshape(value["values"], value["dims"]), expected, RTOL, ATOL)
+    assert not started_python(script.page)
 
 
 FALLBACK = """

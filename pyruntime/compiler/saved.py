@@ -53,7 +53,7 @@ __all__ = [
 
 MAGIC = b"pyrtplan"
 WASM_MAGIC = b"pyrtwasm"
-FORMAT = 9
+FORMAT = 10
 """Version of the format: another one is not read."""
 
 BLOCK = 4 << 20
@@ -90,6 +90,7 @@ class SavedProgram:
         computed: external tensors of the plan that are computed once: name, and number in `Saved.computed`.
         inputs: external tensors that runs bring on the GPU. outputs: those that stay there, in separate memory.
         values: raw_data of inputs on the host that the plan is for, and no other, by name.
+        scalars: inputs of shape [] that runs may bring in shape [1] instead, all of them: the plan is the same.
     """
 
     plan: Plan
@@ -98,6 +99,19 @@ class SavedProgram:
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     values: dict[str, bytes] = field(default_factory=dict)
+    scalars: list[str] = field(default_factory=list)
+
+    def data(self, sections: Sections) -> dict[str, _Json]:
+        """Return the program as data for JSON, with the numbers of `Saved.computed`; bytes go to the sections."""
+        return {
+            "plan": sections.plan(self.plan, temporary=False),
+            "sizes": self.sizes,
+            "computed": self.computed,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "values": {name: sections.bytes(raw) for name, raw in self.values.items()},
+            "scalars": self.scalars,
+        }
 
 
 @dataclass(slots=True)
@@ -156,14 +170,7 @@ def write(saved: Saved, source: RawSource | None = None, files: Sequence[RawSour
             computed.append(made)
         renumbered[number] = computed.index(made)
     programs: list[_Json] = [
-        {
-            "plan": sections.plan(p.plan, temporary=False),
-            "sizes": p.sizes,
-            "computed": {name: renumbered[number] for name, number in p.computed.items()},
-            "inputs": p.inputs,
-            "outputs": p.outputs,
-            "values": {name: sections.bytes(raw) for name, raw in p.values.items()},
-        }
+        p.data(sections) | {"computed": {name: renumbered[number] for name, number in p.computed.items()}}
         for p in saved.programs
     ]
     header = {
@@ -281,9 +288,8 @@ def _saved(header: Mapping[str, _Json], sections: bytes, source: RawSource | Non
 
     def program(data: Mapping[str, _Json]) -> SavedProgram:
         values = {name: sections[at : at + nbytes] for name, (at, nbytes) in data["values"].items()}
-        return SavedProgram(
-            plan(data["plan"]), data["sizes"], data["computed"], data["inputs"], data["outputs"], values
-        )
+        inputs, outputs, scalars = data["inputs"], data["outputs"], data["scalars"]
+        return SavedProgram(plan(data["plan"]), data["sizes"], data["computed"], inputs, outputs, values, scalars)
 
     programs = list(map(program, header["programs"]))
     return Saved(

@@ -297,8 +297,8 @@ class Typing:
         return nodes
 
     def _note_fill(self, node: Node, op: Any) -> None:
-        kind = self.types[node.outputs[0]]
-        if isinstance(kind, TensorType) and kind.rank and bool(op.element()[1] != 0):
+        shape = self.types[node.inputs[0]]
+        if isinstance(shape, TensorType) and shape.rank == 1 and shape.size and bool(op.element()[1] != 0):
             self._filled[node.outputs[0]] = node.inputs[0]
 
     def _coordinates(self, node: Node) -> list[Node]:

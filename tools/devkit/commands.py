@@ -164,6 +164,7 @@ def lint(*, fix: bool) -> int:
         run([bin_folder / "ruff", "check", "--fix", "--quiet"])
         run([bin_folder / "ruff", "format", "--quiet"])
         run([python(), "-m", "tools.operator_index"])
+        run([python(), "-m", "tools.operator_types"])
         run([python(), "-m", "tools.docs.figure"])
         run([python(), "-m", "tools.switches"])
         run([python(), "-m", "e2e.conformance", "--table"])
@@ -180,6 +181,7 @@ def lint(*, fix: bool) -> int:
         ("waits of tests", [python(), "-m", "tools.lint.waits"]),
         ("tsc", tsc()),
         ("pyruntime/ops/index.py", [python(), "-m", "tools.operator_index", "--check"]),
+        ("pyruntime/ops/types.py", [python(), "-m", "tools.operator_types", "--check"]),
         ("docs/images/layers.svg", [python(), "-m", "tools.docs.figure", "--check"]),
         ("docs/SWITCHES.md", [python(), "-m", "tools.switches", "--check"]),
         ("OPERATORS.md", [python(), "-m", "e2e.conformance", "--table", "--check"]),

@@ -66,7 +66,7 @@ function sizesOf(replay, feeds, fetches, outputs, stay, fitting) {
     && inputs.every(({ name }) => feeds[name].remote) && [...uploads, ...unread].every(({ name }) => !feeds[name].remote)
     && isSame(staying, stay) && (fetches ? isSame(made, fetches) : made.length === outputs);
   if (!same || !hasValues(replay, feeds) || !canCheck(replay.bounds, feeds) || !fitting.fits(replay, feeds)) return null;
-  const dims = given.map(({ name }) => feeds[name].dims);
+  const dims = dimsOf(replay, feeds, given.map(({ name }) => name));
   if (sizes) {
     return bind(sizes, given, dims, (values) => (
       addNumbers(sizes, feeds, values) && fitting.addCapacity(replay, feeds, values) && fitting.mayWrite(replay, feeds, values)));
@@ -74,6 +74,17 @@ function sizesOf(replay, feeds, fetches, outputs, stay, fitting) {
   const equal = given.every((seen, i) => (
     seen.dims.length === dims[i].length && seen.dims.every((dim, axis) => dim === dims[i][axis])));
   return equal && fitting.mayWrite(replay, feeds, []) ? [] : null;
+}
+
+/**
+ * The dimensions of inputs; of scalars in shape [1] those of scalars, where the plan is the same for both.
+ * @param {Replay} replay
+ * @param {Record<string, Fed>} feeds
+ * @param {string[]} names
+ */
+function dimsOf({ scalars = [] }, feeds, names) {
+  const flat = scalars.every((name) => feeds[name].dims.length === 1 && feeds[name].dims[0] === 1);
+  return names.map((name) => (flat && scalars.includes(name) ? [] : feeds[name].dims));
 }
 
 /**

@@ -46,6 +46,7 @@ import { isLost } from './waiting.js';
  * @property {(import('./sizes.js').Elements & {buffer: GPUBuffer, offset: number})[]} numbers tensors that follow from sizes
  * @property {import('./sizes.js').Sizes | null} sizes its dynamic dimensions
  * @property {{name: string, bytes: Uint8Array}[]} [values] of inputs on the host that it is for, and no other
+ * @property {string[]} [scalars] inputs of shape [] that runs may bring in shape [1] instead, all of them
  * @property {{grid: number[], scaled: number[], most: number}[]} [grids] of a plan out of a file: those that depend on sizes, and how
  *   many workgroups each may have
  * @property {boolean} live false once its memory is freed

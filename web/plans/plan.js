@@ -56,6 +56,7 @@ export { Refused };
  * @property {string[]} inputs tensors on the GPU that runs bring
  * @property {string[]} outputs that stay there, in memory that each run brings
  * @property {Record<string, [offset: number, nbytes: number]>} values of inputs that it is for, and no other
+ * @property {string[]} scalars inputs of shape [] that runs may bring in shape [1] instead, all of them
  *
  * @typedef {{path: string, nbytes: number, hash: string}} ExternalFile
  * @typedef {[file: number, offset: number, nbytes: number, buffer: number, place: number]} SavedConstant
@@ -77,7 +78,7 @@ export { Refused };
  * @property {import('./wasm_checks.js').WasmModule} [module] of plans for WebAssembly
  */
 
-const FORMAT = 9;
+const FORMAT = 10;
 const HEAD = 56;
 const MOST_HEADER = 64 << 20;
 

@@ -21,7 +21,7 @@ import { uploadConstants } from './weights.js';
 /** @typedef {import('./plan.js').Region} Region */
 /** @typedef {{header: Saved, sections: Uint8Array<ArrayBuffer>}} Opened */
 /** @typedef {import('../gpu/replay.js').Replay} Replay */
-/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'bounds' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
+/** @typedef {{program: import('./plan.js').Program, seen: Pick<Replay, 'uploads' | 'unread' | 'bounds' | 'downloads' | 'inputs' | 'outputs' | 'kept' | 'values' | 'scalars' | 'sizes' | 'live'>, made: Promise<Replay> | null}} Entry */
 
 export class Program {
   /** Everything on the GPU. @type {Set<GPUBuffer>} */
@@ -235,6 +235,7 @@ export class Program {
       outputs: left,
       kept,
       values,
+      scalars: program.scalars,
       live: true,
     };
   }

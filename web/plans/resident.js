@@ -71,7 +71,7 @@ function checkKept(kept, { plan, sizes, inputs }, external) {
  * @param {number} sections bytes of the file's
  */
 export function checkStaying(header, program, sections) {
-  const { plan, computed, inputs, outputs, values } = program;
+  const { plan, computed, inputs, outputs, values, scalars } = program;
   checkNames(inputs, 'inputs on the GPU');
   checkNames(outputs, 'outputs on the GPU');
   const external = new Map(plan.external.map((/** @type {any} */ t) => [t.name, t]));
@@ -84,6 +84,10 @@ export function checkStaying(header, program, sections) {
     check.list(place, `the value of '${name}'`, (n) => check.integer(n, sections, `the value of '${name}'`), 2);
     if (!(place[0] + place[1] <= sections) || inputs.includes(name) || !fed.includes(name)) refuse(`it is damaged: the value of '${name}'`);
   }
+  check.list(scalars, 'scalars', (scalar) => {
+    const input = [...plan.uploads, ...plan.unread].find(({ name }) => name === scalar);
+    if (input?.dims.length !== 0) refuse('it is damaged: scalars');
+  }, 1 << 16);
   const made = [...outputs, ...[...plan.downloads, ...plan.kept].map(({ name }) => name)];
   checkNames([...fed, ...made], 'inputs and outputs');
   const written = plan.kept.filter((/** @type {SavedKept} */ { capacity, first }) => capacity >= 0 || first);

@@ -10,12 +10,12 @@
  * @param {Uint8Array} sections
  * @returns {Entry['seen']}
  */
-export function seenOf({ plan, sizes, inputs, outputs, values }, sections) {
+export function seenOf({ plan, sizes, inputs, outputs, values, scalars }, sections) {
   const { uploads, unread, bounds, downloads, kept, expressions, patches } = plan;
   const known = sizes && { ...sizes, expressions, patches, params: new Uint8Array(), buffer: null };
   const fixed = Object.entries(values).map(([name, [at, nbytes]]) => ({ name, bytes: sections.slice(at, at + nbytes) }));
   const [given, left] = [slotsOf(plan, inputs), slotsOf(plan, outputs)];
-  const seen = { uploads, unread, bounds, downloads, inputs: given, outputs: left, kept, values: fixed, sizes: known, live: true };
+  const seen = { uploads, unread, bounds, downloads, inputs: given, outputs: left, kept, values: fixed, scalars, sizes: known, live: true };
   return /** @type {any} */ (seen); // without memory
 }
 

@@ -16,6 +16,7 @@ from pyruntime.onnx.formats.external import ExternalData
 from pyruntime.onnx.formats.protobuf import Limits
 from pyruntime.onnx.importer.attributes import needed_inputs, operator_fields, signature
 from pyruntime.onnx.importer.declared import Constants, value_info
+from pyruntime.onnx.importer.element_types import check_types
 from pyruntime.onnx.importer.order import ordered
 from pyruntime.onnx.importer.scope import LONGEST_NAME, Argument, Frame, FunctionKey, Target
 from pyruntime.onnx.records import AttributeType, FunctionRecord, GraphRecord, NodeRecord, OperatorSetId
@@ -84,6 +85,7 @@ class GraphBuilder:
             more = f"; and {len(reasons) - _MAX_LISTED} more" if len(reasons) > _MAX_LISTED else ""
             raise NotImplemented("; ".join(reasons[:_MAX_LISTED]) + more)
         graph = frame.target.graph
+        check_types(graph)
         if any(node.op.op_type == "Gradient" for node in graph.nodes):
             from pyruntime.onnx.importer.gradient import expand_gradients  # rare, and not worth its import otherwise
 

@@ -12,7 +12,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("ConstantOfShape", opsets=range(9, LATEST + 1))
 class ConstantOfShape(Op):
-    """shape: int64 [rank of y]; value: a tensor with one element, default float32 0."""
+    """shape: int64 of rank 1 or more, read flat; value: a tensor with one element, default float32 0."""
 
     value: Constant | None = None
 
@@ -25,15 +25,15 @@ class ConstantOfShape(Op):
         return self.value.type.dtype, self.value.numpy().reshape(())
 
     def infer(self, shape: TensorType) -> tuple[TensorType, ...]:
-        if shape.rank != 1 or shape.dtype is not DType.INT64:
-            self.fail("an int64 shape of rank 1", shape)
+        if not shape.rank or shape.dtype is not DType.INT64:
+            self.fail("an int64 shape of rank 1 or more", shape)
         dims = shape.ints()
         if any(d < 0 for d in dims):
             self.fail("dimensions of at least 0", list(dims))
         return (TensorType(self.element()[0], dims),)
 
     def evaluate(self, shape: Array) -> tuple[Array, ...]:
-        return (np.broadcast_to(self.element()[1], tuple(shape.tolist())),)
+        return (np.broadcast_to(self.element()[1], tuple(shape.reshape(-1).tolist())),)
 
     def lower(self, target: Target, shape: TensorType) -> tuple[Dispatch, ...]:
         (y,) = self.infer(shape)

@@ -12,7 +12,7 @@ from pyruntime.ops.base import LATEST, Op, op
 
 @op("Expand", opsets=range(8, LATEST + 1))
 class Expand(Op):
-    """x: any shape; shape: int64 [n] or []. Broadcasting is bidirectional: y.shape = broadcast(x.shape, shape)."""
+    """x: any shape; shape: int64, read flat. Broadcasting is bidirectional: y.shape = broadcast(x.shape, shape)."""
 
     def expanded(self, x: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the output shape. Raises InvalidGraph if the shapes do not broadcast."""
@@ -24,8 +24,6 @@ class Expand(Op):
             self.fail(f"a shape that {list(x)} broadcasts with", list(shape))
 
     def infer(self, x: TensorType, shape: TensorType) -> tuple[TensorType, ...]:
-        if shape.rank > 1:
-            self.fail("a shape of rank 1", shape)
         return (x.with_shape(*self.expanded(x.shape, shape.ints())),)
 
     def evaluate(self, x: Array, shape: Array) -> tuple[Array, ...]:

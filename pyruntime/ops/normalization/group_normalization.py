@@ -8,6 +8,7 @@ operators InstanceNormalization (6, 22), GroupNormalization (18: scale and bias 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +22,10 @@ __all__ = ["GroupNormalization", "InstanceNormalization"]
 
 
 class _GroupNormalization(Op):
-    """x: [N, C, D1 .. Dn]; scale, bias: [C] or [groups]; floats of one type."""
+    """x: [N, C, D1 .. Dn]; scale, bias: [C] or [groups], of GroupNormalization in any shape; floats of one type."""
+
+    flat: ClassVar[bool] = True
+    """Whether scale and bias are read flat, as the function that ONNX defines does."""
 
     epsilon: float
     num_groups: int
@@ -36,9 +40,9 @@ class _GroupNormalization(Op):
         self.floating(x, scale, bias)
         if x.rank < 3:
             self.fail("an input [N, C, D1, ...]", x)
-        expected = (self.parameters(x.shape[1]),)
-        if scale.shape != expected or bias.shape != expected:
-            self.fail(f"scale and bias {list(expected)}", f"{scale}, {bias}")
+        expected = self.parameters(x.shape[1])
+        if any(p.size != expected or (p.rank != 1 and not self.flat) for p in (scale, bias)):
+            self.fail(f"scale and bias [{expected}]", f"{scale}, {bias}")
         return (TensorType(x.dtype, x.shape),)
 
     def parameters(self, channels: int) -> int:
@@ -74,6 +78,8 @@ class _GroupNormalization(Op):
 @op("InstanceNormalization", opsets=range(6, LATEST + 1))
 class InstanceNormalization(_GroupNormalization):
     """Normalizes each channel of each image separately."""
+
+    flat = False
 
     epsilon: float = 1e-5
 

@@ -103,8 +103,8 @@ class SequenceErase(Op):
 class SplitToSequence(Op):
     """Splits x along `axis` into a sequence.
 
-    split: a scalar is the size of the parts (the last may be smaller), a vector lists the sizes. Default: parts of size
-    1, without the axis if `keepdims` is 0 (`keepdims` has no effect otherwise).
+    split: a scalar is the size of the parts (the last may be smaller), any other tensor lists the sizes. Default: parts
+    of size 1, without the axis if `keepdims` is 0 (`keepdims` has no effect otherwise).
     """
 
     axis: int = 0
@@ -114,8 +114,6 @@ class SplitToSequence(Op):
         if x.rank == 0:
             self.fail("a tensor of rank 1 or more", x)
         self.axis_of(self.axis, x.rank)
-        if split is not None and split.rank > 1:
-            self.fail("split to be a scalar or a vector", split)
         return (SequenceType(x.dtype),)
 
     def evaluate(self, x: Array, split: Array | None = None) -> tuple[list[Array], ...]:
@@ -138,7 +136,7 @@ class SplitToSequence(Op):
             raise errors.RuntimeException(
                 f"{self.op_type}: expected sizes that add up to {length}, got {split.tolist()}"
             )
-        return np.cumsum(split)
+        return np.cumsum(split)  # of any rank, flat
 
 
 @op("ConcatFromSequence", opsets=range(11, LATEST + 1))

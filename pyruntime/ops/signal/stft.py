@@ -18,9 +18,9 @@ from pyruntime.ops.signal.dft import as_complex, fourier_reason, spectrum
 class STFT(Op):
     """y[b, f, k] = Σ_n signal[b, f·frame_step + n]·window[n]·exp(−2πi·k·n/N), N = frame_length.
 
-    signal: [batch, length, 1] real or [batch, length, 2] complex (or [batch, length] real), floats; window: [N],
-    default ones. y: [batch, frames, bins, 2], frames = (length − N) div frame_step + 1, bins = N div 2 + 1 with
-    `onesided`, else N.
+    signal: [batch, length, 1] real or [batch, length, 2] complex (or [batch, length] real), floats; window: [N] or
+    [N, 1, ..], default ones. y: [batch, frames, bins, 2], frames = (length − N) div frame_step + 1, bins = N div 2 + 1
+    with `onesided`, else N.
     """
 
     operands = named("signal frame_step", optional="window frame_length")
@@ -32,8 +32,8 @@ class STFT(Op):
         signal, frame_step, window, frame_length = self.operands(*inputs)
         if signal.rank not in (2, 3) or (signal.rank == 3 and signal.shape[2] not in (1, 2)):
             self.fail("a signal [batch, length, 1 or 2]", signal)
-        if window is not None and (window.rank != 1 or window.dtype is not signal.dtype):
-            self.fail(f"a window of rank 1 and type {signal.dtype.type_string}", window)
+        if window is not None and (window.shape[:1] != (window.size,) or window.dtype is not signal.dtype):
+            self.fail(f"a window [N] of type {signal.dtype.type_string}", window)
         total = signal.shape[1]
         n = frame_length.ints()[0] if frame_length is not None else window.shape[0] if window is not None else total
         step = frame_step.ints()[0]
@@ -58,7 +58,7 @@ class STFT(Op):
         if x.shape[1] < n:
             return (np.zeros((len(x), 0, bins, 2), signal.dtype),)
         frames = np.lib.stride_tricks.sliding_window_view(x, n, axis=1)[:, :: int(frame_step.reshape(()))]
-        weighted = frames if window is None else frames * window.astype(np.float64)
+        weighted = frames if window is None else frames * window.reshape(-1).astype(np.float64)
         half = bool(self.onesided) and (signal.ndim == 2 or signal.shape[2] == 1)
         y = spectrum(weighted, n, 2, onesided=half, inverse=False, double=signal.dtype == np.float64)
         return (y[:, :, :bins],)

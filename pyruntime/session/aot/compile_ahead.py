@@ -29,6 +29,7 @@ from pyruntime.onnx.importer.model import import_model
 from pyruntime.onnx.reader import read_model
 from pyruntime.onnx.records import ModelRecord
 from pyruntime.ops.host import HostValue
+from pyruntime.session.aot.scalar_inputs import in_shape_1, is_in_shape_1, joined, scalar_inputs
 from pyruntime.session.aot.stated_inputs import stated_type, stated_value
 from pyruntime.session.limits import ResourceLimits
 from pyruntime.session.metadata import NodeArg
@@ -77,8 +78,11 @@ def compile_model(
     graph = import_model(record, files, str(path)).graph
     half = half_precision(graph, precision, json.dumps(list(float32_nodes)))
     target = replace(target or Target(), half=half)
-    stages = _planned(graph, text_runs(graph) if text else _rounds(graph, shapes or {}, values or {}), target)
+    stated = text_runs(graph) if text else _rounds(graph, shapes or {}, values or {})
+    scalars = [] if text else scalar_inputs(graph, shapes or {})
+    stages = _planned(graph, stated, scalars, target)
     computed: dict[Hashable, tuple[int, Plan]] = {}
+    programs = [saved_program(stage, computed) for stage in stages]
     saved = Saved(
         package_version(),
         ModelFile(source.size, tree_hash(source, source.size)),
@@ -86,7 +90,7 @@ def compile_model(
         plan_options(target),
         [value_metadata(NodeArg.of(v)) for v in graph.inputs],
         [value_metadata(NodeArg.of(v)) for v in graph.outputs],
-        [saved_program(stage, computed) for stage in stages],
+        joined(programs, scalars, [source, *files.values()]),
         [],
         inside,
         decoder=text(graph) if text else None,
@@ -133,17 +137,30 @@ def _raw(value: Any, kind: ValueType) -> bytes:
     return encode(np.asarray(value), kind.dtype).tobytes()
 
 
-def _planned(graph: Graph, rounds: Sequence[Request], target: Target) -> list[Stage]:
-    """Stages that together run all of `rounds`; those that leave sizes open last."""
-    program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=2 * len(rounds)))
+def _planned(graph: Graph, rounds: Sequence[Request], scalars: Sequence[str], target: Target) -> list[Stage]:
+    """Return stages that together run all of `rounds`, those that leave sizes open last.
+
+    Before each kind are those of the runs that bring `scalars` in shape [1], where these can be planned.
+    """
+    program = Program(graph, NullDevice(target), True, limits=ResourceLimits(cached_plans=4 * len(rounds)))
     for one in rounds:
         program.dynamic_dimensions.observe(one.arrived)
-    # The largest first: the ranges of its plan include the others.
-    for one in sorted(rounds, key=lambda r: -sum(t.size for t in _types(r).values())):
+
+    def stage_of(one: Request) -> None:
         if find_stage(program.roots, one.signature, sources_of(one.values)) is None:
             _check(graph, _prepared(program, one), one.values)
+
+    # The largest first: the ranges of its plan include the others.
+    largest_first = sorted(rounds, key=lambda r: -sum(t.size for t in _types(r).values()))
+    for one in largest_first:
+        stage_of(one)
     _refuse_closed(program, rounds)
-    return sorted(program.roots, key=lambda stage: stage.sizes is not None)
+    stages = list(program.roots)
+    for one in largest_first if scalars else ():
+        with suppress(OrtError):  # such a run says in Python what is wrong
+            stage_of(in_shape_1(one, scalars))
+            stages += [stage for stage in program.roots if stage not in stages]
+    return sorted(stages, key=lambda stage: (stage.sizes is not None, not is_in_shape_1(stage, scalars)))
 
 
 def _types(one: Request) -> dict[str, TensorType]:

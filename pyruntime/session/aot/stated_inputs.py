@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,6 +75,8 @@ def _stated(kind: DeclaredTensor) -> str:
 
 def _fits(kind: DeclaredTensor, shape: tuple[int, ...]) -> bool:
     declared = kind.shape
+    if declared == ():
+        return math.prod(shape) == 1
     return declared is None or (
         len(declared) == len(shape)
         and all(not isinstance(d, int) or d == s for d, s in zip(declared, shape, strict=True))

@@ -199,3 +199,58 @@ def test_command__several_models__each_plan_is_next_to_its_model(
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [str(path) for path in plans]
     assert main(["compile", str(first), str(second), "-o", str(tmp_path / "x.plan")]) == 1
     assert "--output names the plan of one model" in capsys.readouterr().err
+
+
+SCALED = """
+<ir_version: 9, opset_import: ["" : 17]>
+scaled (float s, float[N] x) => (float[M] y) { y = Mul (s, x) }
+"""
+BOTH = """
+<ir_version: 9, opset_import: ["" : 17]>
+scaled (float s, float[N] x) => (float[M] y, float z) { y = Mul (s, x) z = Neg (s) }
+"""
+
+
+def fed_shapes(program: SavedProgram, name: str) -> tuple[Any, ...]:
+    (segment,) = program.plan.steps
+    assert isinstance(segment, GpuSegment)
+    return next(t.type.shape for t in (*segment.uploads, *segment.downloads) if t.name == name)
+
+
+@pytest.mark.parametrize("sizes", [[(4,)], [(4,), (8,)]], ids=["one size", "dynamic"])
+def test_compile__scalar_whose_shape_changes_no_output__one_plan_takes_shape_1_too(
+    tmp_path: Path, sizes: list[tuple[int, ...]]
+) -> None:
+    (program,) = read(compile_model(saved(tmp_path, SCALED), {"x": sizes})).programs
+    assert program.scalars == ["s"] and fed_shapes(program, "s") == ()
+
+
+def test_compile__scalar_that_decides__one_plan_takes_shape_1_too(tmp_path: Path) -> None:
+    (program,) = read(compile_model(saved(tmp_path, BRANCHES), {"x": [(1, 512)]}, values={"sr": [16000]})).programs
+    assert program.scalars == ["sr"]
+
+
+@pytest.mark.parametrize("sizes", [[(4,)], [(4,), (8,)]], ids=["one size", "dynamic"])
+def test_compile__scalar_whose_shape_an_output_has__has_a_plan_for_each(
+    tmp_path: Path, sizes: list[tuple[int, ...]]
+) -> None:
+    one, scalar = read(compile_model(saved(tmp_path, BOTH), {"x": sizes})).programs
+    assert one.scalars == scalar.scalars == []
+    assert [fed_shapes(one, n) for n in "sz"] == [(1,), (1,)]
+    assert [fed_shapes(scalar, n) for n in "sz"] == [(), ()]  # the last: a session compiles it first
+
+
+def test_compile__shape_of_a_scalar_is_stated__alone(tmp_path: Path) -> None:
+    (program,) = read(compile_model(saved(tmp_path, BOTH), {"x": [(4,)], "s": [(1,)]})).programs
+    assert [fed_shapes(program, n) for n in "sz"] == [(1,), (1,)]
+    with pytest.raises(InvalidArgument, match=r"not of shape \[2\]"):
+        compile_model(saved(tmp_path, BOTH), {"x": [(4,)], "s": [(2,)]})
+
+
+def test_compile__shape_1_does_not_fit_the_model__scalars_alone(tmp_path: Path) -> None:
+    model = """
+    <ir_version: 9, opset_import: ["" : 17]>
+    gathered (int64 i, float[4, 3] x) => (float[3] y) { t = Gather (x, i) y = Transpose <perm = [0]> (t) }
+    """
+    (program,) = read(compile_model(saved(tmp_path, model))).programs
+    assert program.scalars == [] and fed_shapes(program, "i") == ()
