@@ -40,7 +40,7 @@ def allowed(parameter: Any) -> list[DType]:
     return [d for d in DTYPES if d.type_string in parameter.types]
 
 
-SCHEMAS = newest()
+SCHEMAS, VERSIONS = newest(), operator_types.schemas()
 
 
 def attribute(name: str, kind: str) -> AttributeProto:
@@ -98,7 +98,7 @@ def test_node__every_type_of_each_parameter__refused_if_no_version_allows_it(key
     inputs = SCHEMAS[key].inputs
     base = {p.typeStr: allowed(p)[0] for p in inputs}
     assert not of_types(mine(alone(key, [base[p.typeStr] for p in inputs])))
-    versions = operator_types.schemas()[key]
+    versions = VERSIONS[key]
     for name in base:
         ever = {t for v in versions for p in v[0] for t in p.types}
         for dtype in DTYPES:
@@ -195,8 +195,8 @@ def test_custom_operator__name_of_a_known_one__any_type(monkeypatch: pytest.Monk
         def evaluate(self, x: Array) -> tuple[Array, ...]:
             return (x + 1,)
 
-    quick = helper.make_node("QuickGelu", ["x0"], ["y"], domain="com.microsoft")
-    made = model([quick], [DType.INT64], **{"com.microsoft": 1})
+    gelu = helper.make_node("QuickGelu", ["x0"], ["y"], domain="com.microsoft")
+    made = model([gelu], [DType.INT64], **{"com.microsoft": 1})
     (y,) = pyruntime.InferenceSession(made, providers=CPU).run(None, {"x0": np.array([3])})
     np.testing.assert_array_equal(y, [4])
 

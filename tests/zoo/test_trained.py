@@ -228,7 +228,7 @@ def test_failures__as_committed__name_cases() -> None:
 
 
 @pytest.mark.parametrize("optimise", [True, False])
-def test_session_of__products_of_bytes__are_exact_on_every_processor(optimise: bool) -> None:
+def test_session_of__int8_products__are_exact_on_every_processor(optimise: bool) -> None:
     weights = onnx.numpy_helper.from_array(np.full((64, 16), 127, np.int8), "w")
     text = (
         "<ir_version: 8, opset_import: ['' : 17]> g (uint8[4, 64] x) => (int32[4, 16] y) { y = MatMulInteger (x, w) }"
