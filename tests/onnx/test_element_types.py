@@ -154,6 +154,13 @@ def test_inferred_type__not_allowed__refused_when_loaded(nodes: list[NodeProto])
         pyruntime.InferenceSession(made, providers=CPU)
 
 
+def test_absent_output__before_an_absent_input__has_no_type() -> None:
+    """Layers of a dynamically quantized recurrent network leave out outputs and inputs."""
+    layer = helper.make_node("LSTM", ["x0", "x1", "x1"], ["", "", "c"], hidden_size=1)
+    after = helper.make_node("LSTM", ["x0", "x1", "x1", "", "", "c"], ["y"], hidden_size=1)
+    assert mine(model([layer, after], [DType.FLOAT, DType.FLOAT])) == ""
+
+
 def branch(name: str, *nodes: NodeProto) -> Any:
     return helper.make_graph(list(nodes), name, [], [helper.make_tensor_value_info("b", TensorProto.FLOAT, None)])
 

@@ -64,6 +64,7 @@ def check_types(graph: Graph, outer: Mapping[str, DType | None] | None = None) -
     types |= {name: constant.type.dtype for name, constant in graph.constants.items()}
     for node in graph.nodes:
         types.update(zip(node.outputs, _results(node, types), strict=False))
+        types.pop("", None)  # an absent output
     return types
 
 
