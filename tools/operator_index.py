@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 from pyruntime.ops.base import registered
+from tools.generated import write_or_check
 
 OPERATORS = Path(__file__).parents[1] / "pyruntime" / "ops"
 TARGET = OPERATORS / "index.py"
@@ -57,16 +57,5 @@ def _row(module: str, names: str) -> str:
     return f"{start.rstrip()} (\n{''.join(quoted)}        ),\n"
 
 
-def main(argv: Sequence[str]) -> int:
-    text = page()
-    if "--check" not in argv:
-        TARGET.write_text(text)
-        return 0
-    if TARGET.read_text() == text:
-        return 0
-    print(f"{TARGET.relative_to(OPERATORS.parents[1])} is out of date: run `python3 dev.py lint --fix`.")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(TARGET, page(), sys.argv[1:]))

@@ -18,6 +18,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from pyruntime.ir import DType
 from pyruntime.ops.index import DECLARED
+from tools.generated import write_or_check
 
 TARGET = Path(__file__).parents[1] / "pyruntime" / "ops" / "types.py"
 HEAD = '''"""Element types that schemas allow for operators. Written by `python -m tools.operator_types`; do not edit.
@@ -111,16 +112,5 @@ def row(name: str, text: str) -> str:
     return line if len(line) <= WIDTH else f'        "{name}": (\n            "{text}"\n        ),\n'
 
 
-def main(argv: Sequence[str]) -> int:
-    text = page()
-    if "--check" not in argv:
-        TARGET.write_text(text)
-        return 0
-    if TARGET.read_text() == text:
-        return 0
-    print(f"{TARGET.relative_to(TARGET.parents[2])} is out of date: run `python3 dev.py lint --fix`.")
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(TARGET, page(), sys.argv[1:]))

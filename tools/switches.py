@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyruntime.kernels.variants import VARIANTS
 from pyruntime.passes.pipeline import PASSES
+from tools.generated import write_or_check
 
 TARGET = Path(__file__).parents[1] / "docs" / "SWITCHES.md"
 BEGIN = "<!-- Tables: written by `python -m tools.switches`, from docstrings; do not edit below. -->"
@@ -34,13 +35,5 @@ def _table(head: str, rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join([f"| name | {head} |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)])
 
 
-def main(argv: Sequence[str]) -> int:
-    made = page()
-    if "--check" in argv:
-        return int(TARGET.read_text() != made)
-    TARGET.write_text(made)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(TARGET, page(), sys.argv[1:]))

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from tools.generated import write_or_check
+
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "docs" / "images" / "layers.svg"
 ROW, LINE, WIDTH, PAD = 46, 14, 760, 12
@@ -78,13 +80,5 @@ def draw() -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def main(argv: Sequence[str]) -> int:
-    made = draw()
-    if "--check" in argv:
-        return int(not TARGET.is_file() or TARGET.read_text() != made)
-    TARGET.write_text(made)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(TARGET, draw(), sys.argv[1:]))
