@@ -58,8 +58,16 @@ fn share_of(split: u32, row: u32, d: u32) -> Share {
   let row = min(job, params.jobs - 1u) / QUADS_V;
   let d = job % QUADS_V;
   var all = Share(LOWEST, 0.0, vec4<f32>());
+  // As in reduced_partials, so that the products that reduce shares on the way give the same bits.
   for (var split = t / SLOTS; split < params.splits; split += LANES) {
-    all = combined(all, share_of(split, row, d));
+    let at = (split * params.rows + row) * 2u;
+    if (load_stats(at + 1u) != 0.0) { all.top = max(all.top, load_stats(at)); }
+  }
+  for (var split = t / SLOTS; split < params.splits; split += LANES) {
+    let one = share_of(split, row, d);
+    let share = exp(one.top - all.top);
+    all.sum += share * one.sum;
+    all.x += share * one.x;
   }
   shares[t] = all;
   workgroupBarrier();

@@ -155,8 +155,11 @@ def attend_few(
 
 
 def merge_lanes(splits: int) -> int:
-    """Invocations that share a result of `merge`: each waits for four splits, or for more where there are above 64."""
-    return min(16, 1 << max(0, -(-splits // 4) - 1).bit_length())
+    """Invocations that share a result of `merge`: each waits for five splits, or for more where there are above 80.
+
+    One alone reduces as many as a product would on the way (`MOST_SHARES` of `products/nbits.py`), in the same order.
+    """
+    return min(16, 1 << max(0, -(-splits // 5) - 1).bit_length())
 
 
 def merge(

@@ -12,8 +12,8 @@ from pyruntime.kernels.ir.dispatch import inp, out
 from tests.desktop import DesktopGpu
 
 
-@pytest.mark.parametrize(("splits", "lanes"), [(2, 1), (4, 1), (5, 2), (16, 4), (33, 16), (64, 16), (512, 16)])
-def test_merge_lanes__splits__four_for_each_up_to_sixteen(splits: int, lanes: int) -> None:
+@pytest.mark.parametrize(("splits", "lanes"), [(2, 1), (5, 1), (6, 2), (16, 4), (41, 16), (64, 16), (512, 16)])
+def test_merge_lanes__splits__five_for_each_up_to_sixteen(splits: int, lanes: int) -> None:
     assert merge_lanes(splits) == lanes
 
 
