@@ -2,10 +2,12 @@
 // the second pass of attention_tiled and attention_few_queries where keys were split. `stats` holds top and sum of every
 // split and query; a sum of 0 says that the split has no results. SINK: exp(sink[h]) is added to the divisor.
 //
-// LANES invocations share a vec4 of results: each reduces every LANESth split, and the first of them reduces theirs.
+// LANES invocations share a vec4 of results: each reduces every LANESth split, TRIPS of them at a time, whose loads do not
+// wait for each other; the first of them reduces theirs.
 //#tensors parts, stats, sink -> y
 const DIM_V: u32 = 64u;
 const LANES: u32 = 1u;
+const TRIPS: u32 = 5u;
 const QUADS_V: u32 = (DIM_V + 3u) / 4u;
 const SLOTS: u32 = 64u / LANES;
 const LOWEST: f32 = -3.4028234663852886e38;
@@ -38,9 +40,9 @@ fn combined(a: Share, b: Share) -> Share {
 }
 
 fn share_of(split: u32, row: u32, d: u32) -> Share {
-  let at = split * params.rows + row;
-  let sum = load_stats(at * 2u + 1u);
-  if (sum == 0.0) { return Share(LOWEST, 0.0, vec4<f32>()); }
+  let at = min(split, params.splits - 1u) * params.rows + row;
+  let top = load_stats(at * 2u);
+  let sum = select(load_stats(at * 2u + 1u), 0.0, split >= params.splits);
   var x = vec4<f32>();
 //#if VEC
   x = load4_parts(at * QUADS_V + d);
@@ -49,7 +51,7 @@ fn share_of(split: u32, row: u32, d: u32) -> Share {
     if (4u * d + c < DIM_V) { x[c] = load_parts(at * DIM_V + 4u * d + c); }
   }
 //#endif
-  return Share(load_stats(at * 2u), sum, x);
+  return Share(select(top, LOWEST, sum == 0.0), sum, select(x, vec4<f32>(), sum == 0.0));
 }
 
 @compute @workgroup_size(64)
@@ -58,16 +60,25 @@ fn share_of(split: u32, row: u32, d: u32) -> Share {
   let row = min(job, params.jobs - 1u) / QUADS_V;
   let d = job % QUADS_V;
   var all = Share(LOWEST, 0.0, vec4<f32>());
-  // As in reduced_partials, so that the products that reduce shares on the way give the same bits.
-  for (var split = t / SLOTS; split < params.splits; split += LANES) {
-    let at = (split * params.rows + row) * 2u;
-    if (load_stats(at + 1u) != 0.0) { all.top = max(all.top, load_stats(at)); }
-  }
-  for (var split = t / SLOTS; split < params.splits; split += LANES) {
-    let one = share_of(split, row, d);
-    let share = exp(one.top - all.top);
-    all.sum += share * one.sum;
-    all.x += share * one.x;
+  for (var first = t / SLOTS; first < params.splits; first += LANES * TRIPS) {
+    var some: array<Share, TRIPS>;
+    //#unroll
+    for (var n = 0u; n < TRIPS; n++) {
+      some[n] = share_of(first + n * LANES, row, d);
+    }
+    // As in reduced_partials, so that the products that reduce shares on the way give the same bits.
+    var these = Share(LOWEST, 0.0, vec4<f32>());
+    //#unroll
+    for (var n = 0u; n < TRIPS; n++) {
+      these.top = max(these.top, some[n].top);
+    }
+    //#unroll
+    for (var n = 0u; n < TRIPS; n++) {
+      let share = exp(some[n].top - these.top);
+      these.sum += share * some[n].sum;
+      these.x += share * some[n].x;
+    }
+    all = combined(all, these);
   }
   shares[t] = all;
   workgroupBarrier();

@@ -169,7 +169,7 @@ def merge(
     _, heads, M, _, _, E = form.sizes
     bound = {"parts": part, "stats": stats, "sink": tensors.sink, "y": tensors.y}
     lanes = merge_lanes(splits)
-    given = {"DIM_V": E, "LANES": lanes}
+    given = {"DIM_V": E, "LANES": lanes, "TRIPS": min(UNROLLED, -(-splits // lanes))}
     defines = {**given, "VEC": form.is_quads, "EMPTY_ZERO": form.empty_zero, "SINK": tensors.sink}
     jobs = form.rows * -(-E // 4)
     groups = -(-jobs * lanes // WORKGROUP)
