@@ -90,15 +90,33 @@ class _Memory:
 
     Attributes:
         runs: number of runs that use it now.
-        tensors: tensors in it; several where one continues another with further rows, or has the same contents.
     """
 
-    __slots__ = ("__weakref__", "buffer", "runs", "tensors")
+    __slots__ = ("__weakref__", "_references", "buffer", "runs")
 
     def __init__(self, device: Device, buffer: int, size: int) -> None:
         self.buffer, self.runs = buffer, 0
-        self.tensors: weakref.WeakSet[DeviceTensor] = weakref.WeakSet()
+        # A WeakSet does the same in Python code, at three times the cost; a decoder's step makes dozens of tensors.
+        self._references = set[weakref.ref[DeviceTensor]]()
         weakref.finalize(self, _pool(device).give, buffer, size).atexit = False
+
+    @property
+    def tensors(self) -> list[DeviceTensor]:
+        """The tensors in it; several where one continues another with further rows, or has the same contents."""
+        return [tensor for reference in list(self._references) if (tensor := reference()) is not None]
+
+    @property
+    def count(self) -> int:
+        """Number of tensors in it."""
+        return len(self._references)
+
+    def join(self, tensor: DeviceTensor) -> None:
+        """Add a tensor, until it leaves or is collected."""
+        self._references.add(weakref.ref(tensor, self._references.discard))
+
+    def leave(self, tensor: DeviceTensor) -> None:
+        """Remove a tensor."""
+        self._references.discard(weakref.ref(tensor))
 
 
 class DeviceTensor:
@@ -121,7 +139,7 @@ class DeviceTensor:
         self.reserved = reserved
         self.counted: int | None = None
         self._memory = memory
-        memory.tensors.add(self)
+        memory.join(self)
 
     @property
     def buffer(self) -> int:
@@ -141,7 +159,7 @@ class DeviceTensor:
     @property
     def shared(self) -> bool:
         """True if another tensor uses the same memory."""
-        return len(self._memory.tensors) > 1
+        return self._memory.count > 1
 
     def again(self) -> DeviceTensor:
         """Return another tensor with the same contents, in the same memory."""
@@ -168,7 +186,9 @@ class DeviceTensor:
         has rows there; otherwise a `Move` is returned, for `moved`. This tensor stays valid in both cases.
         """
         memory = self._memory
-        if self.reserved == (axis, rows) and self.type.shape[axis] == max([t.type.shape[axis] for t in memory.tensors]):
+        if self.reserved == (axis, rows) and (
+            memory.count == 1 or self.type.shape[axis] == max([t.type.shape[axis] for t in memory.tensors])
+        ):
             return DeviceTensor(kind, self.device, memory, self.reserved)
         return Move(self, kind, (axis, rows))
 
@@ -313,14 +333,14 @@ class DeviceTensor:
 
     def exchange(self, other: DeviceTensor) -> None:
         """Swap buffer and device with a tensor of the same type. No bytes are copied."""
-        self._memory.tensors.discard(self)
-        other._memory.tensors.discard(other)
+        self._memory.leave(self)
+        other._memory.leave(other)
         self._memory, other._memory = other._memory, self._memory
         self.device, other.device = other.device, self.device
         self.reserved, other.reserved = other.reserved, self.reserved
         self.counted, other.counted = other.counted, self.counted
-        self._memory.tensors.add(self)
-        other._memory.tensors.add(other)
+        self._memory.join(self)
+        other._memory.join(other)
 
 
 class Loans:
@@ -337,11 +357,15 @@ class Loans:
             memory.runs -= 1
         self._memories.clear()
 
-    def lend(self, tensor: DeviceTensor) -> DeviceTensor:
-        """Mark the tensor's memory as used by the run; return a tensor with the same contents for the run."""
+    def hold(self, tensor: DeviceTensor) -> None:
+        """Mark the tensor's memory as used by the run."""
         memory = tensor._memory
         memory.runs += 1
         self._memories.append(memory)
+
+    def lend(self, tensor: DeviceTensor) -> DeviceTensor:
+        """Mark the tensor's memory as used by the run; return a tensor with the same contents for the run."""
+        self.hold(tensor)
         return tensor.again()
 
 

@@ -107,9 +107,27 @@ RELEASE_MUTATIONS = (
     Mutation(
         "a run whose outputs were lost is repeated",
         "pyruntime/session/run/program.py",
-        "                if isinstance(value, DeviceTensor) and value.is_lost:",
-        "                if False:",
+        "        if isinstance(value, DeviceTensor) and value.is_lost:",
+        "        if False:",
         (LOSS + "test_loss__when_a_run_that_leaves_its_output_has_ended__repeats_it_on_the_new_device",),
+    ),
+    Mutation(
+        "a run with other caches than the last one returned does not follow it",
+        "pyruntime/session/run/following.py",
+        "            and all(feeds.get(name) is cache() for name, cache in caches.items())\n",
+        "",
+        (
+            "tests/session/run/test_following.py::test_walk__continued_branched_fed_from_the_host_and_shared__as_onnxruntime",
+        ),
+    ),
+    Mutation(
+        "a cache that another one continues is not written over",
+        "pyruntime/device/tensor.py",
+        "            memory.count == 1 or self.type.shape[axis] == max([t.type.shape[axis] for t in memory.tensors])\n",
+        "            True\n",
+        (
+            "tests/session/run/test_following.py::test_walk__continued_branched_fed_from_the_host_and_shared__as_onnxruntime",
+        ),
     ),
     Mutation(
         "inputs that were lost are named",

@@ -116,12 +116,15 @@ class Stage:
     def _with_capacities(self, values: list[int], row_capacities: Mapping[str, int]) -> tuple[int, ...]:
         """The sizes, with the row capacities of caches: what their memory has already, where that is enough."""
         assert self.sizes is not None
-        plan = self.compiled.plan
+        plan, rows = self.compiled.plan, dict[int, tuple[int, int]]()
         for kept in plan.kept:
             if kept.capacity >= 0:
-                needed = evaluate(plan.expressions[kept.scaled[kept.axis]], values)
+                expression = kept.scaled[kept.axis]
+                if expression not in rows:
+                    rows[expression] = (r := evaluate(plan.expressions[expression], values)), capacity(r)
+                needed, new = rows[expression]
                 there, most = row_capacities.get(kept.input, 0), self.sizes.ranges[kept.capacity][1]
-                enough = there if needed <= there <= most else capacity(needed)
+                enough = there if needed <= there <= most else new
                 values[kept.capacity] = max(values[kept.capacity], enough)
         return tuple(values)
 

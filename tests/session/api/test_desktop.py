@@ -90,6 +90,7 @@ def test_run__several_threads__each_gets_its_own_values(session: ort.InferenceSe
 
 def test_sessions__made_and_released_in_threads__leave_no_memory(session: ort.InferenceSession) -> None:
     device = desktop_device()
+    gc.collect()
     held = dict(device.ledger.live)
 
     def once(seed: int) -> Any:
