@@ -87,11 +87,7 @@ class Chooser:
             given["frequency"] = np.float32(o.frequency_penalty)
         if mask is not None:
             given["mask"] = mask
-        feeds = {
-            n: v if isinstance(v, OrtValue) else OrtValue.ortvalue_from_numpy(np.asarray(v)) for n, v in given.items()
-        }
-        session = await self._model.sampler(options)
-        ids, log_probability, *counts = await session.run_with_ort_values_async(None, feeds)
+        ids, log_probability, *counts = await self._model.sampled(options, given)
         if counts:
             self._counts = counts[0]
         return ids, log_probability

@@ -237,10 +237,11 @@ class DecoderModel:
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
         """Return the model's inputs other than ids and caches."""
-        positions = np.maximum(np.cumsum(whole, axis=1) - 1, 0)[:, -n:]
+        positions = self._names["position_ids"]
+        counted = np.maximum(np.cumsum(whole, axis=1) - 1, 0)[:, -n:] if positions in self._inputs else None
         made: dict[str, Any] = {
             self._names["attention_mask"]: whole,
-            self._names["position_ids"]: positions,
+            positions: counted,
             "use_cache_branch": np.array([cache.length > 0]),
             "num_logits_to_keep": np.asarray(keep_logits),
         }
@@ -313,9 +314,12 @@ class DecoderModel:
         ids, scores = await arrays_of(await session.run_with_ort_values_async(None, {"logits": logits}))
         return ids.reshape(-1).tolist(), scores.reshape(-1).tolist()
 
-    async def sampler(self, options: SamplerOptions) -> InferenceSession:
-        """Return the session of a sampler, created on first use on the model's device."""
-        return await self._helper(options, lambda: sampler_model(options))
+    async def sampled(self, options: SamplerOptions, feeds: Mapping[str, OrtValue | Array]) -> list[OrtValue]:
+        """Run a sampler, which is created on first use, on the model's device; return its outputs, which stay there."""
+        sampler = Internals(await self._helper(options, lambda: sampler_model(options)))
+        names = sampler.output_names(None)
+        made = await sampler.run_values(feeds, names, None, dict.fromkeys(names) if self.on_gpu else None)
+        return [OrtValue(made[name]) for name in names]
 
     async def _helper(self, key: Hashable, model: Callable[[], bytes]) -> InferenceSession:
         """The session of a small model, on this one's device; made when it is first needed."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
-from pyruntime.errors import InvalidArgument
+from pyruntime.device.execution.concurrency import all_of
+from pyruntime.errors import InvalidArgument, OrtError
 from pyruntime.generate.choosing import Chooser
 from pyruntime.generate.decoder import Cache, DecoderModel
 from pyruntime.generate.options import GenerationOptions
@@ -53,6 +56,7 @@ class Decoding:
         """Length of the first sequence before the last `append`."""
         self.chooser = Chooser(model, options, batch)
         self.rows: Array | None = None
+        self._ahead: tuple[OrtValue, Cache] | None = None
         self._prompt = 0
         self._began = 0
         self._new = 0
@@ -125,7 +129,7 @@ class Decoding:
             await self._compute(ids, keep_logits)
         else:
             await self._slide(grown, keep_logits)
-        self.sequences = grown
+        self.sequences, self._ahead = grown, None
         self.ended = [False] * self.batch
         self._prompt, self._new = min(map(len, self.sequences)), 0
         self._began = len(self.sequences[0])
@@ -172,7 +176,7 @@ class Decoding:
         assert window is not None
         contexts = [window.context(s) for s in sequences]
         sinks = self._common_sinks(min(map(len, contexts)) - 1) if len(set(map(len, contexts))) == 1 else 0
-        self.logits = self.last_logits = self.rows = None
+        self.logits = self.last_logits = self.rows = self._ahead = None
         self.cache = await self.model.rewound(self.cache, sinks)
         self._dropped = self._lost(sequences)
         await self._compute([context[sinks:] for context in contexts], keep_logits)
@@ -215,12 +219,26 @@ class Decoding:
         return made
 
     async def next(self) -> list[int]:
-        """Select the next id of each sequence and append it; missing logits are computed first."""
+        """Select the next id of each sequence and append it; missing logits are computed first.
+
+        On a GPU the logits after these ids are computed while the ids are read back, if another step may follow.
+        """
         await self.catch_up()
         ids, _ = await self.choose()
-        tokens = (await ids.numpy_async())[:, 0].tolist()
+        ahead = list[tuple[OrtValue, Cache]]()
+
+        async def compute() -> None:
+            # The step may never be wanted. If it fails, `catch_up` computes it again when it is, and raises.
+            with suppress(OrtError):
+                ahead.append(await self.model.step(ids, self.cache))
+
+        follows = self.model.on_gpu and not self._missing and self.remaining > 1 and self.window_remaining > 0
+        (read,) = await _read([ids], compute() if follows else None)
+        tokens = read[:, 0].tolist()
         self.spend()
-        return self.accept(tokens)
+        made = self.accept(tokens)
+        self._ahead = ahead[0] if ahead and made == tokens and not all(self.ended) else None
+        return made
 
     def withdraw(self) -> None:
         """Remove the last step's tokens, which were not computed, from the sequences. Finished ones stay so."""
@@ -235,17 +253,21 @@ class Decoding:
         """Compute the tokens that are not in the cache (the last ones, after `next`), and move a full window."""
         if self.logits is not None:
             return
+        if self._ahead is not None:
+            (self.logits, self.cache), self.rows, self._ahead = self._ahead, None, None
+            return
         if self._lost(self.sequences) != self._dropped:
             await self._slide(self.sequences)
             return
-        missing = len(self.sequences[0]) - self._dropped[0] - self._computed
+        missing = self._missing
         if missing > 0:
             await self._compute([self._last(b, missing) for b in range(self.batch)])
 
     @property
-    def _computed(self) -> int:
-        """Number of the first sequence's tokens in the cache."""
-        return self.cache.begin + int(self.cache.mask[0].sum())
+    def _missing(self) -> int:
+        """Number of the first sequence's tokens that the model sees and that are not in the cache."""
+        computed = self.cache.begin + int(self.cache.mask[0].sum())
+        return len(self.sequences[0]) - self._dropped[0] - computed
 
     async def rewind(self, length: int) -> None:
         """Truncate the sequences to `length` tokens; continue with `append` or `next`.
@@ -259,6 +281,7 @@ class Decoding:
             raise InvalidArgument(f"cannot rewind to {length}: there are {len(self.sequences[0])} tokens")
         cut = [s[:length] for s in self.sequences]
         lost = self._lost(cut)
+        self._ahead = None
         # The last token is computed again for its logits.
         if lost == self._dropped:
             kept = max(0, min(length - 1 - lost[0], self.cache.length))
@@ -272,7 +295,27 @@ class Decoding:
         self.chooser.forget()
         self._prompt, self._new, self._began = min(self._prompt, length), 0, length
 
-    async def read(self, pending: Sequence[tuple[OrtValue, OrtValue]]) -> list[tuple[list[int], Array]]:
-        """Read ids and log-probabilities of steps that were submitted, in one readback."""
-        read = iter(await arrays_of([value for step in pending for value in step]))
-        return [(ids[:, 0].tolist(), scores[:, 0]) for ids, scores in zip(read, read, strict=True)]
+    async def read(
+        self, pending: Sequence[tuple[OrtValue, OrtValue]], ids: OrtValue | None = None
+    ) -> list[tuple[list[int], Array]]:
+        """Read ids and log-probabilities of steps that were submitted, in one readback.
+
+        Args:
+            ids: selected ids, whose logits are computed meanwhile.
+        """
+        values = [value for step in pending for value in step]
+        read = iter(await _read(values, self.compute(ids) if ids is not None else None))
+        return [(tokens[:, 0].tolist(), scores[:, 0]) for tokens, scores in zip(read, read, strict=True)]
+
+
+async def _read(values: Sequence[OrtValue], meanwhile: Coroutine[Any, Any, None] | None) -> list[Array]:
+    """Read values back. `meanwhile` is submitted after the readback has begun, so that the GPU has work while the host
+    waits for it and goes on.
+    """
+    made = list[Array]()
+
+    async def read() -> None:
+        made.extend(await arrays_of(values))
+
+    await all_of(read(), *([meanwhile] if meanwhile is not None else []))
+    return made

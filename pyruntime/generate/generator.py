@@ -197,21 +197,18 @@ async def _steps(decoding: Decoding) -> AsyncGenerator[tuple[list[int], list[flo
     ahead = 1 if decoding.chooser.needs_tokens or not decoding.model.on_gpu else decoding.options.ahead
     while not decoding.done:
         await decoding.catch_up()
-        left = decoding.remaining
-        pending = []
-        for i in range(min(ahead, left)):
-            ids, scores = await decoding.choose()
-            pending.append((ids, scores))
-            if i + 1 == left or ahead == 1 or decoding.window_remaining <= i:
-                decoding.spend()
-                break
-            await decoding.compute(ids)
-        for tokens, values in await decoding.read(pending):
+        left, window = decoding.remaining, decoding.window_remaining
+        pending = [await decoding.choose()]
+        while len(pending) < min(ahead, left, window + 1):
+            await decoding.compute(pending[-1][0])
+            pending.append(await decoding.choose())
+        follows = decoding.model.on_gpu and len(pending) < left and len(pending) <= window
+        if not follows:
+            decoding.spend()
+        for tokens, values in await decoding.read(pending, pending[-1][0] if follows else None):
             yield decoding.accept(tokens), values.tolist()
             if all(decoding.ended):
                 return
-        if ahead == 1 and not decoding.done and decoding.window_remaining >= 0:
-            await decoding.compute(ids)
 
 
 async def _following(pieces: AsyncIterator[Piece]) -> Piece:

@@ -130,6 +130,13 @@ RELEASE_MUTATIONS = (
         ),
     ),
     Mutation(
+        "a step is not computed ahead where tokens before it are missing",
+        "pyruntime/generate/decoding.py",
+        "self.model.on_gpu and not self._missing and self.remaining",
+        "self.model.on_gpu and self.remaining",
+        ("tests/generate/test_ahead.py::test_next__on_a_gpu__gives_the_ids_of_numpy",),
+    ),
+    Mutation(
         "inputs that were lost are named",
         "pyruntime/session/run/program.py",
         "                if tensor.is_lost:",
