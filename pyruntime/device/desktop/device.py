@@ -7,10 +7,11 @@ destroyed buffers and a lost device.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 from weakref import WeakSet
@@ -177,11 +178,11 @@ class DesktopDevice:
         with self.turn:
             self._check()
             with self._reported("the GPU could not copy"):
-                encoder = self.gpu_device.create_command_encoder()
+                encoder = self._implementation.commands(self.gpu_device)
                 for source, target in pairs:
                     buffers = self._buffers[source.buffer], source.offset, self._buffers[target.buffer], target.offset
                     encoder.copy_buffer_to_buffer(*buffers, (source.nbytes + 3) & ~3)
-                self.gpu_device.queue.submit([encoder.finish()])
+                encoder.submit()
 
     def ask(self, source: str) -> None:
         """See `Device.ask`."""
@@ -235,6 +236,8 @@ class DesktopDevice:
                 readback = Readback(self._staging, [*reads, *reports])
                 try:
                     self._play(commands, work, readback)
+                    if reads:
+                        await let_others()  # they may queue further work before this waits
                     answers = readback.collect(self._implementation, _check_of_run())
                 finally:
                     readback.abandon()
@@ -259,18 +262,17 @@ class DesktopDevice:
 
     def _play(self, commands: list[Ready], work: Sequence[int], readback: Readback) -> None:
         """Submit dispatches in several submits, and the copies for the readback in the last one."""
-        device, queue = self.gpu_device, self.gpu_device.queue
         if self._pace.is_long(work):
             self._pace.run(work, lambda first, end: self._slice(commands[first:end]), current().progress)
             commands = []
-        encoder = device.create_command_encoder()
+        encoder = self._implementation.commands(self.gpu_device)
         for place, part in enumerate(submits_of(commands)):
             if place:
-                queue.submit([encoder.finish()])
-                encoder = device.create_command_encoder()
-            self._encode(encoder, part)
+                encoder.submit()
+                encoder = self._implementation.commands(self.gpu_device)
+            encoder.dispatch(part, self._common)
         readback.encode(encoder, self._buffers)
-        queue.submit([encoder.finish()])
+        encoder.submit()
 
     def _slice(self, commands: Sequence[Ready]) -> Callable[[], None]:
         """Submit a slice of a long run; return a function that waits until the GPU has finished it.
@@ -278,10 +280,10 @@ class DesktopDevice:
         Both check the run's time limit and `RunOptions.terminate` first.
         """
         _check_of_run()()
-        encoder, marker = self.gpu_device.create_command_encoder(), self._staging.take(4)
-        self._encode(encoder, commands)
+        encoder, marker = self._implementation.commands(self.gpu_device), self._staging.take(4)
+        encoder.dispatch(commands, self._common)
         encoder.clear_buffer(marker, 0, 4)
-        self.gpu_device.queue.submit([encoder.finish()])
+        encoder.submit()
 
         def wait() -> None:
             try:
@@ -294,8 +296,12 @@ class DesktopDevice:
         return wait
 
     def _encode(self, encoder: GpuObject, commands: Sequence[Ready], timestamps: dict[str, Any] | None = None) -> None:
-        common = self._ended.group if self._ended is not None else None
-        self._implementation.encode(encoder, commands, timestamps, common)
+        self._implementation.encode(encoder, commands, timestamps, self._common)
+
+    @property
+    def _common(self) -> GpuObject | None:
+        """The bind group 1 of all pipelines, if they have one."""
+        return self._ended.group if self._ended is not None else None
 
     async def measure(
         self, recording: int, writes: Sequence[Write], reads: Sequence[Read], numbers: Sequence[int] = ()
@@ -339,6 +345,15 @@ def _forked() -> None:
     for device in _devices:
         device.lost = device.lost or "this process was forked from the one that opened it"
         device.turn = Turn()
+
+
+@atexit.register
+def _ended() -> None:
+    """Wait until the GPU is idle: drivers that work when the process ends may crash in their exit handlers."""
+    for device in list(_devices):
+        if device.lost is None:
+            with suppress(EngineError, DeviceLost), device._reported("the GPU could not finish"):
+                device._slice([])()
 
 
 if hasattr(os, "register_at_fork"):

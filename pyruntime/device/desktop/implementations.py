@@ -29,7 +29,7 @@ import numpy as np
 from pyruntime.errors import EPFail
 from pyruntime.target import SUBGROUP_MATRIX
 
-__all__ = ["VARIABLE", "Dawn", "GpuObject", "Implementation", "installed", "is_off"]
+__all__ = ["VARIABLE", "Commands", "Dawn", "GpuObject", "Implementation", "installed", "is_off"]
 
 GpuObject: TypeAlias = Any
 """An object of the wgpu-py API."""
@@ -157,25 +157,82 @@ class Implementation:
         timestamps: dict[str, Any] | None = None,
         common: GpuObject | None = None,
     ) -> None:
-        """Encode dispatches (pipeline, bind group 0, workgroups) in one compute pass, with `common` as bind group 1.
-
-        Calls the C functions directly, which takes a third of the time of the Python API; errors appear in the
-        encoder's `finish`.
-        """
+        """Encode dispatches in one compute pass of an encoder of the Python API; see `Commands.dispatch`."""
         encoding = encoder.begin_compute_pass(timestamp_writes=timestamps)
-        lib, null, target, current = self._lib, self._null, encoding._internal, None
-        set_pipeline = lib.wgpuComputePassEncoderSetPipeline
-        set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
-        dispatch = lib.wgpuComputePassEncoderDispatchWorkgroups
-        if common is not None:
-            set_bind_group(target, 1, common._internal, 0, null)
-        for pipeline, group, (x, y, z) in commands:
-            if pipeline is not current:
-                set_pipeline(target, pipeline._internal)
-                current = pipeline
-            set_bind_group(target, 0, group._internal, 0, null)
-            dispatch(target, x, y, z)
+        _dispatch(self._lib, self._null, encoding._internal, commands, common)
         encoding.end()
+
+    def commands(self, device: GpuObject) -> Commands:
+        """Return an encoder for one submit."""
+        return Commands(self._lib, self._internal, device)
+
+
+class Commands:
+    """An encoder for one submit. It calls the C functions, which takes a sixth of the time of the Python API.
+
+    Functions of the package's `libf` raise the errors that are known by then; those of dispatches and copies appear in
+    `submit`.
+    """
+
+    def __init__(self, lib: Any, internal: Any, device: GpuObject) -> None:
+        self._lib, self._checked, self._ffi = lib, internal.libf, internal.ffi
+        self._queue = device.queue._internal
+        self._encoder: Any = self._checked.wgpuDeviceCreateCommandEncoder(device._internal, self._ffi.NULL)
+
+    def __del__(self) -> None:
+        if self._encoder is not None:
+            self._lib.wgpuCommandEncoderRelease(self._encoder)
+
+    def dispatch(
+        self, commands: Iterable[tuple[GpuObject, GpuObject, tuple[int, int, int]]], common: GpuObject | None = None
+    ) -> None:
+        """Encode dispatches (pipeline, bind group 0, workgroups) in one compute pass, with `common` as bind group 1."""
+        encoding = self._checked.wgpuCommandEncoderBeginComputePass(self._encoder, self._ffi.NULL)
+        try:
+            _dispatch(self._lib, self._ffi.NULL, encoding, commands, common)
+            self._checked.wgpuComputePassEncoderEnd(encoding)
+        finally:
+            self._lib.wgpuComputePassEncoderRelease(encoding)
+
+    def copy_buffer_to_buffer(
+        self, source: GpuObject, source_offset: int, target: GpuObject, target_offset: int, nbytes: int
+    ) -> None:
+        """Encode a copy."""
+        places = source._internal, source_offset, target._internal, target_offset
+        self._lib.wgpuCommandEncoderCopyBufferToBuffer(self._encoder, *places, nbytes)
+
+    def clear_buffer(self, buffer: GpuObject, offset: int, nbytes: int) -> None:
+        """Encode zeros."""
+        self._lib.wgpuCommandEncoderClearBuffer(self._encoder, buffer._internal, offset, nbytes)
+
+    def submit(self) -> None:
+        """Queue what was encoded. Raises an exception of the package: a command is invalid, or the device is lost."""
+        made = self._checked.wgpuCommandEncoderFinish(self._encoder, self._ffi.NULL)
+        try:
+            self._checked.wgpuQueueSubmit(self._queue, 1, self._ffi.new("WGPUCommandBuffer[1]", [made]))
+        finally:
+            self._lib.wgpuCommandBufferRelease(made)
+
+
+def _dispatch(
+    lib: Any,
+    null: Any,
+    encoding: Any,
+    commands: Iterable[tuple[GpuObject, GpuObject, tuple[int, int, int]]],
+    common: GpuObject | None,
+) -> None:
+    """Encode dispatches in a compute pass of the C API."""
+    set_pipeline = lib.wgpuComputePassEncoderSetPipeline
+    set_bind_group = lib.wgpuComputePassEncoderSetBindGroup
+    dispatch, current = lib.wgpuComputePassEncoderDispatchWorkgroups, None
+    if common is not None:
+        set_bind_group(encoding, 1, common._internal, 0, null)
+    for pipeline, group, (x, y, z) in commands:
+        if pipeline is not current:
+            set_pipeline(encoding, pipeline._internal)
+            current = pipeline
+        set_bind_group(encoding, 0, group._internal, 0, null)
+        dispatch(encoding, x, y, z)
 
 
 class Dawn(Implementation):

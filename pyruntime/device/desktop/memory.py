@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyruntime.device.base import Raw, Read, Slice
-from pyruntime.device.desktop.implementations import GpuObject, Implementation
+from pyruntime.device.desktop.implementations import Commands, GpuObject, Implementation
 
 __all__ = ["Arrived", "Readback", "Staging", "pieces"]
 
@@ -110,7 +110,7 @@ class Readback:
             self.abandon()
             raise
 
-    def encode(self, encoder: GpuObject, buffers: dict[int, GpuObject]) -> None:
+    def encode(self, encoder: Commands, buffers: dict[int, GpuObject]) -> None:
         """Encode the copies into the staging buffers."""
         reads = iter(self._reads)
         for buffer, group in zip(self._buffers, self._groups, strict=True):

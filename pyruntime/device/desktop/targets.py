@@ -30,6 +30,9 @@ MOST_BINDINGS = 16
 _LANGUAGE_FEATURES = ("packed_4x8_integer_dot_product",)
 """Language features of WGSL that both naga and Tint have."""
 
+_SUBGROUPS = {"nvidia": 32}
+"""Subgroup sizes of vendors whose GPUs all have the same, so that no kernel has to measure it."""
+
 _PROBE = """@group(0) @binding(0) var<storage, read_write> y: array<u32>;
 
 @compute @workgroup_size(64)
@@ -54,7 +57,7 @@ def target_of(
         least, most = implementation.subgroup_sizes(found)
         size = least if least == most else 0
         if not most:
-            size = _measured_subgroup(implementation, device)
+            size = _SUBGROUPS.get(adapter.vendor) or _measured_subgroup(implementation, device)
         features |= {f"{SUBGROUP_SIZE}{size}"} if size else set()
     if SUBGROUP_MATRIX in features:
         features |= set(matrix_unit_of(implementation.matrices(found)))
