@@ -348,8 +348,7 @@ class Plan:
 
     def allocated(self, there: Collection[str]) -> int:
         """Bytes it takes besides weights; external tensors in `there` exist already."""
-        fresh = sum(t.region.nbytes for t in self.external if t.name not in there)
-        return sum(self.arenas) + len(self.params) + fresh
+        return sum(self.arenas) + len(self.params) + sum(t.region.nbytes for t in self.external if t.name not in there)
 
     def numbers(self, sizes: Sequence[int]) -> list[int]:
         """The values of the expressions for these sizes."""
@@ -389,6 +388,11 @@ class Plan:
     def commands(self) -> list[Command]:
         """All dispatches in order."""
         return [c for s in self.steps if isinstance(s, GpuSegment) for c in s.commands]
+
+    @property
+    def only_segment(self) -> GpuSegment | None:
+        """The GPU segment that is all of the plan; None where there are other steps."""
+        return self.steps[0] if len(self.steps) == 1 and isinstance(self.steps[0], GpuSegment) else None
 
     @property
     def host_steps(self) -> list[HostStep]:

@@ -103,8 +103,8 @@ class Sections:
 
     def plan(self, plan: Plan, temporary: bool) -> dict[str, _Json]:
         """Return a plan as data for JSON; bytes go to the sections."""
-        segment = plan.steps[0] if len(plan.steps) == 1 else None
-        if not isinstance(segment, GpuSegment) or plan.host_values:
+        segment = plan.only_segment
+        if segment is None or plan.host_values:
             steps = [s.node.label for s in plan.steps if isinstance(s, HostStep)]
             raise InvalidArgument(
                 "the plan cannot be saved: "

@@ -237,11 +237,11 @@ class DecoderModel:
 
     def _extras(self, cache: Cache, whole: Array, n: int, keep_logits: int) -> dict[str, Any]:
         """Return the model's inputs other than ids and caches."""
-        positions = self._names["position_ids"]
-        counted = np.maximum(np.cumsum(whole, axis=1) - 1, 0)[:, -n:] if positions in self._inputs else None
+        name = self._names["position_ids"]
+        positions = np.maximum(np.cumsum(whole, axis=1) - 1, 0)[:, -n:] if name in self._inputs else None
         made: dict[str, Any] = {
             self._names["attention_mask"]: whole,
-            positions: counted,
+            name: positions,
             "use_cache_branch": np.array([cache.length > 0]),
             "num_logits_to_keep": np.asarray(keep_logits),
         }

@@ -348,7 +348,7 @@ def _forked() -> None:
 
 
 @atexit.register
-def _ended() -> None:
+def _wait_at_exit() -> None:
     """Wait until the GPU is idle: drivers that work when the process ends may crash in their exit handlers."""
     for device in list(_devices):
         if device.lost is None:

@@ -177,7 +177,8 @@ class Commands:
     def __init__(self, lib: Any, internal: Any, device: GpuObject) -> None:
         self._lib, self._checked, self._ffi = lib, internal.libf, internal.ffi
         self._queue = device.queue._internal
-        self._encoder: Any = self._checked.wgpuDeviceCreateCommandEncoder(device._internal, self._ffi.NULL)
+        self._encoder: Any = None
+        self._encoder = self._checked.wgpuDeviceCreateCommandEncoder(device._internal, self._ffi.NULL)
 
     def __del__(self) -> None:
         if self._encoder is not None:

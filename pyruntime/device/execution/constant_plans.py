@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pyruntime.compiler.plan import Command, GpuSegment, Plan, Region, Space
+from pyruntime.compiler.plan import Command, Plan, Region, Space
 from pyruntime.device.base import Bound, Device, Slice
 from pyruntime.device.execution.concurrency import all_of
 from pyruntime.device.execution.plan_memory import region_slice
@@ -17,8 +17,8 @@ __all__ = ["is_constant_plan", "run_constant_plans"]
 
 def is_constant_plan(plan: Plan, device: Device) -> bool:
     """Return whether a plan only computes resident tensors from constants."""
-    step = plan.steps[0] if len(plan.steps) == 1 else None
-    plain = isinstance(step, GpuSegment) and not (step.uploads or step.downloads or step.numbers or plan.patches)
+    step = plan.only_segment
+    plain = step is not None and not (step.uploads or step.downloads or step.numbers or plan.patches)
     return plain and max(plan.arenas, default=0) <= device.target.limits.buffer_bytes
 
 

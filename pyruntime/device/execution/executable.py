@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyruntime.compiler.plan import Bounded, GpuSegment, Kept, Numbers, Plan, Transfer, Unread
+from pyruntime.compiler.plan import Bounded, Kept, Numbers, Plan, Transfer, Unread
 from pyruntime.device.base import Device, Slice
 from pyruntime.device.blocking import is_blocking
 from pyruntime.device.execution.arenas import Arenas
@@ -147,8 +147,8 @@ class Executable:
         Args:
             fed: names of the external tensors that are inputs; the others are outputs.
         """
-        step = self.plan.steps[0] if len(self.plan.steps) == 1 else None
-        if not isinstance(step, GpuSegment):
+        step = self.plan.only_segment
+        if step is None:
             return None
         memory = self.memory
         bound = [t for t in self.plan.external if t.name in memory.bound]
@@ -188,4 +188,4 @@ class Executable:
 
 def shares_arenas(plan: Plan) -> bool:
     """Return whether a plan's runs are queued in one piece, so that other plans may use the same arenas."""
-    return len(plan.steps) == 1 and isinstance(plan.steps[0], GpuSegment)
+    return plan.only_segment is not None

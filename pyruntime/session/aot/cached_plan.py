@@ -95,18 +95,10 @@ def _add_earlier(saved: Saved, before: bytes, sources: Sequence[RawSource]) -> N
 
 
 def is_whole(stage: Stage) -> bool:
-    """Return whether a stage is a run of its own: one GPU segment that makes all outputs wanted."""
-    (given, wanted, on_device), compiled = stage.signature, stage.compiled
-    plan = compiled.plan
-    segment = plan.steps[0] if len(plan.steps) == 1 else None
-    if not isinstance(segment, GpuSegment) or plan.host_values or stage.boundary is not None:
-        return False
-    fed = {name for name, _ in given}
-    if not all(map(_is_small, compiled.guards.read.values())):
-        return False
-    stay = {t.name for t in plan.external if t.name in compiled.bound} | {k.name for k in plan.kept}
-    made = {t.name for t in segment.downloads} | stay - fed
-    return made == set(wanted) and on_device <= stay and not fed & set(wanted)
+    """Return whether a stage can be a cached plan: a run of its own that reads little on the host."""
+    (_, _, on_device), compiled = stage.signature, stage.compiled
+    small = all(map(_is_small, compiled.guards.read.values()))
+    return small and not compiled.plan.host_values and stage.is_run and on_device <= stage.device_tensors
 
 
 def _is_small(value: object) -> bool:

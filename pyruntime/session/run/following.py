@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from weakref import ref
 
 from pyruntime.compiler.compile import Request, sources_of
-from pyruntime.compiler.plan import GpuSegment, Kept
+from pyruntime.compiler.plan import Kept
 from pyruntime.device.base import Device
 from pyruntime.device.tensor import DeviceTensor, Loans
 from pyruntime.ir import Sizes, TensorType, ValueType, is_dim
@@ -58,16 +58,10 @@ class Following:
         values, or where memory is kept otherwise.
         """
         plan, bound = stage.compiled.plan, stage.executable.bound
-        step = plan.steps[0] if len(plan.steps) == 1 else None
-        if stage.boundary is not None or stage.compiled.guards.read or not isinstance(step, GpuSegment):
+        grow = all(k.capacity >= 0 and k.name in keep for k in plan.kept)
+        if not stage.is_run or stage.compiled.guards.read or not grow:
             return None
         inputs = dict(stage.signature[0])
-        grow = all(k.capacity >= 0 and k.name in keep for k in plan.kept)
-        if not grow or not inputs.keys().isdisjoint(outputs):
-            return None
-        made = [t.name for t in plan.external if t.name in bound and t.name not in inputs]
-        if {*made, *(k.name for k in plan.kept), *(t.name for t in step.downloads)} != set(outputs):
-            return None
         alike: dict[tuple[object, ...], _Alike] = {}
         for kept in plan.kept:
             assert stage.sizes is not None
@@ -86,7 +80,7 @@ class Following:
             replace(stage, signature=(arrived, *stage.signature[1:])),
             others,
             list(external),
-            {name: external[name] for name in made},
+            {name: at for name, at in external.items() if name not in inputs},
             {},
         )
 

@@ -317,6 +317,7 @@ class Program:
 
     def release(self) -> None:
         """Free everything on the device."""
+        self._following = None
         self.cache.release()
         DeviceTensor.trim(self.device)
 

@@ -90,6 +90,22 @@ class Stage:
         """Its dynamic sizes."""
         return self.compiled.sizes
 
+    @property
+    def device_tensors(self) -> set[str]:
+        """Names of the tensors on the device that runs bring, and of those that stay there."""
+        plan = self.compiled.plan
+        return {t.name for t in plan.external if t.name in self.compiled.bound} | {k.name for k in plan.kept}
+
+    @property
+    def is_run(self) -> bool:
+        """True if the stage is a run of its own: one GPU segment computes all outputs wanted."""
+        (given, wanted, _), segment = self.signature, self.compiled.plan.only_segment
+        if segment is None or self.boundary is not None:
+            return False
+        fed = {name for name, _ in given}
+        made = {t.name for t in segment.downloads} | self.device_tensors - fed
+        return made == set(wanted) and fed.isdisjoint(wanted)
+
     def fits(
         self, signature: Signature, row_capacities: Mapping[str, int], sources: Mapping[str, Callable[[], object]]
     ) -> tuple[int, ...] | None:
