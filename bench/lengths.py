@@ -116,7 +116,7 @@ def write_texts(folder: Path, given: Sequence[str]) -> dict[str, tuple[str, str]
 
 @contextmanager
 def served(given: Sequence[str]) -> Iterator[tuple[str, dict[str, tuple[str, str]]]]:
-    """Serve pages, runtimes and models: the server's URL, and the repositories."""
+    """Serve pages, runtimes and models; yield the server's URL and the repositories by name."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         texts = write_texts(folder / "models", given)

@@ -134,7 +134,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def clock_of_gpu(wanted: bool) -> Iterator[list[int]]:
-    """MHz, every 100 ms while the block runs."""
+    """Yield a list that holds, after the block, the GPU's clock in MHz, read every 100 ms while the block ran."""
     seen: list[int] = []
     if not wanted:
         yield seen

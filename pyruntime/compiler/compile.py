@@ -285,6 +285,6 @@ def sources_of(values: Mapping[str, HostValue]) -> dict[str, Callable[[], object
 
 
 def numbers_of(values: Mapping[str, HostValue]) -> dict[str, int]:
-    """Return the values that are one integer, as ints by name."""
+    """Return the integer tensors with a single element, as ints by name."""
     single = {n: v for n, v in values.items() if isinstance(v, HostTensor) and v.type.size == 1}
     return {n: int(v.array().reshape(-1)[0]) for n, v in single.items() if v.type.dtype.is_integer}

@@ -172,7 +172,7 @@ class _Memory:
         return self._plan.root(value)
 
     def tensor(self, region: Region) -> str:
-        """The value that an external region is the memory of."""
+        """Return the name of the value that is stored in an external region."""
         return next(t.name for t in self._plan.external if t.region.index == region.index)
 
     def write(self, value: str, region: Region, nbytes: int) -> None:

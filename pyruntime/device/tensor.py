@@ -182,8 +182,7 @@ class DeviceTensor:
         """Return a tensor of type `kind` that starts with these rows and has capacity for `rows` rows along `axis`.
 
         The caller writes the further rows. The result uses this tensor's memory if that has the capacity and no other
-        tensor
-        has rows there; otherwise a `Move` is returned, for `moved`. This tensor stays valid in both cases.
+        tensor has rows there; otherwise a `Move` is returned, for `moved`. This tensor stays valid in both cases.
         """
         memory = self._memory
         if self.reserved == (axis, rows) and (

@@ -94,7 +94,7 @@ class TensorType(_Valued):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of raw_data."""
+        """Size in bytes, as in TensorProto.raw_data."""
         return self.dtype.nbytes(self.size)
 
     def value(self) -> Array:

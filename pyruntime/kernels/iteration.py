@@ -42,7 +42,10 @@ def padded_row(row: TensorType) -> int:
 
 
 def write_row(target: Target, y: Operand, x: Operand, counter: Operand, is_backward: bool) -> Dispatch:
-    """y[counter] = x; the last row first where `is_backward`. y: rows of `padded_row` elements."""
+    """Return the dispatch of y[counter] = x, or of y[last - counter] = x if `is_backward`.
+
+    y: rows of `padded_row` elements.
+    """
     size = padded_row(x.type)
     unit = Unit.widest(x.type.dtype, size)
     at, values = _row(y, is_backward)

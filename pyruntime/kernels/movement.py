@@ -44,7 +44,7 @@ class Unit:
 
     @property
     def is_vector(self) -> bool:
-        """True for vec4<u32>."""
+        """True if a unit is a vec4<u32>."""
         return self.bits == VECTOR_BITS
 
     @property

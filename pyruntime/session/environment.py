@@ -285,7 +285,7 @@ def _has_loop() -> bool:
 
 
 async def apart(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`; in a browser its exceptions hold nothing of it (`forget_frames`), as no debugger needs them."""
+    """Await `work`; in a browser, drop the frames of its exceptions (`forget_frames`), which keep memory alive."""
     try:
         return await work
     except BaseException as error:

@@ -24,7 +24,7 @@ export function repeatedOf(commands) {
 }
 
 /**
- * The numbers of commands in the order in which they run.
+ * Return the indices of commands from `at` up to `end` in the order in which they run, those of loop bodies once per trip.
  * @param {number} at
  * @param {number} end
  * @param {Repeated[]} repeated

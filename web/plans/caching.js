@@ -34,7 +34,7 @@ export class Keeper {
     this.#may = may;
   }
 
-  /** Note a run. @param {Record<string, any>} feeds */
+  /** A run with new types or shapes of inputs has ended: cache plans once no run follows for REST_MS. @param {Record<string, any>} feeds */
   ran(feeds) {
     const kind = JSON.stringify(Object.entries(feeds).map(([name, value]) => [name, value?.type, value?.dims]));
     if (!this.#seen.has(kind)) {

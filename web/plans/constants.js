@@ -124,7 +124,10 @@ export class Constants {
     return [...new Set(constants.map(([constant]) => this.#places[constant][3]))];
   }
 
-  /** Bytes that leave when a part has run: its activations, and its share of what is there for parts alone. @param {number} number */
+  /**
+   * Return the bytes that can be freed after a part has run: its activations, and constants that only such parts read.
+   * @param {number} number
+   */
   #temporary(number) {
     const { plan } = this.#parts[number];
     const read = plan.constants.map(([constant]) => this.#places[constant]).filter(([, , , buffer]) => !this.#sizes[buffer][1]);

@@ -1,5 +1,5 @@
 // @ts-check
-/** A plan as WebAssembly (`pyruntime/compiler/wasm_module.py`): one memory, one module, and runs that take no GPU and do not wait. */
+/** A plan as WebAssembly (`pyruntime/compiler/wasm_module.py`): one memory, one module, and synchronous runs without a GPU. */
 
 import { packed } from '../gpu/sizes.js';
 import { seenOf } from './seen.js';

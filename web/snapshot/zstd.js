@@ -25,7 +25,7 @@ export class Decompressor {
     this.outputSize = ZSTD_DStreamOutSize();
     this.input = malloc(this.inputSize);
     this.output = malloc(this.outputSize);
-    /** Descriptors of the two buffers. */
+    /** Addresses of the ZSTD_inBuffer and ZSTD_outBuffer structs. */
     this.source = malloc(4 * BUFFER_WORDS);
     this.target = malloc(4 * BUFFER_WORDS);
     this.targets = targets.filter(({ length }) => length);

@@ -65,7 +65,7 @@ export class Turn {
   begin = 0;
   /** The step in progress. @type {Promise<unknown>} */
   busy = Promise.resolve();
-  /** The source of tokens that uses this turn. @type {import('./tokens.js').Tokens | null} */
+  /** The source of tokens that uses these caches. @type {import('./tokens.js').Tokens | null} */
   tokens = null;
 
   dispose() {

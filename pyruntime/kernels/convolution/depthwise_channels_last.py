@@ -41,7 +41,7 @@ class DepthwiseLast:
 
 @dataclass(frozen=True)
 class DepthwiseLastProblem:
-    """A depthwise convolution with channels last for the choice of its kernel: the most its sizes can be."""
+    """The upper bounds of the sizes of a depthwise convolution with channels last, from which its kernel is chosen."""
 
     images: int
     channels: int

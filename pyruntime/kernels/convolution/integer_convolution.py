@@ -1,8 +1,8 @@
 """Int8 and uint8 convolution on the GPU as an int8 product, exact in 32 bits.
 
 Rows are output channels, columns the pixels of an image, batches images and groups; k is a channel and a filter
-position, as weights are stored. Tiles of the pictures are packed by fours of k on their way into workgroup memory;
-pointwise convolutions are products.
+position, as weights are stored. Tiles of the images are packed in fours along k while they are loaded into workgroup
+memory; pointwise convolutions are products.
 """
 
 from __future__ import annotations

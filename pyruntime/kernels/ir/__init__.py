@@ -1,1 +1,1 @@
-"""What kernels and their dispatches are made of."""
+"""Data types of kernels, operands and dispatches."""

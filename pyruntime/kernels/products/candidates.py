@@ -147,7 +147,7 @@ class ProductProblem:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What a candidate runs: 'tiled' with `tiling`, 'skinny', 'few_columns', 'direct' with `rows` an invocation."""
+    """A candidate's kernel: 'tiled' with `tiling`, 'skinny', 'few_columns', or 'direct' with `rows` per invocation."""
 
     kernel: Literal["tiled", "skinny", "few_columns", "direct"]
     tiling: AnyTiling | None = None

@@ -89,18 +89,18 @@ def memory(name: str, offset: int, number: int = -1) -> bytes:
 
 
 def const_i32(value: int) -> bytes:
-    """`value` modulo 2^32."""
+    """Encode i32.const: `value` modulo 2^32."""
     value &= 0xFFFFFFFF
     return b"\x41" + _signed(value - (1 << 32) if value >> 31 else value)
 
 
 def const_f32(value: bytes) -> bytes:
-    """The four bytes of a number."""
+    """Encode f32.const. `value`: the four bytes of the number, little-endian."""
     return b"\x43" + value
 
 
 def const_v128(value: bytes) -> bytes:
-    """The sixteen bytes of a vector."""
+    """Encode v128.const. `value`: the sixteen bytes of the vector."""
     return b"\xfd\x0c" + value
 
 

@@ -243,7 +243,7 @@ Place: TypeAlias = Local | Composite | Memory | Lane
 
 
 def _rounded(value: float) -> float:
-    """To the nearest float32; infinity beyond the range."""
+    """Return the float32 nearest to `value`; infinity beyond the range."""
     try:
         made: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
@@ -252,7 +252,7 @@ def _rounded(value: float) -> float:
 
 
 def fit(kind: Scalar, value: float) -> Const:
-    """A number of this type; integers modulo 2^32."""
+    """Return a constant of this type; integers are taken modulo 2^32."""
     if kind == F32:
         return Const(kind, _rounded(value))
     if kind == FLOAT:

@@ -50,7 +50,11 @@ class Params(bytes):
 
 
 def fields_of(values: Values, kinds: Mapping[str, str] | None = None) -> Fields:
-    """Fields for values: as `kinds` has them, else u32, for floats f32, for sequences a vec4 of these."""
+    """Return the fields of a struct for `values`.
+
+    Types are those of `kinds`, by name; otherwise f32 for a float, u32 for another number, and a vec4 of these for a
+    sequence.
+    """
 
     def kind(value: float | int | Sequence[float]) -> str:
         if isinstance(value, list | tuple):

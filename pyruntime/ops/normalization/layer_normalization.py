@@ -104,7 +104,7 @@ class LayerNormalization(_Norm):
 
 @op("RMSNormalization", opsets=range(23, LATEST + 1))
 class RMSNormalization(_Norm):
-    """y has the type of `scale`."""
+    """x: [..], normalized from `axis` on; scale: broadcastable to those axes; y: shape of x, type of `scale`."""
 
     def infer(self, x: TensorType, scale: TensorType) -> tuple[TensorType, ...]:
         self.reduced(x.shape)

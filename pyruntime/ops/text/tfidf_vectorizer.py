@@ -61,7 +61,7 @@ class TfIdfVectorizer(Op):
 
     @cached_property
     def _numbers(self) -> dict[tuple[Hashable, ...], int]:
-        """N-gram -> its index, for the lengths that are counted."""
+        """Return the index of each n-gram of the pool whose length is counted."""
         return {g: i for g, i in self._grams() if self.min_gram_length <= len(g) <= self.max_gram_length}
 
     def _grams(self) -> Iterator[tuple[tuple[Hashable, ...], int]]:

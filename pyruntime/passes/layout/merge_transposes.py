@@ -63,7 +63,7 @@ def _moves(graph: TypedGraph, node: Node) -> bool:
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> list[int] | None:
-    """Return dimensions of which those of both shapes are products, in order; None if there are none."""
+    """Return the shortest shape from which joining adjacent dimensions gives either shape; None if there is none."""
     steps = sorted({1, *_ends(first), *_ends(second)}, reverse=True)
     if any(a % b for a, b in pairwise(steps)):
         return None

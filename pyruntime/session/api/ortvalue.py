@@ -321,7 +321,7 @@ class OrtValueVector(list[OrtValue]):
         """Accepted."""
 
     def shrink_to_fit(self) -> None:
-        """Accepted."""
+        """Do nothing; for compatibility with onnxruntime."""
 
     def element_type_at(self, index: int) -> int:
         """Return TensorProto's number of a tensor's element type."""

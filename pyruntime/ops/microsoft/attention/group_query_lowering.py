@@ -51,7 +51,7 @@ class _Node:
 
     @property
     def needs_scores(self) -> bool:
-        """Whether the attention is needed, not only the caches."""
+        """True if an output of the attention is wanted, not only the updated caches."""
         return self.op.wants(0) or self.op.wants(3)
 
     def present(self, index: int) -> Operand:
