@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from pyruntime.compiler.lifetimes import Step
 from pyruntime.compiler.memory import ALIGNMENT, Storage, round_up
@@ -205,7 +204,7 @@ class Emitter:
             number = len(regions) if same == i else accesses[same].region
             if same == i:
                 parts = kernel.bindings[i].split(region.nbytes)
-                regions += [replace(region, offset=region.offset + at, nbytes=nbytes) for at, nbytes in parts]
+                regions += [Region(region.space, region.index, region.offset + at, nbytes) for at, nbytes in parts]
             scaled = self._scaled((dispatch.operands[i].type.nbytes,)) if is_open else ()
             accesses.append(Access(name, number, sizes[i], kernel.bindings[i].write, *scaled))
         source = kernel.wgsl(tuple(shared), constants)

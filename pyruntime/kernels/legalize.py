@@ -57,8 +57,8 @@ def in_parts(target: Target, dispatch: Dispatch) -> Dispatch:
 
     Not those whose size is open: plans without such ranges take their place.
     """
-    limit, kinds = target.limits.binding_bytes, [o.type for o in dispatch.operands]
-    sizes = [0 if is_dim(kind.nbytes) else kind.nbytes for kind in kinds]
+    limit, every = target.limits.binding_bytes, [o.type.nbytes for o in dispatch.operands]
+    sizes = [0 if is_dim(nbytes) else nbytes for nbytes in every]
     if max(sizes, default=0) <= limit:
         return dispatch
     return replace(dispatch, kernel=dispatch.kernel.in_parts(limit, sizes))
