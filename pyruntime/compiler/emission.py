@@ -36,7 +36,6 @@ from pyruntime.ir import (
     upper,
 )
 from pyruntime.kernels.ir.dispatch import Repetition
-from pyruntime.kernels.ir.kernel import Binding
 
 __all__ = ["Emitter"]
 
@@ -204,8 +203,8 @@ class Emitter:
             shared.append(same)
             number = len(regions) if same == i else accesses[same].region
             if same == i:
-                binding = kernel.bindings[i]
-                regions += [region] if binding.parts == 1 else _split(region, binding)
+                parts = kernel.bindings[i].split(region.nbytes)
+                regions += [Region(region.space, region.index, region.offset + at, nbytes) for at, nbytes in parts]
             scaled = self._scaled((dispatch.operands[i].type.nbytes,)) if is_open else ()
             accesses.append(Access(name, number, sizes[i], kernel.bindings[i].write, *scaled))
         source = kernel.wgsl(tuple(shared), constants)
@@ -237,9 +236,3 @@ class Emitter:
 def _seen(kind: TensorType) -> TensorType:
     """Return the type with dynamic dimensions as the sizes seen."""
     return TensorType(kind.dtype, tuple(map(hint, kind.shape)))
-
-
-def _split(region: Region, binding: Binding) -> list[Region]:
-    """Return the parts of a region that a binding has."""
-    parts = binding.split(region.nbytes)
-    return [Region(region.space, region.index, region.offset + at, nbytes) for at, nbytes in parts]

@@ -25,7 +25,7 @@ def kernel_of(name: str, tensors: Mapping[str, Operand | None], defines: Mapping
 
 
 def _is_number(value: object) -> TypeGuard[float | SupportsIndex]:
-    # `isinstance(value, SupportsIndex)` looks up every attribute of a protocol: a tenth of the time of planning.
+    # `isinstance(value, SupportsIndex)` looks up every attribute of a protocol: some 8 % of the time of planning.
     return isinstance(value, float) or hasattr(value, "__index__")
 
 
